@@ -1,0 +1,2 @@
+noinst_LIBRARIES += db/libdb.a
+db_libdb_a_SOURCES =

@@ -1,0 +1,1 @@
+# sources of engine/back, and their tests

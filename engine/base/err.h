@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One way to report failure everywhere below stages/ and flow/.
+ *
+ * Functions return 0 (or a positive item count for iterators) on success and a negative enum lf_rc on failure,
+ * and describe the failure in a caller-owned lf_err, always the last argument, which may be NULL.
+ * The first function that knows the cause words it; callers may prefix context once. Outputs are set only on
+ * success. Engine code never prints, aborts or exits.
+ */
+#ifndef LF_BASE_ERR_H
+#define LF_BASE_ERR_H
+
+#include <stdarg.h>
+
+enum lf_rc {
+    LF_OK = 0,
+    LF_EINVAL = -1,   /* a caller or user gave a wrong value */
+    LF_ENOMEM = -2,   /* host or planned memory exhausted */
+    LF_EIO = -3,      /* the operating system refused an operation (errnum says why) */
+    LF_EFORMAT = -4,  /* a file's contents are not what they should be */
+    LF_ENOTSUP = -5,  /* valid, but not built in or not on this backend */
+    LF_EDEVICE = -6,  /* an accelerator failed */
+    LF_ECOMM = -7,    /* ranks could not talk */
+    LF_EINTR = -8,    /* stopped on request, at a good point */
+    LF_ENOENT = -9,   /* a named thing does not exist */
+    LF_EEXIST = -10,  /* a thing to be created exists already */
+    LF_EBUSY = -11,   /* held by another process */
+    LF_ENUMERIC = -12 /* non-finite or diverged numbers */
+};
+
+typedef struct lf_err {
+    int rc;           /* enum lf_rc, 0 when nothing failed */
+    int errnum;       /* errno of the failing call, 0 when none */
+    const char *file; /* where it was worded */
+    int line;
+    char text[1024]; /* one line, no newline at the end; says what, where, what to do */
+} lf_err;
+
+#define LF_ERR_INIT {0, 0, 0, 0, {0}}
+
+/* Record a failure and return rc. The first failure wins: a box that already holds one is left alone. */
+#define lf_fail(err, rc, ...) lf_fail_at((err), (rc), __FILE__, __LINE__, __VA_ARGS__)
+int lf_fail_at(lf_err *err, int rc, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* The same with LF_EIO (LF_ENOMEM for ENOMEM, LF_ENOENT for ENOENT, LF_EEXIST for EEXIST), errno's text appended
+ * after ": ". Reads errno. */
+#define lf_fail_errno(err, ...) lf_fail_errno_at((err), __FILE__, __LINE__, __VA_ARGS__)
+int lf_fail_errno_at(lf_err *err, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Put context and ": " before the text of a failure already recorded; returns err->rc (LF_EINVAL for a NULL box). */
+int lf_err_prefix(lf_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Forget a recorded failure, for callers that handle it. */
+void lf_err_clear(lf_err *err);
+
+/* Short stable name of a code: "ok", "invalid", "no memory", "io", "format", ... */
+const char *lf_rc_name(int rc);
+
+/* A broken invariant of ours, never a reaction to input: prints file:line and aborts. */
+#define LF_BUG(...) lf_bug_at(__FILE__, __LINE__, __VA_ARGS__)
+void lf_bug_at(const char *file, int line, const char *fmt, ...) __attribute__((noreturn, format(printf, 3, 4)));
+
+#endif

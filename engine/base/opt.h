@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Option tables: one const table per stage feeds the command line, the INI stage section, --help, the man page test,
+ * validation by loong-flow and the spec id. A table is data in a file of its own (stages/<kind>_opts.c), linked into the
+ * stage and into loong-flow.
+ *
+ * On the command line `--learning-rate=3e-4`, `--learning-rate 3e-4`; in INI `learning_rate = 3e-4` (names are stored
+ * with '_', and '-' and '_' are the same on the command line). Booleans: `--name`, `--no-name`, `--name=yes`.
+ */
+#ifndef LF_BASE_OPT_H
+#define LF_BASE_OPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "engine/base/str.h"
+
+enum lf_opt_type {
+    LF_OPT_STR,
+    LF_OPT_PATH,     /* as STR; flow resolves it against the project and hashes it when it is an input */
+    LF_OPT_BOOL,
+    LF_OPT_INT,      /* plain integer */
+    LF_OPT_COUNT,    /* lf_parse_count: 4k, 1M */
+    LF_OPT_BYTES,    /* lf_parse_bytes: 80G */
+    LF_OPT_DURATION, /* lf_parse_duration, seconds */
+    LF_OPT_FLOAT,
+    LF_OPT_ENUM      /* one of choices */
+};
+
+enum lf_opt_class {
+    LF_OPT_IDENTITY,   /* changes what is produced: part of the spec id */
+    LF_OPT_NUMERIC,    /* may change bits, not meaning: recorded, not part of the spec id */
+    LF_OPT_OPERATIONAL /* how, not what: logging, intervals, threads */
+};
+
+enum lf_opt_flags {
+    LF_OPT_REQUIRED = 1,
+    LF_OPT_REPEAT = 2, /* may be given several times; values kept in order (INI: one per line) */
+    LF_OPT_INPUT = 4,  /* names an input artifact: an edge of the stage graph or an outside file */
+    LF_OPT_CLI_ONLY = 8 /* not a key of [stage]: --help, --plan, --config, --out */
+};
+
+typedef struct lf_opt {
+    const char *name; /* with underscores */
+    enum lf_opt_type type;
+    enum lf_opt_class cls;
+    unsigned flags;
+    const char *def;     /* default as text, NULL = unset */
+    double min, max;     /* for numbers, inclusive; both 0 = no bound */
+    const char *choices; /* ENUM: "adamw|sgd" */
+    const char *unit;    /* shown in help: "tokens", "seconds", NULL */
+    const char *help;    /* one sentence, no full stop needed; no newline */
+} lf_opt;
+
+typedef struct lf_opt_table {
+    const char *stage;   /* "pretrain" */
+    int spec_version;    /* raised when the meaning of the stage's output changes */
+    const char *summary; /* one line for --help and the man page */
+    const lf_opt *opts;
+    size_t n_opts;
+    const char *const *outputs; /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
+} lf_opt_table;
+
+/* Values of one table. Reading an option that is not in the table, or with the wrong type, is LF_BUG. Reads are noted, so
+ * lf_optset_unread() can name options that nobody asked for. */
+typedef struct lf_optset lf_optset;
+
+lf_optset *lf_optset_create(const lf_opt_table *t, lf_err *err);
+void lf_optset_destroy(lf_optset *s);
+/* Set from text and validate type, range, choice. `where` ("pipeline.ini:12:3" or "command line") goes into messages;
+ * an unknown name is LF_EINVAL with the nearest known one. A second set of a non-REPEAT option is an error unless it
+ * comes from a later source class (INI file, then command line). */
+int lf_optset_set(lf_optset *s, const char *name, const char *value, const char *where, lf_err *err);
+/* Read [stage] of an INI file (every key) into s; other sections are left for the caller. */
+int lf_optset_load_ini(lf_optset *s, const char *path, const char *section, lf_err *err);
+/* Parse argv; non-option words are appended to *rest (owned array of borrowed pointers) or refused when rest is NULL.
+ * Loads --config FILE first when the table has an option "config". */
+int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int *n_rest, lf_err *err);
+/* After all sources: required options present. */
+int lf_optset_check(const lf_optset *s, lf_err *err);
+
+bool lf_optset_is_set(const lf_optset *s, const char *name); /* given explicitly, not by default */
+const char *lf_optset_str(const lf_optset *s, const char *name);        /* NULL when unset; STR PATH ENUM */
+int64_t lf_optset_int(const lf_optset *s, const char *name);            /* INT COUNT BYTES DURATION */
+double lf_optset_float(const lf_optset *s, const char *name);
+bool lf_optset_bool(const lf_optset *s, const char *name);
+int lf_optset_choice(const lf_optset *s, const char *name);             /* index into choices */
+size_t lf_optset_count(const lf_optset *s, const char *name);           /* REPEAT: number of values */
+const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i);
+const char *lf_optset_unread(const lf_optset *s); /* name of an option set explicitly and never read, or NULL */
+/* Canonical text of a value ("0.0003" for "3e-4", bytes and counts as integers), for the spec id and --print-config. */
+int lf_optset_canonical(const lf_optset *s, const char *name, lf_buf *out, lf_err *err);
+
+const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);
+void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+ * A value is a pure function of (seed, site, a, b), so it never depends on ranks, threads, slots or launch order.
+ * Conventional use of the counter: site = which random decision, a = global sample id, b = position or element / 4.
+ * The inline core is shared by kernels; the rest is for hosts.
+ */
+#ifndef LF_BASE_RNG_H
+#define LF_BASE_RNG_H
+
+#include <stdint.h>
+
+/* key = (seed lo, seed hi); counter = (a lo, a hi, b, site). */
+static inline void lf_philox(uint32_t out[4], uint64_t seed, uint32_t site, uint64_t a, uint32_t b)
+{
+    uint32_t c0 = (uint32_t)a, c1 = (uint32_t)(a >> 32), c2 = b, c3 = site;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int i = 0; i < 10; i++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* Uniform in [0, 1) with 24 bits. */
+static inline float lf_u01(uint32_t x) { return (float)(x >> 8) * (1.0f / 16777216.0f); }
+
+/* Element i of a stream of uniform u32 / doubles in [0,1) / standard normals (Box-Muller in f64). */
+uint32_t lf_rng_u32(uint64_t seed, uint32_t site, uint64_t i);
+double lf_rng_f64(uint64_t seed, uint32_t site, uint64_t i);
+double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i);
+
+/* Element i of the pseudo-random permutation of 0..n-1 given by (seed, site): a cycle-walking Feistel network, so no
+ * table is held. n >= 1, i < n. */
+uint64_t lf_rng_permute(uint64_t seed, uint32_t site, uint64_t n, uint64_t i);
+
+#endif

@@ -1,0 +1,1 @@
+# sources of engine/comm, and their tests

@@ -1,0 +1,1 @@
+# sources of engine/graph, and their tests

@@ -1,0 +1,1 @@
+# sources of engine/infer, and their tests

@@ -1,0 +1,13 @@
+noinst_LIBRARIES += engine/libbase.a engine/libengine.a
+engine_libbase_a_SOURCES =
+engine_libengine_a_SOURCES =
+include engine/base/local.mk
+include engine/text/local.mk
+include engine/store/local.mk
+include engine/graph/local.mk
+include engine/back/local.mk
+include engine/comm/local.mk
+include engine/model/local.mk
+include engine/train/local.mk
+include engine/infer/local.mk
+EXTRA_DIST += engine/README.md

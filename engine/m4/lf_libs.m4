@@ -1,0 +1,87 @@
+dnl SPDX-License-Identifier: Apache-2.0
+dnl One macro per question asked of the machine.
+
+dnl LF_MISSING(WHAT, WHY, DEBIAN, RHEL): stop with the commands that help.
+AC_DEFUN([LF_MISSING], [AC_MSG_ERROR([$1 not found; it is needed for $2.
+  Debian, Ubuntu:  apt-get install $3
+  RHEL (and EPEL): dnf install $4
+  Spack or conda-forge: see ./autogen.sh --packages])])
+
+dnl LF_REQUIRE_PKG(VAR, MODULE, WHY, DEBIAN, RHEL): a required pkg-config module.
+AC_DEFUN([LF_REQUIRE_PKG], [PKG_CHECK_MODULES([$1], [$2], [], [LF_MISSING([$2], [$3], [$4], [$5])])])
+
+dnl LF_REQUIRE([HDF5], WHY, DEBIAN, RHEL): the serial HDF5 C library. RHEL has no .pc file for it, so the header is
+dnl looked for as well.
+AC_DEFUN([LF_REQUIRE], [
+  PKG_CHECK_MODULES([$1], [hdf5 >= 1.10], [],
+    [PKG_CHECK_MODULES([$1], [hdf5-serial >= 1.10], [], [
+      AC_CHECK_HEADER([hdf5.h], [$1_CFLAGS= $1_LIBS=-lhdf5], [LF_MISSING([HDF5], [$2], [$3], [$4])])])])
+])
+
+dnl LF_WITH_PMIX: --with-pmix[=DIR] (default yes), --without-pmix.
+AC_DEFUN([LF_WITH_PMIX], [
+  AC_ARG_WITH([pmix], [AS_HELP_STRING([--without-pmix], [one rank only (default: PMIx is required)])], [], [with_pmix=yes])
+  lf_have_pmix=no
+  AS_IF([test "x$with_pmix" != xno], [
+    AS_IF([test "x$with_pmix" != xyes],
+      [PMIX_CFLAGS="-I$with_pmix/include" PMIX_LIBS="-L$with_pmix/lib -lpmix -Wl,-rpath,$with_pmix/lib" lf_have_pmix=yes],
+      [PKG_CHECK_MODULES([PMIX], [pmix >= 3.2], [lf_have_pmix=yes], [
+        dnl Debian 12 ships the header and library in a folder of their own and no .pc file on the default path.
+        for d in /usr/lib/$host_cpu-linux-gnu/pmix2 /usr/lib/x86_64-linux-gnu/pmix2 /usr/lib64/pmix /usr; do
+          AS_IF([test $lf_have_pmix = no && test -r $d/include/pmix.h],
+            [PMIX_CFLAGS="-I$d/include" PMIX_LIBS="-L$d/lib -lpmix" lf_have_pmix=yes])
+        done])])
+    AS_IF([test $lf_have_pmix = no],
+      [LF_MISSING([PMIx], [starting ranks (--without-pmix builds for one rank)], [libpmix-dev], [pmix-devel])])
+    AC_DEFINE([HAVE_PMIX], [1], [ranks bootstrap through PMIx])
+  ])
+  AC_SUBST([PMIX_CFLAGS]) AC_SUBST([PMIX_LIBS])
+  AM_CONDITIONAL([HAVE_PMIX], [test $lf_have_pmix = yes])
+])
+
+dnl LF_WITH_UCX: --without-ucx.
+AC_DEFUN([LF_WITH_UCX], [
+  AC_ARG_WITH([ucx], [AS_HELP_STRING([--without-ucx], [no collectives between CPU ranks (default: UCX is required)])], [], [with_ucx=yes])
+  lf_have_ucx=no
+  AS_IF([test "x$with_ucx" != xno], [
+    PKG_CHECK_MODULES([UCX], [ucx >= 1.10], [lf_have_ucx=yes], [
+      AC_CHECK_HEADER([ucp/api/ucp.h], [UCX_LIBS="-lucp -lucs" lf_have_ucx=yes])])
+    AS_IF([test $lf_have_ucx = no],
+      [LF_MISSING([UCX], [messages between CPU ranks (--without-ucx builds for one rank)], [libucx-dev], [ucx-devel])])
+    AC_DEFINE([HAVE_UCX], [1], [CPU collectives over UCX])
+  ])
+  AC_SUBST([UCX_CFLAGS]) AC_SUBST([UCX_LIBS])
+  AM_CONDITIONAL([HAVE_UCX], [test $lf_have_ucx = yes])
+])
+
+dnl LF_WITH_ONEDNN: --with-onednn=auto|yes|no. Only the C API of 2.6 to 3.x is used.
+AC_DEFUN([LF_WITH_ONEDNN], [
+  AC_ARG_WITH([onednn], [AS_HELP_STRING([--with-onednn], [faster CPU GEMM through oneDNN (default: auto)])], [], [with_onednn=auto])
+  lf_have_onednn=no
+  AS_IF([test "x$with_onednn" != xno], [
+    AC_CHECK_HEADER([oneapi/dnnl/dnnl.h], [
+      AC_CHECK_LIB([dnnl], [dnnl_engine_create], [ONEDNN_LIBS=-ldnnl lf_have_onednn=yes])])
+    AS_IF([test $lf_have_onednn = no && test "x$with_onednn" = xyes],
+      [LF_MISSING([oneDNN], [the faster CPU GEMM that --with-onednn asks for], [libdnnl-dev], [onednn-devel])])
+    AS_IF([test $lf_have_onednn = yes], [AC_DEFINE([HAVE_ONEDNN], [1], [oneDNN GEMM in fast mode])])
+  ])
+  AC_SUBST([ONEDNN_LIBS])
+  AM_CONDITIONAL([HAVE_ONEDNN], [test $lf_have_onednn = yes])
+])
+
+dnl LF_WITH_CUDA: --with-cuda=auto|yes|no|DIR. Only headers and nvcc are needed; libraries are loaded at run time.
+AC_DEFUN([LF_WITH_CUDA], [
+  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda], [auto, yes, no or the toolkit's directory (default: auto)])], [], [with_cuda=auto])
+  lf_have_cuda=no
+  AS_IF([test "x$with_cuda" != xno], [
+    AS_CASE([$with_cuda], [auto|yes], [lf_cuda_dirs="$CUDA_HOME /usr/local/cuda /opt/cuda /usr"], [lf_cuda_dirs=$with_cuda])
+    for d in $lf_cuda_dirs; do
+      AS_IF([test $lf_have_cuda = no && test -x $d/bin/nvcc && test -r $d/include/cuda_runtime_api.h],
+        [NVCC=$d/bin/nvcc CUDA_CFLAGS="-I$d/include" lf_have_cuda=yes])
+    done
+    AS_IF([test $lf_have_cuda = no && test "x$with_cuda" != xauto],
+      [AC_MSG_ERROR([no CUDA toolkit (bin/nvcc, include/cuda_runtime_api.h) under: $lf_cuda_dirs])])
+  ])
+  AC_SUBST([NVCC]) AC_SUBST([CUDA_CFLAGS])
+  AM_CONDITIONAL([HAVE_CUDA], [test $lf_have_cuda = yes])
+])

@@ -1,0 +1,1 @@
+# sources of engine/model, and their tests

@@ -1,0 +1,1 @@
+# sources of engine/store, and their tests

@@ -1,0 +1,1 @@
+# sources of engine/text, and their tests

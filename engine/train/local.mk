@@ -1,0 +1,1 @@
+# sources of engine/train, and their tests

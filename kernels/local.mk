@@ -1,0 +1,2 @@
+noinst_LIBRARIES += kernels/libkernels.a
+kernels_libkernels_a_SOURCES = kernels/kernels.h

@@ -1,0 +1,1 @@
+# lf-eval: option table, main, tests

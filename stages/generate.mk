@@ -1,0 +1,1 @@
+# lf-generate: option table, main, tests

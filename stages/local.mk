@@ -1,0 +1,9 @@
+# libopts.a: the option tables (data only, linked into stages and loong-flow).
+# libstages.a: what every stage main shares.
+noinst_LIBRARIES += stages/libopts.a stages/libstages.a
+stages_libopts_a_SOURCES =
+stages_libstages_a_SOURCES =
+include stages/tokenize.mk
+include stages/pretrain.mk
+include stages/generate.mk
+include stages/eval.mk

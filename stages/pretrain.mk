@@ -1,0 +1,1 @@
+# lf-pretrain: option table, main, tests

@@ -1,0 +1,1 @@
+# lf-tokenize: option table, main, tests

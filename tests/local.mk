@@ -1,0 +1,10 @@
+# The TAP library and the tests that belong to no one folder. Tests of a folder are declared in that folder's local.mk.
+check_LIBRARIES += tests/tap/libtap.a
+tests_tap_libtap_a_SOURCES = tests/tap/tap.c tests/tap/tap.h
+include tests/lint/local.mk
+include tests/golden/local.mk
+include tests/stage/local.mk
+include tests/flow/local.mk
+include tests/fault/local.mk
+include tests/fuzz/local.mk
+include tests/bench/local.mk
