@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The one list of kernels. Each has an argument struct here and one implementation per backend (kernels/cpu,
+ * kernels/cuda), gathered in a struct lf_kernels. Kernels know plain pointers, sizes and a queue; no tensors, no error
+ * boxes, no allocation, no I/O. The executor fills argument structs once at plan time and only calls in the step loop;
+ * whatever changes between steps is read from the step record.
+ *
+ * Conventions
+ *   Matrices are row-major; ld* is the distance between rows in elements, >= the row length.
+ *   R rows (tokens), C channels, K reduction, N outputs, H query heads, G key/value heads (groups), D head size, V vocabulary.
+ *   "x_type" says the storage type; arithmetic is f32, each stored result is rounded once (round to nearest even).
+ *   Accumulating outputs are marked (+)=: `accumulate` false overwrites, true adds.
+ *   Pointers never alias unless the comment says so. Every kernel accepts zero rows.
+ *   Determinism: results are a pure function of the arguments for a given kernel family (instruction set); they do not
+ *   depend on the number of threads, nor on M, on neighbours or on where a row stands (for row-wise outputs). Reductions over
+ *   rows (weight gradients) use a fixed tree over rows that does not depend on threads.
+ *   mode LF_INVARIANT promises the above; LF_FAST may use a library whose promise is only run-to-run equality.
+ * Return: 0, or LF_K_EINVAL for shapes/types the kernel does not have (reported when a plan is bound, by running `check`).
+ */
+#ifndef LF_KERNELS_H
+#define LF_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum lf_dtype { LF_F32 = 0, LF_BF16, LF_F16, LF_F64, LF_I32, LF_I64, LF_U16, LF_U32, LF_U8, LF_DTYPE_COUNT };
+
+static inline size_t lf_dtype_size(enum lf_dtype t)
+{
+    static const unsigned char size[LF_DTYPE_COUNT] = {4, 2, 2, 8, 4, 8, 2, 4, 1};
+    return size[t];
+}
+
+enum { LF_K_OK = 0, LF_K_EINVAL = -1, LF_K_EDEVICE = -6 };
+
+enum lf_numeric { LF_FAST = 0, LF_INVARIANT = 1 };
+
+enum lf_act {
+    LF_ACT_NONE = 0,
+    LF_ACT_GELU,      /* x * Phi(x), erf form */
+    LF_ACT_GELU_TANH, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    LF_ACT_GELU_QUICK,/* x * sigmoid(1.702 x) */
+    LF_ACT_SILU,      /* x * sigmoid(x) */
+    LF_ACT_RELU
+};
+
+/* An ordered stream of work. On the CPU calls run at once with at most `threads` OpenMP threads. */
+typedef struct lf_queue lf_queue;
+lf_queue *lf_cpu_queue_create(int threads); /* threads >= 1; NULL when out of memory */
+void lf_cpu_queue_destroy(lf_queue *q);
+int lf_cpu_queue_threads(const lf_queue *q);
+
+/* Values that change between steps, in device memory. Host writes the first group before the step, kernels the second. */
+struct lf_step_record {
+    /* host -> device */
+    uint64_t step;       /* optimizer steps done before this one */
+    uint64_t seed;       /* of the run, for dropout */
+    float lr;            /* learning rate of this step */
+    float bias_corr1;    /* 1 - beta1^(step+1) */
+    float bias_corr2;    /* 1 - beta2^(step+1) */
+    float clip_norm;     /* <= 0: no clipping */
+    float loss_scale;    /* 1 unless fp16 */
+    float inv_tokens;    /* 1 / trained tokens of the whole optimizer step, over all micro-batches and ranks */
+    float z_loss;        /* coefficient, 0 = off */
+    float reserved0;
+    /* device -> host */
+    double loss_sum;     /* sum over trained tokens of this step of -log p */
+    double z_sum;        /* sum over trained tokens of logsumexp^2 */
+    int64_t tokens;      /* trained tokens seen */
+    int64_t correct;     /* trained tokens whose argmax is the target */
+    float grad_norm;     /* of the unscaled gradient before clipping */
+    float clip_factor;   /* what the optimizer multiplies gradients by (includes 1/loss_scale) */
+    int32_t skip;        /* non-finite gradient or loss: the optimizer leaves everything as it was */
+    int32_t reserved1;
+};
+
+/* ---- matrix products ------------------------------------------------------------------------------------------- */
+
+/* C[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] ) + residual[M,N]          accumulate: C += op(A) op(B), no epilogue
+ *   A stored [M,K] (ta false) or [K,M] (ta true);  B stored [K,N] (tb false) or [N,K] (tb true).
+ *   a_type == b_type in {f32, bf16}; c_type f32 or bf16 (accumulate needs f32); bias f32 or bf16.
+ *   pre, when not NULL, receives op(A)op(B)+bias before act, in c_type, row distance ldpre.
+ *   residual has c_type; it may be C itself. The order is: product, + bias, round into pre, act, + residual, round.
+ *   b_packed: panels made by gemm_pack from the same B, or NULL; then b may be NULL.
+ *   Linear layer y = x w^T + b with w [N,K]: ta false, tb true.  dx = dy w: ta false, tb false.  dw (+)= dy^T x: ta true, tb false. */
+struct lf_k_gemm {
+    int64_t m, n, k;
+    const void *a;
+    const void *b;
+    const void *b_packed;
+    void *c;
+    void *pre;
+    const void *bias;
+    const void *residual;
+    int64_t lda, ldb, ldc, ldpre, ldres;
+    bool ta, tb, accumulate;
+    uint8_t ab_type, c_type, bias_type; /* enum lf_dtype */
+    uint8_t act;                        /* enum lf_act */
+    uint8_t mode;                       /* enum lf_numeric */
+    void *work;
+    size_t work_bytes;
+};
+
+/* Pack op(B)[K,N] into the panel layout that gemm (any M) reads straight through. Size from lf_cpu_gemm_packed_bytes. */
+struct lf_k_gemm_pack {
+    int64_t n, k;
+    const void *b;
+    int64_t ldb;
+    bool tb;
+    uint8_t src_type; /* f32 or bf16 */
+    uint8_t ab_type;  /* type of the panels: f32, or bf16 (f32 sources are rounded) */
+    void *packed;
+    size_t packed_bytes;
+};
+size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
+
+/* db[N] (+)= sum over rows of dy[R,N]. f32 out; fixed tree over rows. */
+struct lf_k_colsum {
+    int64_t rows, n;
+    const void *dy;
+    int64_t ld;
+    uint8_t dy_type;
+    float *db;
+    bool accumulate;
+    void *work;
+    size_t work_bytes;
+};
+
+/* Fused output layer and cross-entropy; never holds more than a chunk of logits, computes each once.
+ *     logits[r][v] = softcap( x[r] . w[v] + bias[v] )          softcap(z) = cap * tanh(z / cap), cap 0 = off
+ *     loss[r] = logsumexp(logits[r]) - logits[r][target[r]]     for target >= 0;  0 and no gradient for target < 0
+ *     total   = sum_r loss[r] + z_loss * logsumexp^2
+ *     dx[r] = d total / d x[r] * inv_tokens * loss_scale;  dw (+)= likewise, f32;  db (+)= likewise
+ * With dx NULL it is the forward alone (validation, scoring). loss, lse and argmax may be NULL. rec sums are added to
+ * (loss_sum, z_sum, tokens, correct) in row order. v_real: columns >= v_real are padding and count as -inf. */
+struct lf_k_linear_xent {
+    int64_t rows, k, v, v_real;
+    const void *x;       /* [R, K] x_type */
+    const void *w;       /* [V, K] x_type */
+    const void *w_packed; /* or NULL */
+    const void *bias;    /* [V] x_type or NULL */
+    const int32_t *target; /* [R] */
+    float *loss;         /* [R] */
+    float *lse;          /* [R] */
+    int32_t *argmax;     /* [R] lowest index of the largest logit */
+    void *dx;            /* [R, K] x_type or NULL */
+    float *dw;           /* [V, K] or NULL (frozen) */
+    float *db;           /* [V] or NULL */
+    int64_t ldx, ldw, lddx;
+    float softcap;
+    bool accumulate;     /* of dw, db */
+    uint8_t x_type, mode;
+    struct lf_step_record *rec;
+    void *work;
+    size_t work_bytes;
+};
+
+/* ---- embeddings ------------------------------------------------------------------------------------------------ */
+
+/* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]   (wpe NULL: none). A token outside [0, V) gives NaN rows. */
+struct lf_k_embed_fwd {
+    int64_t rows, c, v, max_pos;
+    const int32_t *token, *position;
+    const void *wte, *wpe;
+    void *y;
+    float scale;
+    int32_t pos_offset;
+    uint8_t w_type, y_type;
+};
+/* dwte[token[r]] += scale * dy[r]; dwpe[position[r] + pos_offset] += dy[r]. f32, in ascending row order per target row.
+ * accumulate false zeroes the table first. Either table may be NULL. */
+struct lf_k_embed_bwd {
+    int64_t rows, c, v, max_pos;
+    const int32_t *token, *position;
+    const void *dy;
+    float *dwte, *dwpe;
+    float scale;
+    int32_t pos_offset;
+    bool accumulate;
+    uint8_t dy_type;
+    void *work;
+    size_t work_bytes;
+};
+
+/* ---- normalisation ----------------------------------------------------------------------------------------------- */
+
+/* s = x (+ delta);  y = (s - mean) * rstd * (w + w_offset) + b       RMS: mean = 0, rstd = 1/sqrt(mean(s^2) + eps)
+ *                                                                 LayerNorm: rstd = 1/sqrt(var + eps), biased variance
+ *   Row (t, h), t < rows, h < heads, at base + t * ld + h * c: heads = 1 for hidden rows, > 1 for QK-norm inside qkv rows.
+ *   delta NULL: s = x and `sum` is not written. Otherwise sum[r] = s rounded to x_type (may alias x or delta), and the
+ *   statistics use that rounded s. mean (LayerNorm only), rstd: f32 [rows * heads] or NULL when no backward follows. y may alias x. */
+struct lf_k_norm_fwd {
+    int64_t rows, heads, c;
+    const void *x, *delta, *w, *b;
+    void *sum, *y;
+    float *mean, *rstd;
+    int64_t ldx, lddelta, ldsum, ldy;
+    float eps, w_offset;
+    bool layer;            /* LayerNorm, else RMSNorm */
+    uint8_t x_type, y_type, w_type;
+};
+/* dx = dres + d(norm)/dx^T dy;  dw (+)= sum_r dy * xhat;  db (+)= sum_r dy.   x is the normalised input s of the forward.
+ * dres (gradient arriving on the residual path, x_type) may be NULL; dx may alias dres or dy. dw, db f32, may be NULL. */
+struct lf_k_norm_bwd {
+    int64_t rows, heads, c;
+    const void *x, *dy, *dres, *w;
+    const float *mean, *rstd;
+    void *dx;
+    float *dw, *db;
+    int64_t ldx, lddy, lddres, lddx;
+    float w_offset;
+    bool layer, accumulate;
+    uint8_t x_type, dy_type, w_type; /* dx has x_type */
+    void *work;
+    size_t work_bytes;
+};
+
+/* ---- positions and attention -------------------------------------------------------------------------------------- */
+
+/* Rotary embedding of `heads` heads at base + t * ld + h * d, the first `rot` (even) of d channels; y may be x.
+ *   interleaved false (rotate-half): pairs (i, i + rot/2); true: pairs (2i, 2i+1).
+ *   (a, b) -> (a cos - b sin, a sin + b cos) with cos/sin tables f32 [max_pos, rot/2]; inverse negates sin (backward). */
+struct lf_k_rope {
+    int64_t rows, heads, d, rot, max_pos;
+    const void *x;
+    void *y;
+    int64_t ldx, ldy;
+    const int32_t *position;
+    const float *cos, *sin;
+    bool interleaved, inverse;
+    uint8_t x_type;
+};
+
+/* Attention within documents: o = softmax(scale * q k^T + mask) v, heads h uses key/value group h / (H/G).
+ *   q row t, head h at q + t * ldq + h * D; k, v likewise with G heads. cu_seqlens: i32 [n_docs+1], ascending, first 0; rows at or
+ *   after cu_seqlens[n_docs] are padding: o = 0, lse = -inf. n_docs is read from cu_seqlens itself: it is the array's length - 1, and
+ *   empty documents are legal, so a static bound works.
+ *   causal: key j visible to query i iff j <= i; window > 0: also i - j < window; alibi: adds -slope[h] * (i - j);
+ *   softcap > 0: scores become cap * tanh(score / cap) before the mask.
+ *   lse[h][t] f32 [H, rows]: log-sum-exp of the row's scores, natural log; NULL when no backward follows.
+ *   Reduction: KV tiles of LF_ATTN_TILE keys counted from the document's first key, ascending; online softmax. A tile that
+ *   is entirely masked for a row changes no bit of that row. */
+#define LF_ATTN_TILE 64
+struct lf_k_attn_fwd {
+    int64_t rows, heads, groups, d, n_docs;
+    const void *q, *k, *v;
+    void *o;
+    float *lse;
+    int64_t ldq, ldk, ldv, ldo;
+    const int32_t *cu_seqlens;
+    const float *alibi; /* [H] or NULL */
+    float scale, softcap;
+    int32_t window;
+    bool causal;
+    uint8_t x_type, mode;
+    void *work;
+    size_t work_bytes;
+};
+/* dq, dk, dv from do, o and lse; same masks. dq, dk, dv overwrite; padding rows become 0. */
+struct lf_k_attn_bwd {
+    int64_t rows, heads, groups, d, n_docs;
+    const void *q, *k, *v, *o, *d_o;
+    const float *lse;
+    void *dq, *dk, *dv;
+    int64_t ldq, ldk, ldv, ldo, lddo, lddq, lddk, lddv;
+    const int32_t *cu_seqlens;
+    const float *alibi;
+    float scale, softcap;
+    int32_t window;
+    bool causal;
+    uint8_t x_type, mode;
+    void *work;
+    size_t work_bytes;
+};
+
+/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and the same for values: k_pages + ((p * page_tokens + i) * G + g) * D.
+ * page_tokens is a multiple of LF_ATTN_TILE. Sequence s owns pages table[s * max_pages + 0 ...] for positions 0, 1, ... */
+struct lf_k_kv_write { /* row r of k, v goes to position pos[r] of sequence seq[r]; seq < 0 rows are skipped */
+    int64_t rows, groups, d, page_tokens, max_pages;
+    const void *k, *v;
+    int64_t ldk, ldv;
+    void *k_pages, *v_pages;
+    const int32_t *seq, *pos, *table;
+    uint8_t x_type;
+};
+/* Attention of new rows over the cache: row r is position pos[r] of sequence seq[r] and sees cached keys 0..pos[r] under the
+ * same masks and with the same bits as attn_fwd over the whole document. seq < 0: o = 0. */
+struct lf_k_attn_paged {
+    int64_t rows, heads, groups, d, page_tokens, max_pages;
+    const void *q;
+    const void *k_pages, *v_pages;
+    void *o;
+    int64_t ldq, ldo;
+    const int32_t *seq, *pos, *table;
+    const float *alibi;
+    float scale, softcap;
+    int32_t window;
+    uint8_t x_type, mode;
+    void *work;
+    size_t work_bytes;
+};
+
+/* ---- element-wise --------------------------------------------------------------------------------------------------- */
+
+/* y = act(x), [R, C]. */
+struct lf_k_act_fwd {
+    int64_t rows, c, ldx, ldy;
+    const void *x;
+    void *y;
+    uint8_t act, x_type; /* y has x_type */
+};
+/* dx = dy * act'(x); dx may alias dy. */
+struct lf_k_act_bwd {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *x, *dy;
+    void *dx;
+    uint8_t act, x_type;
+};
+/* y = act(gate) * up, gate and up [R, C] with own pointers and a shared row distance (halves of one GEMM's output). */
+struct lf_k_glu_fwd {
+    int64_t rows, c, ldx, ldy;
+    const void *gate, *up;
+    void *y;
+    uint8_t act, x_type;
+};
+/* dgate = dy * up * act'(gate); dup = dy * act(gate). May alias gate / up. */
+struct lf_k_glu_bwd {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *gate, *up, *dy;
+    void *dgate, *dup;
+    uint8_t act, x_type;
+};
+/* y = a * alpha + b * beta over n elements (b NULL: y = a * alpha); y may alias either. Types may differ: this is also cast. */
+struct lf_k_axpby {
+    int64_t n;
+    const void *a, *b;
+    void *y;
+    float alpha, beta;
+    uint8_t a_type, b_type, y_type;
+};
+struct lf_k_fill { /* n elements = value */
+    int64_t n;
+    void *y;
+    float value;
+    uint8_t y_type;
+};
+/* Rows by index: y[r] = x[index[r]] (negative index: zeros). */
+struct lf_k_gather_rows {
+    int64_t rows, c, ldx, ldy;
+    const void *x;
+    const int32_t *index;
+    void *y;
+    uint8_t x_type;
+};
+/* y = keep ? x / (1 - p) : 0 (+ residual). Keep decision of element (r, c): Philox(seed, site, a = sample[r], b = position[r] * ceil(C/4) + c/4)
+ * word c % 4, uniform >= p. The backward is the same call on dy. y may alias x. sample: global sample id of the row. */
+struct lf_k_dropout {
+    int64_t rows, c, ldx, ldres, ldy;
+    const void *x, *residual;
+    void *y;
+    const int64_t *sample;
+    const int32_t *position;
+    float p;
+    uint32_t site;
+    uint8_t x_type;
+    const struct lf_step_record *rec; /* seed */
+};
+
+/* ---- optimizer -------------------------------------------------------------------------------------------------------- */
+
+/* One entry per parameter tensor. */
+struct lf_opt_tensor {
+    int64_t n;
+    float *master;        /* f32 weights */
+    float *m, *v;
+    const float *grad;
+    void *copy;           /* bf16 compute copy refreshed from master, or NULL */
+    float lr_scale, weight_decay;
+};
+/* Global norm: rec->grad_norm = ||grad|| / loss_scale over all tensors (f64 sums per fixed block, added in order),
+ * rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale, rec->skip = 1 when norm or loss_sum is not finite. */
+struct lf_k_grad_norm {
+    int64_t n_tensors;
+    const struct lf_opt_tensor *t;
+    struct lf_step_record *rec;
+    void *work;
+    size_t work_bytes;
+};
+/* AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW: g = grad * clip_factor; p -= lr*wd*p; m = b1 m + (1-b1) g;
+ * v = b2 v + (1-b2) g^2; p -= lr * (m/bias_corr1) / (sqrt(v/bias_corr2) + eps). rec->skip != 0: nothing is written. */
+struct lf_k_adamw {
+    int64_t n_tensors;
+    const struct lf_opt_tensor *t;
+    float beta1, beta2, eps;
+    const struct lf_step_record *rec;
+};
+
+/* ---- the table ----------------------------------------------------------------------------------------------------------- */
+
+#define LF_KERNEL_LIST(X)                                                                                              \
+    X(gemm)                                                                                                            \
+    X(gemm_pack)                                                                                                       \
+    X(colsum)                                                                                                          \
+    X(linear_xent)                                                                                                     \
+    X(embed_fwd)                                                                                                       \
+    X(embed_bwd)                                                                                                       \
+    X(norm_fwd)                                                                                                        \
+    X(norm_bwd)                                                                                                        \
+    X(rope)                                                                                                            \
+    X(attn_fwd)                                                                                                        \
+    X(attn_bwd)                                                                                                        \
+    X(kv_write)                                                                                                        \
+    X(attn_paged)                                                                                                      \
+    X(act_fwd)                                                                                                         \
+    X(act_bwd)                                                                                                         \
+    X(glu_fwd)                                                                                                         \
+    X(glu_bwd)                                                                                                         \
+    X(axpby)                                                                                                           \
+    X(fill)                                                                                                            \
+    X(gather_rows)                                                                                                     \
+    X(dropout)                                                                                                         \
+    X(grad_norm)                                                                                                       \
+    X(adamw)
+
+/* run executes; check validates an argument struct without touching data (pointers may be NULL); work gives the workspace bytes for
+ * the shapes with the given number of threads (NULL: none). */
+#define LF_KERNEL_SLOT(name)                                                                                           \
+    struct {                                                                                                           \
+        int (*run)(lf_queue *q, const struct lf_k_##name *a);                                                          \
+        int (*check)(const struct lf_k_##name *a);                                                                     \
+        size_t (*work)(const struct lf_k_##name *a, int threads);                                                      \
+    } name;
+struct lf_kernels {
+    const char *family; /* "cpu-avx512bf16", ... */
+    LF_KERNEL_LIST(LF_KERNEL_SLOT)
+};
+
+/* Instruction sets of the CPU backend, ascending. The best one that the processor and `limit` (LF_ISA environment variable:
+ * plain, avx2, avx512, avx512bf16) allow is used by gemm, attention and the rest alike. */
+enum lf_isa { LF_ISA_PLAIN = 0, LF_ISA_AVX2, LF_ISA_AVX512, LF_ISA_AVX512BF16 };
+enum lf_isa lf_cpu_isa_detect(void);
+const char *lf_cpu_isa_name(enum lf_isa isa);
+/* Table for one instruction set; NULL when this processor lacks it. Tables are constant data. */
+const struct lf_kernels *lf_cpu_kernels(enum lf_isa isa);
+
+#define LF_KERNEL_PROTO(name)                                                                                          \
+    int lf_cpu_##name(lf_queue *q, const struct lf_k_##name *a);                                                       \
+    int lf_cpu_##name##_check(const struct lf_k_##name *a);
+
+#endif
