@@ -1,2 +1,2 @@
 noinst_LIBRARIES += kernels/libkernels.a
-kernels_libkernels_a_SOURCES = kernels/kernels.h
+kernels_libkernels_a_SOURCES =

@@ -38,14 +38,23 @@ typedef struct lf_err {
 
 #define LF_ERR_INIT {0, 0, 0, 0, {0}}
 
-/* Record a failure and return rc. The first failure wins: a box that already holds one is left alone. */
-#define lf_fail(err, rc, ...) lf_fail_at((err), (rc), __FILE__, __LINE__, __VA_ARGS__)
+/* Tells the compiler that a failure code is negative, so that it sees that outputs are set whenever rc is 0. */
+#define LF_ERR_NEGATIVE(call)                                                                                          \
+    ({                                                                                                                 \
+        int lf_rc_ = (call);                                                                                           \
+        if (lf_rc_ >= 0)                                                                                               \
+            __builtin_unreachable();                                                                                   \
+        lf_rc_;                                                                                                        \
+    })
+
+/* Record a failure and return rc (negative). The first failure wins: a box that already holds one is left alone. */
+#define lf_fail(err, rc, ...) LF_ERR_NEGATIVE(lf_fail_at((err), (rc), __FILE__, __LINE__, __VA_ARGS__))
 int lf_fail_at(lf_err *err, int rc, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* The same with LF_EIO (LF_ENOMEM for ENOMEM, LF_ENOENT for ENOENT, LF_EEXIST for EEXIST), errno's text appended
  * after ": ". Reads errno. */
-#define lf_fail_errno(err, ...) lf_fail_errno_at((err), __FILE__, __LINE__, __VA_ARGS__)
+#define lf_fail_errno(err, ...) LF_ERR_NEGATIVE(lf_fail_errno_at((err), __FILE__, __LINE__, __VA_ARGS__))
 int lf_fail_errno_at(lf_err *err, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

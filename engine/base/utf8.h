@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The one definition of valid UTF-8 (Unicode 15, table 3-7: no surrogates, no overlong forms, at most U+10FFFF).
+ */
+#ifndef LF_BASE_UTF8_H
+#define LF_BASE_UTF8_H
+
+#include <stddef.h>
+
+/* Bytes of the valid sequence at s (1 to 4), 0 when the first n bytes do not begin with one. n >= 1. */
+static inline size_t lf_utf8_len(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    if (u[0] < 0x80)
+        return 1;
+    if (u[0] < 0xC2 || u[0] > 0xF4)
+        return 0;
+    size_t want = u[0] < 0xE0 ? 2 : u[0] < 0xF0 ? 3 : 4;
+    if (n < want)
+        return 0;
+    unsigned lo = u[0] == 0xE0 ? 0xA0 : u[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned hi = u[0] == 0xED ? 0x9F : u[0] == 0xF4 ? 0x8F : 0xBF;
+    if (u[1] < lo || u[1] > hi)
+        return 0;
+    for (size_t i = 2; i < want; i++)
+        if ((u[i] & 0xC0) != 0x80)
+            return 0;
+    return want;
+}
+
+/* Offset of the first byte that is not valid UTF-8, n when all is. */
+static inline size_t lf_utf8_check(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t len = lf_utf8_len(s + i, n - i);
+        if (len == 0)
+            return i;
+        i += len;
+    }
+    return n;
+}
+
+#endif
