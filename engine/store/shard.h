@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shards: tokenized documents in one HDF5 file.
+ *
+ *   tokens       u16 or u32 [n_tokens], chunked     every document after the other
+ *   doc_offsets  u64 [n_docs + 1]                   document d is tokens[doc_offsets[d] .. doc_offsets[d + 1])
+ *   attributes   lf_format = "lf-shard-1", tokenizer_sha256 (64 hex), vocab_size, eos_id (-1: none), source
+ *
+ * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a manifest (base/artifact.h);
+ * lf_shardset shows one split of it as a single sequence of documents.
+ * Readers trust nothing: structure is checked at open, ids against vocab_size whenever tokens are read. After open there
+ * is no HDF5 call and no allocation: reads are preads, from any number of threads.
+ */
+#ifndef LF_STORE_SHARD_H
+#define LF_STORE_SHARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "engine/base/hash.h"
+
+#define LF_SHARD_FORMAT "lf-shard-1"
+
+typedef struct lf_shard_info {
+    char tokenizer_sha256[LF_HASH_HEX]; /* hex of the SHA-256 of tokenizer.json */
+    int64_t vocab_size;                 /* ids are below this; 1 .. 2^31 - 1 */
+    int64_t eos_id;                     /* -1: none */
+    const char *source;                 /* free text: where the documents came from; UTF-8, below 64 KiB */
+    /* filled by readers, ignored by the writer: */
+    int token_bytes; /* 2 or 4 */
+    uint64_t n_docs, n_tokens;
+} lf_shard_info;
+
+/* ---- writing ---- */
+typedef struct lf_shard_writer lf_shard_writer;
+
+typedef struct lf_shard_stat {
+    uint64_t n_docs, n_tokens;
+    int64_t bytes;                 /* length of the file */
+    uint8_t sha256[LF_HASH_BYTES]; /* tree hash of the file */
+} lf_shard_stat;
+
+/* A new shard at path (LF_EEXIST when there is one). token_bytes: 2 needs vocab_size <= 65536; 0 chooses. The bytes of
+ * a shard depend on the documents and info only. */
+int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info, int token_bytes, lf_err *err);
+/* Append one document (n may be 0). LF_EINVAL when an id is not below vocab_size. */
+int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err);
+uint64_t lf_shard_writer_docs(const lf_shard_writer *w);
+uint64_t lf_shard_writer_tokens(const lf_shard_writer *w);
+/* Complete, fsync, close and hash; frees w in every case. stat may be NULL. */
+int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err);
+/* Give up: close and unlink the file; frees w. abort(NULL) is legal. */
+void lf_shard_abort(lf_shard_writer *w);
+
+/* ---- reading one file ---- */
+typedef struct lf_shard lf_shard;
+
+int lf_shard_open(lf_shard **out, const char *path, lf_err *err);
+void lf_shard_close(lf_shard *s);
+const lf_shard_info *lf_shard_get_info(const lf_shard *s); /* borrowed until close */
+const uint64_t *lf_shard_offsets(const lf_shard *s);       /* [n_docs + 1], borrowed until close */
+/* Tokens [first, first + n) into dst. Thread-safe. LF_EFORMAT when an id is not below vocab_size. */
+int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_err *err);
+
+/* ---- reading one split of a dataset ---- */
+typedef struct lf_shardset lf_shardset;
+
+/* Every file of the artifact in dir whose name begins with "<split>-", in name order. The shards must agree on
+ * tokenizer_sha256, vocab_size and eos_id and with their length in the manifest. LF_ENOENT: no manifest, or no such
+ * split. */
+int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_err *err);
+void lf_shardset_close(lf_shardset *s);
+const lf_shard_info *lf_shardset_get_info(const lf_shardset *s); /* n_docs, n_tokens: sums; source: the first shard's */
+uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc);
+/* Tokens [first, first + n) of document doc. Thread-safe, no allocation. */
+int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst, lf_err *err);
+/* Where a document lies, for messages: file name (borrowed) and index of the document in it. */
+void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index);
+/* SHA-256 over the tree hashes of the split's files, in order: what a cursor into this data is valid for. */
+const uint8_t *lf_shardset_id(const lf_shardset *s); /* [LF_HASH_BYTES], borrowed */
+
+/* For tests and benchmarks: publish a `shards` artifact in the new directory dir with n_docs pseudo-random documents
+ * per split "train" (and n_valid for "valid") of 1 .. max_len tokens, a function of seed alone, over n_files files.
+ * Token k of document d is what lf_shard_synthetic_token() says, the last one is eos_id = 0. */
+int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files, uint32_t max_len,
+                             int64_t vocab_size, uint64_t seed, lf_err *err);
+uint32_t lf_shard_synthetic_len(uint64_t seed, uint64_t doc, uint32_t max_len);
+uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len, int64_t vocab_size);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training data in an exact order. The sample at global index i is a pure function of (datasets, weights, T, policy,
+ * seed, i): error diffusion over the weights chooses the dataset, its count of earlier choices gives epoch and index in
+ * that epoch's permutation, the packing index gives the documents. So the whole cursor is one integer, and what an
+ * optimizer step sees does not depend on micro-batch, ranks, threads or restarts.
+ *
+ *   tokens     i32 [B, T]   padding holds eos_id (0 without one)
+ *   targets    i32 [B, T]   the next token of the same document, -1 where nothing is trained (last token, padding)
+ *   positions  i32 [B, T]   from 0 in each segment
+ *   cu_seqlens i32 [B * max_segs + 1]  boundaries of the segments over the flattened B * T tokens; cu[0] = 0,
+ *              cu[n_segs] = B * T (padding is a segment of its own), the rest repeats B * T
+ *
+ * A thread fills the next micro-batches while one is in use. Nothing is allocated after open.
+ */
+#ifndef LF_TRAIN_LOADER_H
+#define LF_TRAIN_LOADER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "engine/store/shard.h"
+#include "engine/text/pack.h"
+
+typedef struct lf_loader_source {
+    const char *dir; /* `shards` artifact */
+    double weight;   /* > 0; share of the samples after normalising, to 1 part in 10^6 */
+} lf_loader_source;
+
+/* From this global sample on, an optimizer step takes this many samples. */
+typedef struct lf_loader_ramp {
+    int64_t from_sample;
+    int64_t samples;
+} lf_loader_ramp;
+
+enum lf_loader_mode {
+    LF_LOADER_TRAIN, /* endless, shuffled, blended */
+    LF_LOADER_VALID  /* the sources one after the other, in order, once; weights are not used */
+};
+
+typedef struct lf_loader_config {
+    enum lf_loader_mode mode;
+    const char *split; /* "train", "valid" */
+    const lf_loader_source *sources;
+    size_t n_sources;
+    int32_t T;
+    int32_t B; /* samples of a micro-batch */
+    enum lf_pack_policy policy;
+    int32_t max_segs; /* per sequence, with padding; 0 = min(T, 256) */
+    uint64_t seed;
+    const lf_loader_ramp *ramp; /* ascending, first row from sample 0; samples a multiple of B * dp_size */
+    size_t n_ramp;              /* VALID: none needed; a step is one micro-batch per rank */
+    const int64_t *skip;        /* optimizer-step numbers (batch numbers) that are passed over; any order */
+    size_t n_skip;
+    int64_t max_tokens; /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
+    int dp_rank, dp_size; /* data-parallel rank and ranks; size 0 means 1 */
+    int64_t vocab_size;   /* > 0: every source must have a vocabulary of at most this */
+} lf_loader_config;
+
+typedef struct lf_loader_batch {
+    int32_t B, T, max_segs; /* max_segs: per sequence */
+    int32_t *tokens, *targets, *positions, *cu_seqlens;
+    int32_t n_segs;     /* segments with padding; cu_seqlens has n_segs + 1 meaningful values */
+    int32_t max_seglen; /* longest segment */
+    int64_t *sample_ids; /* [B] global sample index, -1 for a row of padding (end of validation) */
+    int64_t trained;     /* targets >= 0 */
+    int64_t step;        /* batch number of the optimizer step it belongs to */
+    int32_t micro, n_micro; /* which micro-batch of this rank, of how many */
+} lf_loader_batch;
+
+typedef struct lf_loader_step {
+    int64_t number;       /* batch number: its place in the data order, counting skipped ones */
+    int64_t first_sample; /* global */
+    int64_t n_samples;    /* over all ranks and micro-batches */
+    int32_t n_micro;      /* micro-batches of this rank */
+    int64_t trained;      /* trained tokens over all ranks and micro-batches */
+    int64_t next_sample;  /* the cursor when this step is done: seek here to go on */
+} lf_loader_step;
+
+typedef struct lf_loader lf_loader;
+
+int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err);
+void lf_loader_close(lf_loader *l);
+
+/* Go to a global sample, which must be where an optimizer step begins (LF_EINVAL). 0 after open. */
+int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err);
+/* Begin the next optimizer step, before its first micro-batch. Returns 1, or 0 at the end (VALID only). */
+int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err);
+/* The next micro-batch of the step begun; *out is borrowed until the next call on l. LF_EINVAL after the last one. */
+int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
+
+int64_t lf_loader_cursor(const lf_loader *l);      /* next_sample of the last step begun, or where seek went */
+const lf_shard_info *lf_loader_info(const lf_loader *l, size_t source);
+uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequences of one epoch */
+/* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's cursor is valid for
+ * this order only. */
+const char *lf_loader_order_id(const lf_loader *l);
+size_t lf_loader_host_bytes(const lf_loader *l); /* memory held */
+/* {"sample","source","epoch","sequence","segments":[{"file","doc","first","len"}]}, for reports; returns owned. */
+json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err);
+
+/* Which dataset sample i takes, and how many earlier samples took the same one. weights sum to total; exact: after i
+ * samples the count of source k differs from i * w[k] / total by less than 1. */
+void lf_blend_at(const uint32_t *w, size_t n, uint32_t total, uint64_t i, size_t *source, uint64_t *index);
+
+#endif
