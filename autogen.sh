@@ -1,6 +1,166 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-set -e
+#
+# ./autogen.sh                      make ./configure (autoreconf)
+# ./autogen.sh quickstart [ARG..]   install what is missing, build, run examples/quickstart (ARGs go to its run.sh)
+# ./autogen.sh check                install what is missing, build, make check
+# ./autogen.sh --packages           print the package names for each package manager
+#
+# Exit codes: 0 done, 1 failed, 2 usage, 3 packages are missing and cannot be installed from here.
+set -eu
 cd "$(dirname "$0")"
-mkdir -p build-aux
-autoreconf --install --force
+top=$(pwd)
+
+apt_build="autoconf automake gcc make pkg-config libc6-dev libhdf5-dev libsqlite3-dev libarchive-dev libssl-dev libpcre2-dev \
+libutf8proc-dev libjansson-dev libpmix-dev libucx-dev libdnnl-dev"
+dnf_build="autoconf automake gcc make pkgconf-pkg-config hdf5-devel sqlite-devel libarchive-devel openssl-devel pcre2-devel \
+utf8proc-devel jansson-devel pmix-devel ucx-devel onednn-devel"
+spack_build="autoconf automake pkgconf hdf5~mpi sqlite libarchive openssl pcre2 utf8proc jansson pmix ucx onednn"
+conda_build="autoconf automake pkg-config c-compiler make hdf5 sqlite libarchive openssl pcre2 libutf8proc jansson libpmix-devel ucx onednn"
+apt_text="dict-gcide dict-wn"
+
+usage() { sed -n '4,9s/^# \{0,1\}//p' autogen.sh; }
+
+print_packages() {
+    echo "Debian, Ubuntu:  apt-get install $1"
+    echo "RHEL (CRB and EPEL on):  dnf install $dnf_build"
+    echo "Spack:  spack install --add $spack_build && spack load $spack_build"
+    echo "conda-forge:  conda install -c conda-forge $conda_build"
+}
+
+# Debian packages of $1 that are not installed.
+missing_debian() {
+    for p in $1; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || printf '%s ' "$p"
+    done
+}
+missing_rpm() {
+    for p in $1; do rpm -q "$p" >/dev/null 2>&1 || rpm -q --whatprovides "$p" >/dev/null 2>&1 || printf '%s ' "$p"; done
+}
+
+agree() { # on a terminal, show and ask
+    [ -t 0 ] && [ -t 1 ] || return 0
+    printf 'Install: %s\nContinue? [Y/n] ' "$1"
+    read -r answer
+    case $answer in "" | y* | Y*) return 0 ;; esac
+    echo "Nothing installed."
+    exit 3
+}
+
+# Everything the build needs without a package manager's word (Spack, conda, modules, by hand).
+have_tools() { command -v autoreconf >/dev/null && command -v automake >/dev/null && command -v pkg-config >/dev/null && command -v make >/dev/null; }
+
+install_missing() { # $1: Debian packages, $2: RPM packages
+    if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+        need=$(missing_debian "$1") how="apt-get install -y --no-install-recommends"
+    elif command -v rpm >/dev/null && command -v dnf >/dev/null; then
+        need=$(missing_rpm "$2") how="dnf install -y"
+    else
+        need= how=
+        have_tools || need=unknown
+    fi
+    [ -n "$need" ] || return 0
+    if [ -z "$how" ] || [ "$(id -u)" -ne 0 ]; then
+        # Without root the libraries may still be there under other names; configure is the judge of that.
+        if [ -n "${LF_NO_INSTALL:-}" ] && have_tools; then return 0; fi
+        echo "These packages are missing: $need" >&2
+        echo "Run one of these (as root, or in your own Spack or conda), then this command again;" >&2
+        echo "LF_NO_INSTALL=1 skips this check when the libraries are there under other names:" >&2
+        print_packages "$1" >&2
+        exit 3
+    fi
+    agree "$need"
+    case $how in
+    apt-get*)
+        DEBIAN_FRONTEND=noninteractive
+        export DEBIAN_FRONTEND
+        apt-get update -q
+        # optional pieces (texts, oneDNN) may be absent from a release: try all, then without them
+        # shellcheck disable=SC2086
+        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev) ;; *) printf '%s ' "$p" ;; esac done)
+        ;;
+    *)
+        # shellcheck disable=SC2086
+        $how $need
+        ;;
+    esac
+}
+
+make_configure() {
+    mkdir -p build-aux
+    autoreconf --install --force
+}
+
+jobs() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
+
+build_in() { # $1: build directory; further arguments go to configure
+    dir=$1
+    shift
+    mkdir -p "$dir"
+    (cd "$dir" && { [ -f Makefile ] || "$top/configure" "$@"; } && make -s -j"$(jobs)")
+}
+
+# Tests must not run as root (permission tests would prove nothing): root works on a copy owned by an ordinary user.
+check_as_user() {
+    copy=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-check.XXXXXX")
+    trap 'rm -rf "$copy"' EXIT
+    tar -cf - --exclude=./.git --exclude='./build*' --exclude=./autom4te.cache . | (cd "$copy" && tar -xf -)
+    [ -d build-aux ] && cp -R build-aux "$copy/"
+    chown -R 65534:65534 "$copy"
+    chmod 755 "$copy"
+    (cd "$copy" && HOME=$copy TMPDIR=${TMPDIR:-/tmp} setpriv --reuid=65534 --regid=65534 --clear-groups \
+        env LF_NO_INSTALL=1 ./autogen.sh check)
+}
+
+# Sum the TAP results, print them, bound the skips.
+summary() {
+    log=$1/test-suite.log
+    count() { sed -n "s/^# $1: *//p" "$log" | head -n 1; }
+    pass=$(count PASS) fail=$(count FAIL) error=$(count ERROR) skip=$(count SKIP)
+    bad=$((${fail:-0} + ${error:-0}))
+    echo "${pass:-0} passed, $bad failed, ${skip:-0} skipped"
+    if [ "${skip:-0}" -gt "${LF_MAX_SKIP:-25}" ]; then
+        echo "too many skipped tests: ${skip:-0}, at most ${LF_MAX_SKIP:-25} are expected (LF_MAX_SKIP)" >&2
+        grep -h '# SKIP' "$log" >&2 || true
+        return 1
+    fi
+    [ "$bad" -eq 0 ] && [ "${pass:-0}" -gt 0 ]
+}
+
+case ${1:-} in
+"")
+    make_configure
+    ;;
+--packages)
+    print_packages "$apt_build"
+    ;;
+-h | --help)
+    usage
+    ;;
+quickstart)
+    shift
+    install_missing "$apt_build $apt_text" "$dnf_build"
+    [ -x configure ] || make_configure
+    build_in build
+    exec sh examples/quickstart/run.sh "$top/build" "$@"
+    ;;
+check)
+    install_missing "$apt_build" "$dnf_build"
+    if [ "$(id -u)" -eq 0 ]; then
+        make_configure
+        check_as_user
+        exit
+    fi
+    [ -x configure ] || make_configure
+    build_in build
+    status=0
+    make -C build -j"$(jobs)" check VERBOSE=1 >build/check.log 2>&1 || status=1
+    grep -E '^(PASS|FAIL|XFAIL|XPASS|SKIP|ERROR): ' build/check.log | grep -v '^PASS' || true
+    [ "$status" -eq 0 ] || tail -n 200 build/check.log
+    summary build && [ "$status" -eq 0 ]
+    ;;
+*)
+    usage >&2
+    exit 2
+    ;;
+esac
