@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of option tables: a stage that is built has its line here.
+ */
+#include "stages/opts.h"
+
+const lf_opt_table *const lf_all_opts[] = {
+    &lf_tokenize_opts,
+    NULL,
+};

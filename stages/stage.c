@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shared main of the stages: see stage.h.
+ */
+#include "config.h"
+
+#include "stages/stage.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "stages/opts.h"
+
+int lf_stage_threads(const lf_optset *o)
+{
+    int64_t n = lf_optset_int(o, "threads");
+    return n > 0 ? (int)n : lf_ncpu();
+}
+
+/* One option as INI; a value of several lines continues on lines that start with a blank. */
+static int config_line(lf_buf *out, const lf_optset *o, const char *name, lf_err *err)
+{
+    lf_buf v;
+    lf_buf_init(&v);
+    int rc = lf_optset_canonical(o, name, &v, err);
+    if (rc == 0) {
+        lf_buf_addf(out, "%s = ", name);
+        for (size_t i = 0; i < v.len; i++) {
+            lf_buf_addc(out, v.data[i]);
+            if (v.data[i] == '\n')
+                lf_buf_adds(out, "  ");
+        }
+        lf_buf_addc(out, '\n');
+        rc = lf_buf_check(out, err);
+    }
+    lf_buf_fini(&v);
+    return rc;
+}
+
+static int print_config(const lf_opt_table *t, const lf_optset *o, lf_err *err)
+{
+    lf_buf out;
+    lf_buf_init(&out);
+    lf_buf_adds(&out, "[stage]\n");
+    int rc = 0;
+    for (size_t i = 0; i < t->n_opts && rc == 0; i++) {
+        const lf_opt *op = &t->opts[i];
+        if (op->flags & LF_OPT_CLI_ONLY)
+            continue;
+        if (op->def || lf_optset_is_set(o, op->name))
+            rc = config_line(&out, o, op->name, err);
+    }
+    if (rc == 0 && (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0))
+        rc = lf_fail_errno(err, "writing to standard output");
+    lf_buf_fini(&out);
+    return rc;
+}
+
+static int print_plan(const lf_stage *st, void *self, lf_err *err)
+{
+    json_t *plan = json_object(), *outs = json_array();
+    char *text = NULL;
+    int rc = 0;
+    for (size_t i = 0; st->table->outputs && st->table->outputs[i]; i++)
+        if (json_array_append_new(outs, json_string(st->table->outputs[i])) != 0)
+            rc = LF_ENOMEM;
+    if (!plan || !outs || rc != 0 || json_object_set_new(plan, "stage", json_string(st->table->stage)) != 0 ||
+        json_object_set(plan, "outputs", outs) != 0) {
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+        goto out;
+    }
+    rc = st->plan ? st->plan(self, plan, err) : 0;
+    if (rc != 0)
+        goto out;
+    text = lf_json_dump(plan, err);
+    if (!text)
+        rc = LF_ENOMEM;
+    else if (puts(text) < 0 || fflush(stdout) != 0)
+        rc = lf_fail_errno(err, "writing to standard output");
+out:
+    free(text);
+    json_decref(outs);
+    json_decref(plan);
+    return rc;
+}
+
+static void print_help(const lf_stage *st, const char *program)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_opt_help(st->table, program, &b);
+    fputs(b.data, stdout);
+    lf_buf_fini(&b);
+}
+
+/* Command line and INI file into o. 1: the text asked for was printed. */
+static int parse(const lf_stage *st, lf_optset *o, const char *program, int argc, char **argv, lf_err *err)
+{
+    char **words = NULL;
+    int n_words = 0;
+    int rc = lf_optset_parse_argv(o, argc, argv, st->words ? &words : NULL, st->words ? &n_words : NULL, err);
+    for (int i = 0; rc == 0 && i < n_words; i++)
+        rc = lf_optset_set(o, st->words, words[i], "command line", err);
+    free(words);
+    if (rc != 0)
+        return rc;
+    if (lf_optset_bool(o, "help")) {
+        print_help(st, program);
+        return 1;
+    }
+    if (lf_optset_bool(o, "version")) {
+        printf("%s (loong-flow) %s\n", program, PACKAGE_VERSION);
+        return 1;
+    }
+    return lf_optset_check(o, err);
+}
+
+/* The rows of LF_COMMON_OPTS may be given to any stage, so count them as read. */
+static void read_common(const lf_optset *o)
+{
+    static const char *const paths[] = {"config", "out", "metrics", "stop_file"};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        (void)lf_optset_str(o, paths[i]);
+    for (size_t i = 0; i < lf_optset_count(o, "resume_from"); i++)
+        (void)lf_optset_str_at(o, "resume_from", i);
+}
+
+static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int *usage, lf_err *err)
+{
+    void *self = NULL;
+    bool plan = lf_optset_bool(o, "plan"), show = lf_optset_bool(o, "print_config");
+    lf_log_init(program, lf_optset_choice(o, "log_level"));
+    int threads = lf_stage_threads(o);
+    omp_set_num_threads(threads);
+    read_common(o);
+    int rc = 0;
+    if (show)
+        return print_config(st->table, o, err);
+    if (!plan)
+        rc = lf_stop_install(lf_optset_str(o, "stop_file"), err);
+    if (rc == 0) {
+        rc = st->setup(&self, o, err);
+        *usage = rc == LF_EINVAL;
+    }
+    const char *unread = rc == 0 ? lf_optset_unread(o) : NULL;
+    if (unread) {
+        *usage = 1;
+        rc = lf_fail(err, LF_EINVAL, "option %s has no effect together with the others given; leave it out", unread);
+    }
+    if (rc == 0)
+        rc = plan ? print_plan(st, self, err) : st->run(self, err);
+    if (st->destroy)
+        st->destroy(self);
+    return rc;
+}
+
+int lf_stage_main(const lf_stage *st, int argc, char **argv)
+{
+    lf_err err = LF_ERR_INIT;
+    char program[64];
+    snprintf(program, sizeof(program), "lf-%s", st->table->stage);
+    lf_log_init(program, 2);
+    int usage = 1;
+    lf_optset *o = lf_optset_create(st->table, &err);
+    int rc = o ? parse(st, o, program, argc, argv, &err) : LF_ENOMEM;
+    if (rc == 0) {
+        usage = 0;
+        rc = run_stage(st, o, program, &usage, &err);
+    } else if (rc != LF_EINVAL && rc != 1) {
+        /* A config file that cannot be read or parsed is a usage error too; memory is not. */
+        usage = rc != LF_ENOMEM;
+    }
+    lf_optset_destroy(o);
+    if (rc >= 0)
+        return 0;
+    if (rc == LF_EINTR) {
+        lf_log(2, "stopped at a good checkpoint (%s)", lf_stop_reason() ? lf_stop_reason() : "on request");
+        return LF_EXIT_STOPPED;
+    }
+    lf_log(0, "%s", err.text);
+    return usage ? LF_EXIT_USAGE : LF_EXIT_FAILED;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every stage's main shares: options from INI and command line, --help, --version, --print-config, --plan, log
+ * level, stop requests and the exit code. A stage gives four functions; lf_stage_main calls them in this order:
+ *
+ *   setup    read and cross-check every option (and the rest of the INI file); touch no input data. LF_EINVAL = exit 2.
+ *            An option given explicitly that setup does not read is an error naming it.
+ *   plan     for --plan only: fill the JSON object; "stage" and "outputs" are there already.
+ *   run      do the work. LF_EINTR = stopped at a good checkpoint = exit 75; other failures = exit 1.
+ *   destroy  release self (may be NULL).
+ *
+ * Exit codes: 0 done, 1 failed, 2 usage or bad option, 75 stopped at a good checkpoint.
+ */
+#ifndef LF_STAGES_STAGE_H
+#define LF_STAGES_STAGE_H
+
+#include <jansson.h>
+
+#include "engine/base/opt.h"
+
+#define LF_EXIT_FAILED 1
+#define LF_EXIT_USAGE 2
+#define LF_EXIT_STOPPED 75
+
+typedef struct lf_stage {
+    const lf_opt_table *table;
+    const char *words; /* REPEAT option that plain command-line words are added to, NULL: words are refused */
+    int (*setup)(void **self, const lf_optset *o, lf_err *err);
+    int (*plan)(void *self, json_t *plan, lf_err *err);
+    int (*run)(void *self, lf_err *err);
+    void (*destroy)(void *self);
+} lf_stage;
+
+/* Returns the exit code; a failure has been logged as one line. */
+int lf_stage_main(const lf_stage *st, int argc, char **argv);
+
+/* Value of `threads`, with 0 replaced by the processors available. */
+int lf_stage_threads(const lf_optset *o);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of lf-tokenize.
+ */
+#include "stages/opts.h"
+
+#define ID LF_OPT_IDENTITY
+#define OP LF_OPT_OPERATIONAL
+
+static const lf_opt opts[] = {
+    LF_COMMON_OPTS,
+    {"inputs", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "files, directories, globs or - for standard input; .txt, .jsonl, compressed or inside tar/zip"},
+    {"input_format", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|text|jsonl", NULL,
+     "auto goes by the name: .jsonl and .ndjson are JSON lines, everything else is text"},
+    {"text_field", LF_OPT_STR, ID, 0, "text", 0, 0, NULL, NULL, "member of a JSON line that holds the text"},
+    {"doc_split", LF_OPT_ENUM, ID, 0, "file", 0, 0, "file|line|blank|separator|size", NULL,
+     "where a text file is cut into documents"},
+    {"doc_separator", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "the whole line that separates documents"},
+    {"doc_bytes", LF_OPT_BYTES, ID, 0, "64K", 1024, 1 << 28, NULL, "bytes",
+     "doc_split = size: a document ends with the line that reaches this many bytes"},
+    {"max_doc_bytes", LF_OPT_BYTES, ID, 0, "256M", 1024, 1 << 30, NULL, "bytes", "a longer document is an error"},
+    {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "tokenizer.json, or a directory holding one; unset or `train`: train a byte-level BPE on the inputs"},
+    {"vocab_size", LF_OPT_COUNT, ID, 0, "32768", 257, 1 << 24, NULL, "tokens", "training: size, special tokens included"},
+    {"special_tokens", LF_OPT_STR, ID, LF_OPT_REPEAT, "<|endoftext|>", 0, 0, NULL, NULL,
+     "training: tokens that get the first ids"},
+    {"pattern", LF_OPT_ENUM, ID, 0, "llama3", 0, 0, "llama3|gpt2|qwen2", NULL, "training: how text is cut into words"},
+    {"normalizer", LF_OPT_ENUM, ID, 0, "none", 0, 0, "none|nfc|nfkc", NULL, "training: Unicode normalisation"},
+    {"min_frequency", LF_OPT_COUNT, ID, 0, "2", 0, 0, NULL, "words", "training: pairs seen less often are not merged"},
+    {"train_bytes", LF_OPT_BYTES, ID, 0, "0", 0, 0, NULL, "bytes", "training: use this much text only, 0 = all"},
+    {"append_eos", LF_OPT_BOOL, ID, 0, "yes", 0, 0, NULL, NULL, "end every document with the end-of-document token"},
+    {"eos_token", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "that token's text; unset: found by its usual names"},
+    {"add_template", LF_OPT_BOOL, ID, 0, "no", 0, 0, NULL, NULL, "add the tokenizer's own BOS and EOS template"},
+    {"special_in_text", LF_OPT_ENUM, ID, 0, "text", 0, 0, "text|token", NULL,
+     "special tokens that occur inside documents: ordinary text, or the token itself"},
+    {"invalid_utf8", LF_OPT_ENUM, ID, 0, "replace", 0, 0, "replace|error", NULL,
+     "bytes that are not UTF-8: U+FFFD and counted, or an error"},
+    {"valid_fraction", LF_OPT_FLOAT, ID, 0, "0", 0, 0.5, NULL, NULL,
+     "share of documents kept for validation, chosen by their content"},
+    {"valid_seed", LF_OPT_INT, ID, 0, "0", 0, 0, NULL, NULL, "chooses another validation set"},
+    {"shard_tokens", LF_OPT_COUNT, ID, 0, "64M", 1, 4e9, NULL, "tokens", "a shard is closed when it has this many"},
+    {"dtype", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|u16|u32", NULL, "auto: u16 when the vocabulary fits"},
+    {"limit_docs", LF_OPT_COUNT, ID, 0, "0", 0, 0, NULL, "documents", "stop after this many, 0 = all"},
+    {"limit_bytes", LF_OPT_BYTES, ID, 0, "0", 0, 0, NULL, "bytes", "stop before this much text is passed, 0 = all"},
+};
+
+static const char *const outputs[] = {"shards", "tokenizer", NULL};
+
+const lf_opt_table lf_tokenize_opts = {
+    .stage = "tokenize",
+    .spec_version = 1,
+    .summary = "turn text into token shards, with a given or a newly trained tokenizer",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(opts[0]),
+    .outputs = outputs,
+};
