@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan: graphs in, ordered nodes with addresses out. A function of (graphs, options, target) alone; it needs no device and
+ * allocates nothing on one.
+ *
+ * A graph becomes a **chain** of one or two segments: forward, and for a training graph backward. Segments of a chain share the
+ * tensors saved from one to the other; these exist once per **slot**, so slots bound the micro-batches in flight. The optimizer
+ * is a segment of its own. A **program** is a list of (segment, slot, variant) that the host repeats.
+ *
+ *     lf_plan *p = lf_plan_create(ps, &opts, err);
+ *     int train = lf_plan_add(p, train_graph, &(struct lf_chain_opts){.train = true, .slots = 1, .eras = 1}, err);
+ *     int valid = lf_plan_add(p, valid_graph, &(struct lf_chain_opts){.eras = 2}, err);
+ *     lf_plan_optimizer(p, &adamw, err);
+ *     lf_plan_finish(p, err);
+ *     lf_plan_bytes(p, &bytes);  or  json_t *j = lf_plan_json(p, err);
+ *
+ * One memory plan covers all chains: chains with no common era bit are never live together and share bytes.
+ */
+#ifndef LF_GRAPH_PLAN_H
+#define LF_GRAPH_PLAN_H
+
+#include <jansson.h>
+
+#include "engine/graph/graph.h"
+
+typedef struct lf_plan lf_plan;
+
+/* Checked-in data about a machine: what the planner may assume. */
+struct lf_target {
+    const char *name; /* "cpu-avx512bf16" */
+    enum lf_isa isa;
+    size_t align;         /* bytes of every tensor's offset */
+    uint32_t fuse;        /* enum lf_fuse bits */
+    size_t max_workspace; /* of one node; more is an error that names it */
+    size_t reserved;      /* host bytes the process needs beside the plan: code, libraries, thread stacks */
+};
+enum lf_fuse {
+    LF_FUSE_ACT = 1,      /* linear + activation */
+    LF_FUSE_RESIDUAL = 2, /* linear (or its dX) + add */
+    LF_FUSE_NORM = 4,     /* add + norm: one pass gives sum and normed */
+    LF_FUSE_NORM_BWD = 8, /* norm backward + gradient of the residual path */
+    LF_FUSE_DROPOUT = 16  /* dropout + add */
+};
+const struct lf_target *lf_target_find(const char *name); /* NULL: unknown */
+const struct lf_target *lf_target_host(void);             /* of this processor, LF_ISA respected */
+/* Table of names, NULL-terminated, for messages. */
+const char *const *lf_target_names(void);
+
+enum lf_recompute { LF_RECOMPUTE_NONE = 0, LF_RECOMPUTE_SELECTIVE, LF_RECOMPUTE_FULL };
+
+struct lf_plan_opts {
+    const struct lf_target *target; /* NULL: lf_target_host() */
+    int threads;                    /* >= 1; workspace depends on it */
+    enum lf_dtype compute;          /* LF_F32 or LF_BF16: type of activations and of what GEMMs read */
+    enum lf_numeric mode;
+    bool keep_master; /* hold f32 masters although nothing here needs them (converters) */
+    bool no_reuse;    /* debugging: every tensor gets bytes of its own */
+};
+
+lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *err);
+void lf_plan_destroy(lf_plan *p);
+
+struct lf_chain_opts {
+    bool train; /* differentiate towards the store's trained tensors; needs lf_xent in the graph */
+    enum lf_recompute recompute;
+    int slots;     /* micro-batches in flight; 0 means 1 */
+    uint32_t eras; /* when it lives; 0 means all */
+    bool packed;   /* linears read panels made once per change of weights (inference) */
+};
+/* Takes the graph's content: the plan keeps what it needs, the graph may be destroyed afterwards (its const contexts not).
+ * Returns the chain's index (>= 0). */
+int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_err *err);
+
+struct lf_adamw_opts {
+    float beta1, beta2, eps, weight_decay;
+};
+/* Global norm, clipping and AdamW over every trained tensor; one per plan. */
+int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err);
+
+/* Place everything. After this nothing can be added. */
+int lf_plan_finish(lf_plan *p, lf_err *err);
+
+struct lf_plan_bytes {
+    size_t params;      /* masters + bf16 copies + packed panels */
+    size_t grads;
+    size_t optimizer;   /* moments */
+    size_t saved;       /* activations that cross from forward to backward, all slots */
+    size_t transient;   /* the rest of the arena */
+    size_t workspace;   /* largest workspace of a node, inside the arena */
+    size_t inputs;      /* inputs of all slots, constants, step record, tables */
+    size_t state;       /* KV pages and the like */
+    size_t arena;       /* saved + transient + workspace */
+    size_t largest_live; /* lower bound of the arena: the most bytes live at one node */
+    size_t total;
+};
+/* After lf_plan_finish. */
+int lf_plan_bytes(const lf_plan *p, struct lf_plan_bytes *out);
+struct lf_plan_cost {
+    double fwd_causal, fwd_full; /* FLOPs of one run of the chain's forward, attention counted causally or full */
+    double bwd_causal, bwd_full; /* of its backward, recomputation not counted */
+    double recompute;            /* FLOPs spent on recomputation, counted causally */
+    double traffic_bytes;        /* memory traffic if every operand moves once */
+    int nodes_fwd, nodes_bwd;
+};
+int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out);
+/* {"target","compute","numeric","parameters","trained","bytes":{...},"segments":[{"name","nodes","flops_causal",...}]}; owned. */
+json_t *lf_plan_json(const lf_plan *p, lf_err *err);
+/* Every node, one line each with operands, types and offsets: for people and tests. Owned: free(). */
+char *lf_plan_text(const lf_plan *p, int chain, lf_err *err);
+
+#endif

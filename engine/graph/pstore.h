@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameter store: what a model's weights are, outside any graph. A model declares logical tensors (q, k, v, gate and up
+ * apart); the store places the members of a group next to each other, so that one GEMM reads the group without a copy.
+ * Graphs bind to groups by name; optimizer, checkpoint and converter see logical tensors.
+ *
+ * Kinds of a tensor. Which exist follows from the plan: inference in bf16 holds no masters of matrices, a frozen tensor
+ * holds neither gradient nor moments.
+ *
+ *     LF_P_MASTER  f32   the weights                      LF_P_M, LF_P_V  f32   Adam's moments
+ *     LF_P_GRAD    f32   their gradient                   LF_P_COPY       bf16  what bf16 compute reads
+ *
+ * Packed panels (inference) are derived like the copy but have no rows, so only the executor sees them.
+ *
+ * Memory belongs to a backend; it is there between lf_exec_create (engine/graph/exec.h) and lf_exec_destroy. The store must
+ * outlive every graph, plan and executor made on it.
+ */
+#ifndef LF_GRAPH_PSTORE_H
+#define LF_GRAPH_PSTORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "kernels/kernels.h"
+
+typedef struct lf_pstore lf_pstore;
+
+enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KINDS };
+const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
+
+/* How a tensor parallel layout cuts a logical tensor (read by the layout pass; one rank keeps everything). */
+enum lf_shard { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
+
+enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL };
+
+struct lf_param_desc {
+    const char *name;  /* "layers.0.attn.q.weight"; copied */
+    const char *group; /* "layers.0.attn.qkv.weight", NULL: a group of its own under its own name; copied */
+    int ndim;          /* 1 or 2 */
+    int64_t dims[2];   /* [out, in] for matrices, [n] for vectors; members of a group agree in everything but dims[0] */
+    enum lf_init init;
+    float init_std; /* of LF_INIT_NORMAL */
+    bool decay;     /* weight decay applies */
+    bool frozen;    /* no gradient, no update; the same for a whole group */
+    float lr_scale; /* 0 means 1 */
+    enum lf_shard shard;
+};
+
+lf_pstore *lf_pstore_create(lf_err *err);
+void lf_pstore_destroy(lf_pstore *ps);
+
+/* Declare one tensor; members of a group in the order of their rows, one after another. Returns its index (>= 0) or a
+ * negative lf_rc: LF_EEXIST for a second tensor of that name, LF_EINVAL for shapes that contradict the group, LF_EBUSY once
+ * memory is bound. */
+int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *desc, lf_err *err);
+/* Freeze (or thaw) every tensor whose name starts with prefix; before planning. Returns how many matched. */
+int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
+
+int lf_pstore_count(const lf_pstore *ps);
+const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i); /* borrowed until destroy */
+int lf_pstore_find(const lf_pstore *ps, const char *name);              /* index or LF_ENOENT */
+int64_t lf_pstore_elements(const lf_pstore *ps);                        /* over all logical tensors */
+int64_t lf_pstore_elements_trained(const lf_pstore *ps);                /* not frozen ones */
+
+/* One logical tensor of one kind in memory. */
+struct lf_pview {
+    const char *name;
+    enum lf_pkind kind;
+    enum lf_dtype dtype;
+    int ndim;
+    int64_t dims[2];
+    void *data;         /* backend memory (on the CPU: host memory), rows of the whole are contiguous */
+    int64_t row_stride; /* elements; dims[1] for matrices, 1 for vectors */
+    size_t bytes;
+};
+/* 1 and *out set when tensor i has this kind in memory, 0 when it has not, LF_EINVAL for a bad index. Reading it on a
+ * device goes through lf_back_copy_out. */
+int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
+
+/* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements. Master and copy are written,
+ * whichever exist (rounded to nearest even for the copy). Moments and gradients are left alone. */
+int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
+/* Write moments: kind LF_P_M, LF_P_V (f32), all elements. LF_ENOENT when the plan holds none. */
+int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *src, lf_err *err);
+/* Read any kind into host memory as it is stored; bytes must equal the view's. */
+int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err);
+
+/* Fill every tensor from its init rule: normal element e of tensor "name" is std * lf_rng_normal(seed, fnv1a(name), e), so it
+ * depends on neither order nor layout. Moments become zero. */
+int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err);
+/* fnv1a-32 of a name: RNG site of its initial values. */
+uint32_t lf_name_site(const char *name);
+
+/* Whoever changes master or copy behind the store's back (a view's data pointer) says so, so that derived copies and panels
+ * are made again before the next run. */
+void lf_pstore_touch(lf_pstore *ps);
+uint64_t lf_pstore_version(const lf_pstore *ps);
+
+#endif
