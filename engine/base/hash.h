@@ -30,6 +30,9 @@ lf_tree_hash *lf_tree_hash_create(lf_err *err);
 void lf_tree_hash_destroy(lf_tree_hash *h);
 int lf_tree_hash_update(lf_tree_hash *h, const void *data, size_t n, lf_err *err);
 int lf_tree_hash_final(lf_tree_hash *h, uint8_t out[LF_HASH_BYTES], lf_err *err);
+/* Root of leaves hashed elsewhere (in parallel, in memory): n_leaves digests in order, contiguous. 0 bytes: no leaf. */
+int lf_tree_hash_root(uint8_t out[LF_HASH_BYTES], uint64_t bytes, const uint8_t *leaves, size_t n_leaves, lf_err *err);
+/* A file by name; leaves are read by OpenMP threads. bytes may be NULL. */
 int lf_tree_hash_file(uint8_t out[LF_HASH_BYTES], int64_t *bytes, const char *path, lf_err *err);
 
 #endif

@@ -71,7 +71,9 @@ lf_optset *lf_optset_create(const lf_opt_table *t, lf_err *err);
 void lf_optset_destroy(lf_optset *s);
 /* Set from text and validate type, range, choice. `where` ("pipeline.ini:12:3" or "command line") goes into messages;
  * an unknown name is LF_EINVAL with the nearest known one. A second set of a non-REPEAT option is an error unless it
- * comes from a later source class (INI file, then command line). */
+ * comes from a later source class (INI file, then command line), which replaces what the earlier one gave; an INI value
+ * after a command-line value is checked and dropped. REPEAT: values of one class are appended; in INI one per line.
+ * `where` == "command line" is the command line, any other text an INI position. */
 int lf_optset_set(lf_optset *s, const char *name, const char *value, const char *where, lf_err *err);
 /* Read [stage] of an INI file (every key) into s; other sections are left for the caller. */
 int lf_optset_load_ini(lf_optset *s, const char *path, const char *section, lf_err *err);
@@ -81,17 +83,24 @@ int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int 
 /* After all sources: required options present. */
 int lf_optset_check(const lf_optset *s, lf_err *err);
 
+/* The declaration an lf_optset came from. */
+const lf_opt_table *lf_optset_table(const lf_optset *s);
+bool lf_optset_has_value(const lf_optset *s, const char *name); /* given, or by default; not a read */
 bool lf_optset_is_set(const lf_optset *s, const char *name); /* given explicitly, not by default */
 const char *lf_optset_str(const lf_optset *s, const char *name);        /* NULL when unset; STR PATH ENUM */
-int64_t lf_optset_int(const lf_optset *s, const char *name);            /* INT COUNT BYTES DURATION */
-double lf_optset_float(const lf_optset *s, const char *name);
-bool lf_optset_bool(const lf_optset *s, const char *name);
-int lf_optset_choice(const lf_optset *s, const char *name);             /* index into choices */
+int64_t lf_optset_int(const lf_optset *s, const char *name);            /* INT COUNT BYTES DURATION; 0 when unset */
+double lf_optset_float(const lf_optset *s, const char *name);           /* 0 when unset */
+bool lf_optset_bool(const lf_optset *s, const char *name);              /* false when unset */
+int lf_optset_choice(const lf_optset *s, const char *name);             /* index into choices; -1 when unset */
 size_t lf_optset_count(const lf_optset *s, const char *name);           /* REPEAT: number of values */
 const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i);
 const char *lf_optset_unread(const lf_optset *s); /* name of an option set explicitly and never read, or NULL */
 /* Canonical text of a value ("0.0003" for "3e-4", bytes and counts as integers), for the spec id and --print-config. */
 int lf_optset_canonical(const lf_optset *s, const char *name, lf_buf *out, lf_err *err);
+
+/* "[stage]" and every option that has a value and is not CLI_ONLY, canonical, in table order: a file that load_ini reads
+ * back to the same values. Not a read. */
+int lf_optset_print_ini(const lf_optset *s, lf_buf *out, lf_err *err);
 
 const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */
