@@ -1,2 +1,35 @@
-noinst_LIBRARIES += kernels/libkernels.a
-kernels_libkernels_a_SOURCES =
+# Kernels. libkernels.a chooses the instruction set; libcpu_<isa>.a hold the same sources compiled once for each; libcpucore.a
+# holds what all of them call. Every source in LF_CPU_ISA_SOURCES wraps its external names in LF_SYM (kernels/cpu/cpu.h).
+noinst_LIBRARIES += kernels/libkernels.a kernels/libcpu_plain.a kernels/libcpucore.a
+kernels_libkernels_a_SOURCES = kernels/kernels.h kernels/cpu/isa.c
+kernels_libcpucore_a_SOURCES = kernels/cpu/cpu.h kernels/cpu/queue.c
+
+LF_CPU_ISA_SOURCES = kernels/cpu/table.c kernels/cpu/table_gemm.h kernels/cpu/table_kern.h kernels/cpu/simd.h
+include kernels/gemm.mk
+include kernels/kern.mk
+
+kernels_libcpu_plain_a_SOURCES = $(LF_CPU_ISA_SOURCES)
+kernels_libcpu_plain_a_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=0
+LF_ISA_LIBS += kernels/libcpu_plain.a
+if HAVE_ISA_AVX2
+noinst_LIBRARIES += kernels/libcpu_avx2.a
+kernels_libcpu_avx2_a_SOURCES = $(LF_CPU_ISA_SOURCES)
+kernels_libcpu_avx2_a_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=1
+kernels_libcpu_avx2_a_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX2)
+LF_ISA_LIBS += kernels/libcpu_avx2.a
+endif
+if HAVE_ISA_AVX512
+noinst_LIBRARIES += kernels/libcpu_avx512.a
+kernels_libcpu_avx512_a_SOURCES = $(LF_CPU_ISA_SOURCES)
+kernels_libcpu_avx512_a_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=2
+kernels_libcpu_avx512_a_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512)
+LF_ISA_LIBS += kernels/libcpu_avx512.a
+endif
+if HAVE_ISA_AVX512BF16
+noinst_LIBRARIES += kernels/libcpu_avx512bf16.a
+kernels_libcpu_avx512bf16_a_SOURCES = $(LF_CPU_ISA_SOURCES)
+kernels_libcpu_avx512bf16_a_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=3
+kernels_libcpu_avx512bf16_a_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512BF16)
+LF_ISA_LIBS += kernels/libcpu_avx512bf16.a
+endif
+LF_ISA_LIBS += kernels/libcpucore.a

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU queue: calls run at once, with at most `threads` OpenMP threads.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "kernels/cpu/cpu.h"
+
+lf_queue *lf_cpu_queue_create(int threads)
+{
+    lf_queue *q = threads >= 1 ? malloc(sizeof *q) : NULL;
+    if (q)
+        q->threads = threads;
+    return q;
+}
+
+void lf_cpu_queue_destroy(lf_queue *q) { free(q); }
+
+int lf_cpu_queue_threads(const lf_queue *q) { return q->threads; }

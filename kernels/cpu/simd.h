@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Vectors of the instruction set this file is compiled for: lf_v is LF_VL floats (plain 4, AVX2 8, AVX-512 16), lf_vi / lf_vu
+ * LF_VL 32-bit integers. Plain arithmetic and comparison use C operators on them (a comparison gives an lf_vi of 0 / -1). Rules:
+ *   - bf16 conversions round to nearest even with subnormals kept, NaN stays NaN: the same bits on every instruction set.
+ *   - lf_v_fma is one rounding on AVX2 and up, two on plain (part of the kernel family's identity).
+ *   - Each function gives the same result in each lane position and for masked tails.
+ *   - Tails: the *_n forms touch exactly n elements (0 <= n <= LF_VL); lanes beyond n load as 0.
+ *   - lf_v_hsum adds halves: lane i with lane i + VL/2, and so on down to one.
+ * Accuracy (largest error seen in tests/op/simd_test.c): exp, tanh, erf 2 ulp.
+ */
+#ifndef LF_CPU_SIMD_H
+#define LF_CPU_SIMD_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if LF_CPU_ISA >= 1
+#include <immintrin.h>
+#endif
+
+#if LF_CPU_ISA >= 2
+#define LF_VL 16
+#elif LF_CPU_ISA == 1
+#define LF_VL 8
+#else
+#define LF_VL 4
+#endif
+
+#define LF_INLINE static inline __attribute__((always_inline, unused))
+
+typedef float lf_v __attribute__((vector_size(4 * LF_VL)));
+typedef int32_t lf_vi __attribute__((vector_size(4 * LF_VL)));
+typedef uint32_t lf_vu __attribute__((vector_size(4 * LF_VL)));
+typedef uint16_t lf_vh __attribute__((vector_size(2 * LF_VL)));
+
+/* ---- scalars ---- */
+
+LF_INLINE float lf_bf16_to_f32(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+LF_INLINE uint16_t lf_f32_to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((u >> 16) | 0x40u);
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* ---- basics ---- */
+
+LF_INLINE lf_v lf_v_zero(void) { return (lf_v){0}; }
+
+LF_INLINE lf_v lf_v_set1(float x)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_set1_ps(x);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_set1_ps(x);
+#else
+    return (lf_v){x, x, x, x};
+#endif
+}
+
+LF_INLINE lf_vi lf_vi_set1(int32_t x)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_vi)_mm512_set1_epi32(x);
+#elif LF_CPU_ISA == 1
+    return (lf_vi)_mm256_set1_epi32(x);
+#else
+    return (lf_vi){x, x, x, x};
+#endif
+}
+
+/* 0, 1, 2, ... */
+LF_INLINE lf_vi lf_vi_iota(void)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_vi){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif LF_CPU_ISA == 1
+    return (lf_vi){0, 1, 2, 3, 4, 5, 6, 7};
+#else
+    return (lf_vi){0, 1, 2, 3};
+#endif
+}
+
+LF_INLINE lf_v lf_v_fma(lf_v a, lf_v b, lf_v c) /* a * b + c */
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* mask lanes are 0 or -1 (the result of a comparison). */
+LF_INLINE lf_v lf_v_select(lf_vi mask, lf_v yes, lf_v no) { return (lf_v)(((lf_vi)yes & mask) | ((lf_vi)no & ~mask)); }
+LF_INLINE lf_vi lf_vi_select(lf_vi mask, lf_vi yes, lf_vi no) { return (yes & mask) | (no & ~mask); }
+
+/* a > b ? a : b: the second operand when either is NaN (as maxps). */
+LF_INLINE lf_v lf_v_max(lf_v a, lf_v b)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return lf_v_select(a > b, a, b);
+#endif
+}
+
+/* a < b ? a : b: the second operand when either is NaN. */
+LF_INLINE lf_v lf_v_min(lf_v a, lf_v b)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_min_ps((__m512)a, (__m512)b);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return lf_v_select(a < b, a, b);
+#endif
+}
+
+LF_INLINE lf_v lf_v_sqrt(lf_v a)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_sqrt_ps((__m512)a);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_sqrt_ps((__m256)a);
+#else
+    return (lf_v){sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])};
+#endif
+}
+
+LF_INLINE lf_v lf_v_abs(lf_v a) { return (lf_v)((lf_vi)a & lf_vi_set1(0x7fffffff)); }
+LF_INLINE lf_v lf_v_copysign(lf_v mag, lf_v sign)
+{
+    return (lf_v)(((lf_vi)mag & lf_vi_set1(0x7fffffff)) | ((lf_vi)sign & lf_vi_set1(INT32_MIN)));
+}
+LF_INLINE lf_v lf_v_from_int(lf_vi a) { return __builtin_convertvector(a, lf_v); }
+
+/* ---- loads and stores, f32 ---- */
+
+LF_INLINE lf_v lf_v_load(const float *p)
+{
+    lf_v v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+LF_INLINE void lf_v_store(float *p, lf_v v) { memcpy(p, &v, sizeof v); }
+
+LF_INLINE lf_v lf_v_load_n(const float *p, int n)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_maskload_ps(p, (__m256i)(lf_vi_iota() < lf_vi_set1(n)));
+#else
+    lf_v v = {0};
+    memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+#endif
+}
+
+LF_INLINE void lf_v_store_n(float *p, lf_v v, int n)
+{
+#if LF_CPU_ISA >= 2
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+#elif LF_CPU_ISA == 1
+    _mm256_maskstore_ps(p, (__m256i)(lf_vi_iota() < lf_vi_set1(n)), (__m256)v);
+#else
+    memcpy(p, &v, (size_t)n * sizeof *p);
+#endif
+}
+
+/* ---- loads and stores, bf16 ---- */
+
+LF_INLINE lf_v lf_v_from_bf16(lf_vh h) { return (lf_v)(__builtin_convertvector(h, lf_vu) << 16); }
+
+LF_INLINE lf_vh lf_v_to_bf16(lf_v v)
+{
+    lf_vu u = (lf_vu)v;
+    lf_vi nan = v != v;
+    lf_vu r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    r = (lf_vu)lf_vi_select(nan, (lf_vi)((u >> 16) | 0x40u), (lf_vi)r);
+    return __builtin_convertvector(r, lf_vh);
+}
+
+LF_INLINE lf_v lf_v_load_bf16(const uint16_t *p)
+{
+    lf_vh h;
+    memcpy(&h, p, sizeof h);
+    return lf_v_from_bf16(h);
+}
+
+LF_INLINE void lf_v_store_bf16(uint16_t *p, lf_v v)
+{
+    lf_vh h = lf_v_to_bf16(v);
+    memcpy(p, &h, sizeof h);
+}
+
+LF_INLINE lf_v lf_v_load_bf16_n(const uint16_t *p, int n)
+{
+#if LF_CPU_ISA >= 2
+    return lf_v_from_bf16((lf_vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p));
+#else
+    lf_vh h = {0};
+    memcpy(&h, p, (size_t)n * sizeof *p);
+    return lf_v_from_bf16(h);
+#endif
+}
+
+LF_INLINE void lf_v_store_bf16_n(uint16_t *p, lf_v v, int n)
+{
+    lf_vh h = lf_v_to_bf16(v);
+#if LF_CPU_ISA >= 2
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), (__m256i)h);
+#else
+    memcpy(p, &h, (size_t)n * sizeof *p);
+#endif
+}
+
+/* ---- by type: element i of an f32 or bf16 array. Let `bf16` be a constant after inlining in hot loops. ---- */
+
+LF_INLINE lf_v lf_vt_load(const void *p, int64_t i, int bf16)
+{
+    return bf16 ? lf_v_load_bf16((const uint16_t *)p + i) : lf_v_load((const float *)p + i);
+}
+LF_INLINE lf_v lf_vt_load_n(const void *p, int64_t i, int bf16, int n)
+{
+    return bf16 ? lf_v_load_bf16_n((const uint16_t *)p + i, n) : lf_v_load_n((const float *)p + i, n);
+}
+LF_INLINE void lf_vt_store(void *p, int64_t i, int bf16, lf_v v)
+{
+    if (bf16)
+        lf_v_store_bf16((uint16_t *)p + i, v);
+    else
+        lf_v_store((float *)p + i, v);
+}
+LF_INLINE void lf_vt_store_n(void *p, int64_t i, int bf16, lf_v v, int n)
+{
+    if (bf16)
+        lf_v_store_bf16_n((uint16_t *)p + i, v, n);
+    else
+        lf_v_store_n((float *)p + i, v, n);
+}
+LF_INLINE float lf_st_load(const void *p, int64_t i, int bf16)
+{
+    return bf16 ? lf_bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+LF_INLINE void lf_st_store(void *p, int64_t i, int bf16, float f)
+{
+    if (bf16)
+        ((uint16_t *)p)[i] = lf_f32_to_bf16(f);
+    else
+        ((float *)p)[i] = f;
+}
+/* Rounded to bf16 and back, or unchanged: what storing and reloading would give. */
+LF_INLINE lf_v lf_vt_round(lf_v v, int bf16) { return bf16 ? lf_v_from_bf16(lf_v_to_bf16(v)) : v; }
+
+/* ---- horizontal ---- */
+
+LF_INLINE float lf_v_hsum(lf_v v)
+{
+    float t[LF_VL];
+    memcpy(t, &v, sizeof t);
+#pragma GCC unroll 8
+    for (int h = LF_VL / 2; h; h /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < h; i++)
+            t[i] += t[i + h];
+    return t[0];
+}
+
+LF_INLINE float lf_v_hmax(lf_v v)
+{
+    float t[LF_VL];
+    memcpy(t, &v, sizeof t);
+#pragma GCC unroll 8
+    for (int h = LF_VL / 2; h; h /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < h; i++)
+            t[i] = t[i] > t[i + h] ? t[i] : t[i + h];
+    return t[0];
+}
+
+/* ---- functions ---- */
+
+/* e^x: x = n ln2 + r, e^r by a polynomial, times 2^n in two steps so that subnormal results are right. */
+LF_INLINE lf_v lf_v_exp(lf_v x)
+{
+    const lf_v magic = lf_v_set1(12582912.0f); /* 1.5 * 2^23: adding it leaves the integer part in the low bits */
+    x = lf_v_max(lf_v_set1(-104.0f), lf_v_min(lf_v_set1(89.0f), x));
+    lf_v t = lf_v_fma(x, lf_v_set1(1.44269504f), magic);
+    lf_v n = t - magic;
+    lf_vi ni = (lf_vi)t - (lf_vi)magic;
+    lf_v r = lf_v_fma(n, lf_v_set1(-0.693145752f), x); /* ln2 high part: 15 bits, so n * it is exact */
+    r = lf_v_fma(n, lf_v_set1(-1.42860682e-6f), r);
+    lf_v p = lf_v_set1(1.38131e-3f);
+    p = lf_v_fma(p, r, lf_v_set1(8.36942e-3f));
+    p = lf_v_fma(p, r, lf_v_set1(4.166846e-2f));
+    p = lf_v_fma(p, r, lf_v_set1(0.16666515f));
+    p = lf_v_fma(p, r, lf_v_set1(0.49999993f));
+    p = lf_v_fma(p * r, r, r) + lf_v_set1(1.0f);
+    lf_vi n1 = ni >> 1, n2 = ni - n1;
+    return p * (lf_v)((n1 + 127) << 23) * (lf_v)((n2 + 127) << 23);
+}
+
+/* Below 0.64 an odd polynomial, above 1 - 2 / (e^2|x| + 1). */
+LF_INLINE lf_v lf_v_tanh(lf_v x)
+{
+    lf_v a = lf_v_abs(x), s = x * x;
+    lf_v p = lf_v_set1(-5.60390547e-3f);
+    p = lf_v_fma(p, s, lf_v_set1(2.05517107e-2f));
+    p = lf_v_fma(p, s, lf_v_set1(-5.37141042e-2f));
+    p = lf_v_fma(p, s, lf_v_set1(0.133311528f));
+    p = lf_v_fma(p, s, lf_v_set1(-0.333332721f));
+    p = lf_v_fma(p * s, a, a);
+    lf_v big = lf_v_set1(1.0f) - lf_v_set1(2.0f) / (lf_v_exp(a + a) + lf_v_set1(1.0f));
+    return lf_v_copysign(lf_v_select(a < lf_v_set1(0.64f), p, big), x);
+}
+
+/* Below 0.93 an odd polynomial, above 1 - e^(-t q(t)) with t q(t) = -ln erfc(t); 1 beyond 4. */
+LF_INLINE lf_v lf_v_erf(lf_v x)
+{
+    lf_v a = lf_v_abs(x), s = x * x;
+    lf_v p = lf_v_set1(-5.88677357e-4f);
+    p = lf_v_fma(p, s, lf_v_set1(4.97311668e-3f));
+    p = lf_v_fma(p, s, lf_v_set1(-2.67533344e-2f));
+    p = lf_v_fma(p, s, lf_v_set1(0.112814665f));
+    p = lf_v_fma(p, s, lf_v_set1(-0.376124627f));
+    p = lf_v_fma(p, s, lf_v_set1(0.128379145f));
+    p = lf_v_fma(p, a, a);
+    lf_v t = lf_v_min(lf_v_set1(4.0f), a);
+    lf_v q = lf_v_set1(1.04331144e-5f);
+    q = lf_v_fma(q, t, lf_v_set1(-3.14858114e-4f));
+    q = lf_v_fma(q, t, lf_v_set1(3.61034195e-3f));
+    q = lf_v_fma(q, t, lf_v_set1(-2.36945659e-2f));
+    q = lf_v_fma(q, t, lf_v_set1(0.106159049f));
+    q = lf_v_fma(q, t, lf_v_set1(0.635198034f));
+    q = lf_v_fma(q, t, lf_v_set1(1.12863708f));
+    lf_v big = lf_v_set1(1.0f) - lf_v_exp(-q * t);
+    return lf_v_copysign(lf_v_select(a < lf_v_set1(0.93f), p, big), x);
+}
+
+/* 1 / (1 + e^-x) */
+LF_INLINE lf_v lf_v_sigmoid(lf_v x) { return lf_v_set1(1.0f) / (lf_v_set1(1.0f) + lf_v_exp(-x)); }
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The matrix-product kernels that the CPU backend implements: rows of the table in table.c.
+ */
+#ifndef LF_CPU_TABLE_GEMM_H
+#define LF_CPU_TABLE_GEMM_H
+
+#define LF_CPU_GEMM_LIST(X)
+
+#endif
