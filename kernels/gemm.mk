@@ -1,2 +1,26 @@
 # Matrix products, column sums, fused output layer: sources and tests.
 EXTRA_DIST += kernels/README.md
+LF_KERNEL_TEST_LIBS = tests/tap/libtap.a $(LF_KERNEL_LIBS) $(LF_BASE_LIBS)
+
+simd_test_sources = tests/op/simd_test.c tests/op/op_test.h
+check_PROGRAMS += tests/op/simd_plain_test
+TESTS += tests/op/simd_plain_test
+tests_op_simd_plain_test_SOURCES = $(simd_test_sources)
+tests_op_simd_plain_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=0
+tests_op_simd_plain_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+if HAVE_ISA_AVX2
+check_PROGRAMS += tests/op/simd_avx2_test
+TESTS += tests/op/simd_avx2_test
+tests_op_simd_avx2_test_SOURCES = $(simd_test_sources)
+tests_op_simd_avx2_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=1
+tests_op_simd_avx2_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX2)
+tests_op_simd_avx2_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
+if HAVE_ISA_AVX512
+check_PROGRAMS += tests/op/simd_avx512_test
+TESTS += tests/op/simd_avx512_test
+tests_op_simd_avx512_test_SOURCES = $(simd_test_sources)
+tests_op_simd_avx512_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=2
+tests_op_simd_avx512_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512)
+tests_op_simd_avx512_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+endif
