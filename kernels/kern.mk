@@ -1,1 +1,2 @@
 # Everything that is not a matrix product: sources (LF_CPU_ISA_SOURCES += ...) and tests.
+LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/optim.c

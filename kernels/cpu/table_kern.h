@@ -5,6 +5,21 @@
 #ifndef LF_CPU_TABLE_KERN_H
 #define LF_CPU_TABLE_KERN_H
 
-#define LF_CPU_KERN_LIST(X)
+#define LF_CPU_KERN_LIST(X) \
+    X(act_fwd) \
+    X(act_bwd) \
+    X(glu_fwd) \
+    X(glu_bwd) \
+    X(axpby) \
+    X(fill) \
+    X(gather_rows) \
+    X(dropout) \
+    X(norm_fwd) \
+    X(norm_bwd) \
+    X(embed_fwd) \
+    X(embed_bwd) \
+    X(rope) \
+    X(grad_norm) \
+    X(adamw)
 
 #endif

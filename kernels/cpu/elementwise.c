@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element-wise kernels: activations, gated units, scaled sums and casts, fill, row gather, dropout. All stream their
+ * operands once; threads own contiguous ranges of rows or elements.
+ */
+#include "config.h"
+
+#include "engine/base/rng.h"
+#include "kernels/cpu/ops.h"
+
+LF_CPU_DECLARE(act_fwd)
+LF_CPU_DECLARE(act_bwd)
+LF_CPU_DECLARE(glu_fwd)
+LF_CPU_DECLARE(glu_bwd)
+LF_CPU_DECLARE(axpby)
+LF_CPU_DECLARE(fill)
+LF_CPU_DECLARE(gather_rows)
+LF_CPU_DECLARE(dropout)
+
+LF_NO_WORK(act_fwd)
+LF_NO_WORK(act_bwd)
+LF_NO_WORK(glu_fwd)
+LF_NO_WORK(glu_bwd)
+LF_NO_WORK(axpby)
+LF_NO_WORK(fill)
+LF_NO_WORK(gather_rows)
+LF_NO_WORK(dropout)
+
+static bool act_known(uint8_t act)
+{
+    return act <= LF_ACT_RELU;
+}
+
+int LF_SYM(act_fwd_check)(const struct lf_k_act_fwd *a)
+{
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* The activation and the type are constants of each copy, so the loop has neither branch. */
+LF_INLINE void act_rows(const struct lf_k_act_fwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+{
+    for (int64_t r = r0; r < r1; r++) {
+        const void *x = lf_at(a->x, r * a->ldx, t);
+        void *y = lf_at_w(a->y, r * a->ldy, t);
+        LF_EACH_VEC(c, n, a->c) lf_put(y, c, t, n, lf_act_f(act, lf_get(x, c, t, n)));
+    }
+}
+
+#define LF_ACT_SWITCH(call)                                                                                            \
+    switch (a->act) {                                                                                                  \
+    case LF_ACT_NONE:                                                                                                  \
+        call(LF_ACT_NONE);                                                                                             \
+        break;                                                                                                         \
+    case LF_ACT_GELU:                                                                                                  \
+        call(LF_ACT_GELU);                                                                                             \
+        break;                                                                                                         \
+    case LF_ACT_GELU_TANH:                                                                                             \
+        call(LF_ACT_GELU_TANH);                                                                                        \
+        break;                                                                                                         \
+    case LF_ACT_GELU_QUICK:                                                                                            \
+        call(LF_ACT_GELU_QUICK);                                                                                       \
+        break;                                                                                                         \
+    case LF_ACT_SILU:                                                                                                  \
+        call(LF_ACT_SILU);                                                                                             \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        call(LF_ACT_RELU);                                                                                             \
+        break;                                                                                                         \
+    }
+#define LF_TYPE_SPLIT(fn, act) (a->x_type == LF_BF16 ? fn(a, lo, hi, act, LF_BF16) : fn(a, lo, hi, act, LF_F32))
+
+int LF_SYM(act_fwd)(lf_queue *q, const struct lf_k_act_fwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+#define CALL(k) LF_TYPE_SPLIT(act_rows, k)
+        LF_ACT_SWITCH(CALL)
+#undef CALL
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(act_bwd_check)(const struct lf_k_act_bwd *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c && act_known(a->act) &&
+              lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE void act_rows_bwd(const struct lf_k_act_bwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+{
+    for (int64_t r = r0; r < r1; r++) {
+        const void *x = lf_at(a->x, r * a->ldx, t), *dy = lf_at(a->dy, r * a->lddy, t);
+        void *dx = lf_at_w(a->dx, r * a->lddx, t);
+        LF_EACH_VEC(c, n, a->c)
+        {
+            lf_v value, d = lf_act_df(act, lf_get(x, c, t, n), &value);
+            lf_put(dx, c, t, n, lf_get(dy, c, t, n) * d);
+        }
+    }
+}
+
+int LF_SYM(act_bwd)(lf_queue *q, const struct lf_k_act_bwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+#define CALL(k) LF_TYPE_SPLIT(act_rows_bwd, k)
+        LF_ACT_SWITCH(CALL)
+#undef CALL
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(glu_fwd_check)(const struct lf_k_glu_fwd *a)
+{
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+{
+    for (int64_t r = r0; r < r1; r++) {
+        const void *g = lf_at(a->gate, r * a->ldx, t), *u = lf_at(a->up, r * a->ldx, t);
+        void *y = lf_at_w(a->y, r * a->ldy, t);
+        LF_EACH_VEC(c, n, a->c) lf_put(y, c, t, n, lf_act_f(act, lf_get(g, c, t, n)) * lf_get(u, c, t, n));
+    }
+}
+
+int LF_SYM(glu_fwd)(lf_queue *q, const struct lf_k_glu_fwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+#define CALL(k) LF_TYPE_SPLIT(glu_rows, k)
+        LF_ACT_SWITCH(CALL)
+#undef CALL
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(glu_bwd_check)(const struct lf_k_glu_bwd *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c && act_known(a->act) &&
+              lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE void glu_rows_bwd(const struct lf_k_glu_bwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+{
+    for (int64_t r = r0; r < r1; r++) {
+        const void *g = lf_at(a->gate, r * a->ldx, t), *u = lf_at(a->up, r * a->ldx, t),
+                   *dy = lf_at(a->dy, r * a->lddy, t);
+        void *dg = lf_at_w(a->dgate, r * a->lddx, t), *du = lf_at_w(a->dup, r * a->lddx, t);
+        LF_EACH_VEC(c, n, a->c)
+        {
+            lf_v value, d = lf_act_df(act, lf_get(g, c, t, n), &value), up = lf_get(u, c, t, n),
+                        dv = lf_get(dy, c, t, n);
+            lf_put(dg, c, t, n, dv * up * d);
+            lf_put(du, c, t, n, dv * value);
+        }
+    }
+}
+
+int LF_SYM(glu_bwd)(lf_queue *q, const struct lf_k_glu_bwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 20))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+#define CALL(k) LF_TYPE_SPLIT(glu_rows_bwd, k)
+        LF_ACT_SWITCH(CALL)
+#undef CALL
+    }
+    return LF_K_OK;
+}
+
+/* ---- sums, casts, fill ---- */
+
+int LF_SYM(axpby_check)(const struct lf_k_axpby *a)
+{
+    bool ok = a->n >= 0 && lf_is_float(a->a_type) && lf_is_float(a->b_type) && lf_is_float(a->y_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE void axpby_range(const struct lf_k_axpby *a, int64_t lo, int64_t hi, uint8_t at, uint8_t bt, uint8_t yt)
+{
+    const lf_v al = lf_v_set1(a->alpha), be = lf_v_set1(a->beta);
+    if (!a->b) {
+        for (int64_t i = lo; i < hi; i += LF_VL) {
+            int64_t n = hi - i < LF_VL ? hi - i : LF_VL;
+            lf_put(a->y, i, yt, n, lf_get(a->a, i, at, n) * al);
+        }
+        return;
+    }
+    for (int64_t i = lo; i < hi; i += LF_VL) {
+        int64_t n = hi - i < LF_VL ? hi - i : LF_VL;
+        lf_put(a->y, i, yt, n, lf_get(a->a, i, at, n) * al + lf_get(a->b, i, bt, n) * be);
+    }
+}
+
+int LF_SYM(axpby)(lf_queue *q, const struct lf_k_axpby *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->n * 12))
+    {
+        int64_t lo, hi;
+        lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        switch ((a->a_type == LF_BF16) | (a->b_type == LF_BF16) << 1 | (a->y_type == LF_BF16) << 2) {
+        case 0:
+            axpby_range(a, lo, hi, LF_F32, LF_F32, LF_F32);
+            break;
+        case 1:
+            axpby_range(a, lo, hi, LF_BF16, LF_F32, LF_F32);
+            break;
+        case 2:
+            axpby_range(a, lo, hi, LF_F32, LF_BF16, LF_F32);
+            break;
+        case 3:
+            axpby_range(a, lo, hi, LF_BF16, LF_BF16, LF_F32);
+            break;
+        case 4:
+            axpby_range(a, lo, hi, LF_F32, LF_F32, LF_BF16);
+            break;
+        case 5:
+            axpby_range(a, lo, hi, LF_BF16, LF_F32, LF_BF16);
+            break;
+        case 6:
+            axpby_range(a, lo, hi, LF_F32, LF_BF16, LF_BF16);
+            break;
+        default:
+            axpby_range(a, lo, hi, LF_BF16, LF_BF16, LF_BF16);
+            break;
+        }
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(fill_check)(const struct lf_k_fill *a)
+{
+    return a->n >= 0 && lf_is_float(a->y_type) ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(fill)(lf_queue *q, const struct lf_k_fill *a)
+{
+    const lf_v v = lf_v_set1(a->value);
+#pragma omp parallel num_threads(lf_team(q, a->n * 4))
+    {
+        int64_t lo, hi;
+        lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t i = lo; i < hi; i += LF_VL)
+            lf_put(a->y, i, a->y_type, hi - i < LF_VL ? hi - i : LF_VL, v);
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(gather_rows_check)(const struct lf_k_gather_rows *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->x_type < LF_DTYPE_COUNT;
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(gather_rows)(lf_queue *q, const struct lf_k_gather_rows *a)
+{
+    size_t bytes = (size_t)a->c * lf_dtype_size((enum lf_dtype)a->x_type);
+#pragma omp parallel num_threads(lf_team(q, a->rows *(int64_t)bytes * 2))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            void *y = lf_at_w(a->y, r * a->ldy, a->x_type);
+            if (a->index[r] < 0)
+                memset(y, 0, bytes);
+            else
+                memcpy(y, lf_at(a->x, a->index[r] * a->ldx, a->x_type), bytes);
+        }
+    }
+    return LF_K_OK;
+}
+
+/* ---- dropout ---- */
+
+int LF_SYM(dropout_check)(const struct lf_k_dropout *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type) && a->p >= 0.0f &&
+              a->p < 1.0f;
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+enum { DROP_GROUPS = 16, DROP_SPAN = 4 * DROP_GROUPS };
+
+/* Scales of DROP_SPAN consecutive elements: 1/(1-p) or 0. The same function as lf_philox, over a row of counters so
+ * that the compiler can use vectors; the test compares it with lf_philox word by word. */
+static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, uint64_t a, uint32_t b0, float p,
+                        float keep)
+{
+    uint32_t c0[DROP_GROUPS], c1[DROP_GROUPS], c2[DROP_GROUPS], c3[DROP_GROUPS];
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (uint32_t g = 0; g < DROP_GROUPS; g++) {
+        c0[g] = (uint32_t)a;
+        c1[g] = (uint32_t)(a >> 32);
+        c2[g] = b0 + g;
+        c3[g] = site;
+    }
+    for (int i = 0; i < 10; i++) {
+        for (int g = 0; g < DROP_GROUPS; g++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * c0[g], p1 = (uint64_t)0xCD9E8D57u * c2[g];
+            uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1[g] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3[g] ^ k1;
+            c1[g] = (uint32_t)p1;
+            c3[g] = (uint32_t)p0;
+            c0[g] = n0;
+            c2[g] = n2;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    for (int g = 0; g < DROP_GROUPS; g++) {
+        scale[4 * g] = lf_u01(c0[g]) >= p ? keep : 0.0f;
+        scale[4 * g + 1] = lf_u01(c1[g]) >= p ? keep : 0.0f;
+        scale[4 * g + 2] = lf_u01(c2[g]) >= p ? keep : 0.0f;
+        scale[4 * g + 3] = lf_u01(c3[g]) >= p ? keep : 0.0f;
+    }
+}
+
+int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
+{
+    const float keep = 1.0f / (1.0f - a->p);
+    const uint32_t groups = (uint32_t)((a->c + 3) / 4);
+    const uint8_t t = a->x_type;
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 16))
+    {
+        int64_t lo, hi;
+        float scale[DROP_SPAN];
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            const void *x = lf_at(a->x, r * a->ldx, t), *res = a->residual ? lf_at(a->residual, r * a->ldres, t) : NULL;
+            void *y = lf_at_w(a->y, r * a->ldy, t);
+            for (int64_t c0 = 0; c0 < a->c; c0 += DROP_SPAN) {
+                int64_t len = a->c - c0 < DROP_SPAN ? a->c - c0 : DROP_SPAN;
+                drop_scales(scale, a->rec->seed, a->site, (uint64_t)a->sample[r],
+                            (uint32_t)a->position[r] * groups + (uint32_t)(c0 / 4), a->p, keep);
+                LF_EACH_VEC(c, n, len)
+                {
+                    lf_v s = lf_v_load(scale + c), v = lf_get(x, c0 + c, t, n) * s;
+                    /* a dropped element is 0 even where x is not finite */
+                    v = lf_v_select(s == lf_v_set1(0.0f), s, v);
+                    if (res)
+                        v += lf_get(res, c0 + c, t, n);
+                    lf_put(y, c0 + c, t, n, v);
+                }
+            }
+        }
+    }
+    return LF_K_OK;
+}

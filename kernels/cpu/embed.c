@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Token and position embeddings, and rotary positions. The embedding's backward gives each thread a range of columns of
+ * both tables; it walks all rows in ascending order, so a target row is summed in one order whatever the threads.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/ops.h"
+
+LF_CPU_DECLARE(embed_fwd)
+LF_CPU_DECLARE(embed_bwd)
+LF_CPU_DECLARE(rope)
+
+LF_NO_WORK(embed_fwd)
+LF_NO_WORK(embed_bwd)
+LF_NO_WORK(rope)
+
+int LF_SYM(embed_fwd_check)(const struct lf_k_embed_fwd *a)
+{
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->v > 0 && a->max_pos >= 0 && lf_is_float(a->w_type) && lf_is_float(a->y_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
+{
+    const lf_v scale = lf_v_set1(a->scale);
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 8))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++) {
+            int64_t tok = a->token[r], pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
+            bool ok = tok >= 0 && tok < a->v && (!a->wpe || (pos >= 0 && pos < a->max_pos));
+            LF_EACH_VEC(c, n, a->c)
+            {
+                lf_v v = lf_v_set1(NAN);
+                if (ok) {
+                    v = lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale;
+                    if (a->wpe)
+                        v += lf_get(a->wpe, pos * a->c + c, a->w_type, n);
+                }
+                lf_put(a->y, r * a->c + c, a->y_type, n, v);
+            }
+        }
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(embed_bwd_check)(const struct lf_k_embed_bwd *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->v > 0 && a->max_pos >= 0 && lf_is_float(a->dy_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+static void zero_part(float *p, int64_t n, int tid, int nt)
+{
+    int64_t lo, hi;
+    lf_part(n, 1024, tid, nt, &lo, &hi);
+    memset(p + lo, 0, (size_t)(hi - lo) * sizeof(float));
+}
+
+/* table[index[r] + offset] += scale * dy[r] for the columns [lo, hi). */
+static void scatter_add(float *table, int64_t table_rows, const int32_t *index, int64_t offset,
+                        const struct lf_k_embed_bwd *a, float scale, int64_t lo, int64_t hi)
+{
+    const lf_v s = lf_v_set1(scale);
+    for (int64_t r = 0; r < a->rows; r++) {
+        int64_t i = (int64_t)index[r] + offset;
+        if (i < 0 || i >= table_rows)
+            continue;
+        float *d = table + i * a->c;
+        for (int64_t c = lo; c < hi; c += LF_VL) {
+            int64_t n = hi - c < LF_VL ? hi - c : LF_VL;
+            lf_v g = lf_get(a->dy, r * a->c + c, a->dy_type, n);
+            lf_put(d, c, LF_F32, n, lf_v_fma(g, s, lf_get(d, c, LF_F32, n)));
+        }
+    }
+}
+
+int LF_SYM(embed_bwd)(lf_queue *q, const struct lf_k_embed_bwd *a)
+{
+    int64_t bytes = a->rows * a->c * 12 + (a->accumulate ? 0 : (a->dwte ? a->v : 0) * a->c * 4);
+#pragma omp parallel num_threads(lf_team(q, bytes))
+    {
+        int tid = omp_get_thread_num(), nt = omp_get_num_threads();
+        int64_t lo, hi;
+        if (!a->accumulate) {
+            if (a->dwte)
+                zero_part(a->dwte, a->v * a->c, tid, nt);
+            if (a->dwpe)
+                zero_part(a->dwpe, a->max_pos * a->c, tid, nt);
+#pragma omp barrier
+        }
+        lf_part(a->c, 16, tid, nt, &lo, &hi); /* whole cache lines where the table is aligned */
+        if (a->dwte)
+            scatter_add(a->dwte, a->v, a->token, 0, a, a->scale, lo, hi);
+        if (a->dwpe)
+            scatter_add(a->dwpe, a->max_pos, a->position, a->pos_offset, a, 1.0f, lo, hi);
+    }
+    return LF_K_OK;
+}
+
+/* ---- rotary positions ---- */
+
+int LF_SYM(rope_check)(const struct lf_k_rope *a)
+{
+    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d && a->rot % 2 == 0 &&
+              a->ldx >= a->heads * a->d && a->ldy >= a->heads * a->d && a->max_pos > 0 && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE void rope_half(const void *x, void *y, const float *cs, const float *sn, int64_t half, lf_v sign, uint8_t t)
+{
+    LF_EACH_VEC(i, n, half)
+    {
+        lf_v co = lf_get(cs, i, LF_F32, n), si = lf_get(sn, i, LF_F32, n) * sign;
+        lf_v p = lf_get(x, i, t, n), r = lf_get(x, i + half, t, n);
+        lf_put(y, i, t, n, lf_v_fma(p, co, -(r * si)));
+        lf_put(y, i + half, t, n, lf_v_fma(p, si, r * co));
+    }
+}
+
+/* Pairs (2i, 2i+1): through a small buffer, so that the arithmetic is the same as above. */
+static void rope_pairs(const void *x, void *y, const float *cs, const float *sn, int64_t half, lf_v sign, uint8_t t)
+{
+    float b[2 * LF_VL], p[LF_VL], r[LF_VL];
+    LF_EACH_VEC(i, n, half)
+    {
+        int64_t m = 2 * n;
+        lf_v_store(b, lf_get(x, 2 * i, t, m));
+        lf_v_store(b + LF_VL, m > LF_VL ? lf_get(x, 2 * i + LF_VL, t, m - LF_VL) : lf_v_set1(0.0f));
+        for (int j = 0; j < LF_VL; j++) {
+            p[j] = b[2 * j];
+            r[j] = b[2 * j + 1];
+        }
+        lf_v co = lf_get(cs, i, LF_F32, n), si = lf_get(sn, i, LF_F32, n) * sign, vp = lf_v_load(p), vr = lf_v_load(r);
+        lf_v_store(p, lf_v_fma(vp, co, -(vr * si)));
+        lf_v_store(r, lf_v_fma(vp, si, vr * co));
+        for (int j = 0; j < LF_VL; j++) {
+            b[2 * j] = p[j];
+            b[2 * j + 1] = r[j];
+        }
+        lf_put(y, 2 * i, t, m, lf_v_load(b));
+        if (m > LF_VL)
+            lf_put(y, 2 * i + LF_VL, t, m - LF_VL, lf_v_load(b + LF_VL));
+    }
+}
+
+/* One head. A position outside the tables gives NaN: a wrong cursor must not pass for a rotation. */
+static void rope_head(const struct lf_k_rope *a, int64_t pos, const void *x, void *y)
+{
+    const int64_t half = a->rot / 2;
+    const uint8_t t = a->x_type;
+    const lf_v sign = lf_v_set1(a->inverse ? -1.0f : 1.0f);
+    if (y != x)
+        memcpy(lf_at_w(y, a->rot, t), lf_at(x, a->rot, t), (size_t)(a->d - a->rot) * lf_dtype_size((enum lf_dtype)t));
+    if (pos < 0 || pos >= a->max_pos) {
+        LF_EACH_VEC(c, n, a->rot) lf_put(y, c, t, n, lf_v_set1(NAN));
+        return;
+    }
+    const float *cs = a->cos + pos * half, *sn = a->sin + pos * half;
+    if (a->interleaved)
+        rope_pairs(x, y, cs, sn, half, sign, t);
+    else if (t == LF_BF16)
+        rope_half(x, y, cs, sn, half, sign, LF_BF16);
+    else
+        rope_half(x, y, cs, sn, half, sign, LF_F32);
+}
+
+int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->d * 8))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++)
+            for (int64_t h = 0; h < a->heads; h++)
+                rope_head(a, a->position[r], lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
+                          lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
+    }
+    return LF_K_OK;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LayerNorm and RMSNorm with the residual sum fused into the forward and the residual gradient fused into the backward.
+ * Row results depend on the row alone. Weight gradients are sums over rows: rows are cut in at most NORM_BLOCKS blocks
+ * whose length follows from the row count alone, each block adds its rows in ascending order into a partial sum of its
+ * own, and the partial sums are added in ascending order; so threads change no bit.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/ops.h"
+
+LF_CPU_DECLARE(norm_fwd)
+LF_CPU_DECLARE(norm_bwd)
+
+LF_NO_WORK(norm_fwd)
+
+enum { NORM_BLOCKS = 128, NORM_BLOCK_MIN = 16 };
+
+int LF_SYM(norm_fwd_check)(const struct lf_k_norm_fwd *a)
+{
+    int64_t row = a->heads * a->c;
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->ldy >= row && lf_is_float(a->x_type) &&
+              lf_is_float(a->y_type) && lf_is_float(a->w_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* s = x + delta as stored; returns the sum of s. */
+LF_INLINE float norm_sum(const void *x, const void *delta, void *sum, int64_t c_len, uint8_t t)
+{
+    lf_v acc = lf_v_set1(0.0f);
+    LF_EACH_VEC(c, n, c_len)
+    {
+        lf_v s = lf_get(x, c, t, n);
+        if (delta) {
+            s = lf_round_to(s + lf_get(delta, c, t, n), t);
+            lf_put(sum, c, t, n, s);
+        }
+        acc += s;
+    }
+    return lf_v_hsum(acc);
+}
+
+/* Sum of (s - mean)^2; lanes past the end hold -mean and are masked out. */
+LF_INLINE float norm_sq(const void *s, float mean, int64_t c_len, uint8_t t)
+{
+    lf_v acc = lf_v_set1(0.0f), acc1 = acc, m = lf_v_set1(mean);
+    int64_t c = 0;
+    for (; c + 2 * LF_VL <= c_len; c += 2 * LF_VL) {
+        lf_v d0 = lf_get(s, c, t, LF_VL) - m, d1 = lf_get(s, c + LF_VL, t, LF_VL) - m;
+        acc = lf_v_fma(d0, d0, acc);
+        acc1 = lf_v_fma(d1, d1, acc1);
+    }
+    for (; c < c_len; c += LF_VL) {
+        int64_t n = c_len - c < LF_VL ? c_len - c : LF_VL;
+        lf_v d = lf_get(s, c, t, n) - lf_v_select(lf_vi_iota() < lf_vi_set1((int)n), m, lf_v_set1(0.0f));
+        acc = lf_v_fma(d, d, acc);
+    }
+    return lf_v_hsum(acc + acc1);
+}
+
+LF_INLINE void norm_row(const struct lf_k_norm_fwd *a, int64_t r, int64_t h)
+{
+    const uint8_t t = a->x_type;
+    const int64_t len = a->c;
+    const void *x = lf_at(a->x, r * a->ldx + h * len, t);
+    const void *delta = a->delta ? lf_at(a->delta, r * a->lddelta + h * len, t) : NULL;
+    void *sum = delta ? lf_at_w(a->sum, r * a->ldsum + h * len, t) : NULL;
+    const void *s = delta ? sum : x;
+    void *y = lf_at_w(a->y, r * a->ldy + h * len, a->y_type);
+    float mean = 0.0f;
+    if (delta || a->layer) {
+        float total = norm_sum(x, delta, sum, len, t);
+        if (a->layer)
+            mean = total / (float)len;
+    }
+    float rstd = 1.0f / sqrtf(norm_sq(s, mean, len, t) / (float)len + a->eps);
+    const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
+    LF_EACH_VEC(c, n, len)
+    {
+        lf_v v = (lf_get(s, c, t, n) - vm) * vr;
+        if (a->w)
+            v *= lf_get(a->w, c, a->w_type, n) + off;
+        if (a->b)
+            v += lf_get(a->b, c, a->w_type, n);
+        lf_put(y, c, a->y_type, n, v);
+    }
+    if (a->mean && a->layer)
+        a->mean[r * a->heads + h] = mean;
+    if (a->rstd)
+        a->rstd[r * a->heads + h] = rstd;
+}
+
+int LF_SYM(norm_fwd)(lf_queue *q, const struct lf_k_norm_fwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->heads * a->c * 8))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t r = lo; r < hi; r++)
+            for (int64_t h = 0; h < a->heads; h++)
+                norm_row(a, r, h);
+    }
+    return LF_K_OK;
+}
+
+/* ---- backward ---- */
+
+int LF_SYM(norm_bwd_check)(const struct lf_k_norm_bwd *a)
+{
+    int64_t row = a->heads * a->c;
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row && a->lddx >= row &&
+              lf_is_float(a->x_type) && lf_is_float(a->dy_type) && lf_is_float(a->w_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* Rows (t, h) per block: a function of the number of rows alone. */
+static int64_t norm_block(int64_t rows)
+{
+    int64_t b = (rows + NORM_BLOCKS - 1) / NORM_BLOCKS;
+    return b < NORM_BLOCK_MIN ? NORM_BLOCK_MIN : b;
+}
+
+static int64_t norm_stride(int64_t c)
+{
+    return (c + 15) / 16 * 16;
+}
+
+size_t LF_SYM(norm_bwd_work)(const struct lf_k_norm_bwd *a, int threads)
+{
+    (void)threads;
+    int64_t rows = a->rows * a->heads, b = norm_block(rows);
+    return (size_t)((rows + b - 1) / b * 2 * norm_stride(a->c)) * sizeof(float);
+}
+
+struct norm_sums {
+    lf_v g, gx;
+};
+
+/* First pass over a row: sums of g and g * xhat, with g = dy * (w + offset); dw and db partials grow by the way. */
+LF_INLINE struct norm_sums norm_bwd_sums(const struct lf_k_norm_bwd *a, const void *x, const void *dy, float mean,
+                                         float rstd, float *dw, float *db)
+{
+    struct norm_sums s = {lf_v_set1(0.0f), lf_v_set1(0.0f)};
+    const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
+    LF_EACH_VEC(c, n, a->c)
+    {
+        lf_v d = lf_get(dy, c, a->dy_type, n), xh = (lf_get(x, c, a->x_type, n) - vm) * vr;
+        lf_v g = a->w ? d * (lf_get(a->w, c, a->w_type, n) + off) : d;
+        s.g += g;
+        s.gx = lf_v_fma(g, xh, s.gx);
+        if (dw)
+            lf_v_store(dw + c, lf_v_fma(d, xh, lf_v_load(dw + c)));
+        if (db)
+            lf_v_store(db + c, lf_v_load(db + c) + d);
+    }
+    return s;
+}
+
+LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *dw, float *db)
+{
+    const int64_t r = row / a->heads, h = row % a->heads, len = a->c;
+    const uint8_t t = a->x_type;
+    const void *x = lf_at(a->x, r * a->ldx + h * len, t), *dy = lf_at(a->dy, r * a->lddy + h * len, a->dy_type);
+    const void *dres = a->dres ? lf_at(a->dres, r * a->lddres + h * len, t) : NULL;
+    void *dx = a->dx ? lf_at_w(a->dx, r * a->lddx + h * len, t) : NULL;
+    const float mean = a->layer ? a->mean[row] : 0.0f, rstd = a->rstd[row];
+    struct norm_sums s = norm_bwd_sums(a, x, dy, mean, rstd, dw, db);
+    if (!dx)
+        return;
+    const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
+    const lf_v mg = lf_v_set1(a->layer ? lf_v_hsum(s.g) / (float)len : 0.0f),
+               mgx = lf_v_set1(lf_v_hsum(s.gx) / (float)len);
+    LF_EACH_VEC(c, n, len)
+    {
+        lf_v d = lf_get(dy, c, a->dy_type, n), xh = (lf_get(x, c, t, n) - vm) * vr;
+        lf_v g = a->w ? d * (lf_get(a->w, c, a->w_type, n) + off) : d;
+        lf_v v = (g - mg - xh * mgx) * vr;
+        if (dres)
+            v += lf_get(dres, c, t, n);
+        lf_put(dx, c, t, n, v);
+    }
+}
+
+/* out[c] (+)= sum of the blocks' partials, ascending. */
+static void norm_combine(float *out, const float *part, int64_t blocks, int64_t stride, int64_t lo, int64_t hi,
+                         bool accumulate)
+{
+    for (int64_t c = lo; c < hi; c++) {
+        float s = 0.0f;
+        for (int64_t b = 0; b < blocks; b++)
+            s += part[b * stride + c];
+        out[c] = accumulate ? out[c] + s : s;
+    }
+}
+
+int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
+{
+    const int64_t rows = a->rows * a->heads, block = norm_block(rows), blocks = (rows + block - 1) / block;
+    const int64_t stride = norm_stride(a->c);
+    float *part = (float *)a->work;
+    if ((a->dw || a->db) && a->work_bytes < LF_SYM(norm_bwd_work)(a, 1))
+        return LF_K_EINVAL;
+#pragma omp parallel num_threads(lf_team(q, rows * a->c * 12))
+    {
+        int tid = omp_get_thread_num(), nt = omp_get_num_threads();
+        int64_t lo, hi;
+        lf_part(blocks, 1, tid, nt, &lo, &hi);
+        for (int64_t b = lo; b < hi; b++) {
+            float *dw = a->dw ? part + 2 * b * stride : NULL, *db = a->db ? part + (2 * b + 1) * stride : NULL;
+            if (dw)
+                memset(dw, 0, (size_t)stride * sizeof(float));
+            if (db)
+                memset(db, 0, (size_t)stride * sizeof(float));
+            int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+            for (int64_t r = b * block; r < end; r++)
+                norm_bwd_row(a, r, dw, db);
+        }
+#pragma omp barrier
+        lf_part(a->c, 16, tid, nt, &lo, &hi);
+        if (a->dw)
+            norm_combine(a->dw, part, blocks, 2 * stride, lo, hi, a->accumulate);
+        if (a->db)
+            norm_combine(a->db, part + stride, blocks, 2 * stride, lo, hi, a->accumulate);
+    }
+    return LF_K_OK;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The optimizer step over all tensors of a process: global gradient norm and AdamW, each in one pass over memory.
+ * The norm adds f64 sums of fixed blocks in order. AdamW is element-wise; threads own contiguous ranges of the
+ * concatenation of all tensors.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/ops.h"
+
+LF_CPU_DECLARE(grad_norm)
+LF_CPU_DECLARE(adamw)
+
+LF_NO_WORK(adamw)
+
+enum { NORM_BLOCK = 32768 };
+
+static int64_t norm_blocks(const struct lf_k_grad_norm *a)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < a->n_tensors; i++)
+        n += (a->t[i].n + NORM_BLOCK - 1) / NORM_BLOCK;
+    return n;
+}
+
+int LF_SYM(grad_norm_check)(const struct lf_k_grad_norm *a)
+{
+    if (a->n_tensors < 0)
+        return LF_K_EINVAL;
+    for (int64_t i = 0; a->t && i < a->n_tensors; i++)
+        if (a->t[i].n < 0)
+            return LF_K_EINVAL;
+    return LF_K_OK;
+}
+
+size_t LF_SYM(grad_norm_work)(const struct lf_k_grad_norm *a, int threads)
+{
+    (void)threads;
+    return (size_t)norm_blocks(a) * sizeof(double);
+}
+
+/* Sum of squares of one block in f64: sixteen running sums, element i in sum i % 16, then a fixed tree. */
+static double sum_sq(const float *g, int64_t n)
+{
+    double s[16] = {0.0};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++)
+            s[j] += (double)g[i + j] * (double)g[i + j];
+    for (int j = 0; i < n; i++, j++)
+        s[j] += (double)g[i] * (double)g[i];
+    for (int w = 8; w > 0; w /= 2)
+        for (int j = 0; j < w; j++)
+            s[j] += s[j + w];
+    return s[0];
+}
+
+int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
+{
+    double *part = (double *)a->work;
+    const int64_t blocks = norm_blocks(a);
+    if (a->work_bytes < (size_t)blocks * sizeof(double))
+        return LF_K_EINVAL;
+#pragma omp parallel num_threads(lf_team(q, blocks *NORM_BLOCK * 4))
+    {
+        int64_t lo, hi, first = 0;
+        lf_part(blocks, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
+            int64_t nb = (a->t[i].n + NORM_BLOCK - 1) / NORM_BLOCK;
+            int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
+            for (int64_t b = b0; b < b1; b++) {
+                int64_t rest = a->t[i].n - b * NORM_BLOCK;
+                part[first + b] = sum_sq(a->t[i].grad + b * NORM_BLOCK, rest < NORM_BLOCK ? rest : NORM_BLOCK);
+            }
+            first += nb;
+        }
+    }
+    double sum = 0.0;
+    for (int64_t b = 0; b < blocks; b++)
+        sum += part[b];
+    struct lf_step_record *rec = a->rec;
+    const double scale = (double)rec->loss_scale, norm = sqrt(sum) / scale, clip = (double)rec->clip_norm;
+    double factor = clip > 0.0 && clip < norm + 1e-6 ? clip / (norm + 1e-6) : 1.0;
+    rec->grad_norm = (float)norm;
+    rec->clip_factor = (float)(factor / scale);
+    if (!isfinite(rec->grad_norm) || !isfinite(rec->loss_sum))
+        rec->skip = 1;
+    return LF_K_OK;
+}
+
+int LF_SYM(adamw_check)(const struct lf_k_adamw *a)
+{
+    if (a->n_tensors < 0 || !(a->beta1 >= 0.0f && a->beta1 < 1.0f) || !(a->beta2 >= 0.0f && a->beta2 < 1.0f) ||
+        !(a->eps >= 0.0f))
+        return LF_K_EINVAL;
+    for (int64_t i = 0; a->t && i < a->n_tensors; i++)
+        if (a->t[i].n < 0)
+            return LF_K_EINVAL;
+    return LF_K_OK;
+}
+
+struct adam_consts {
+    lf_v clip, b1, c1, b2, c2, inv_bc1, inv_bc2, eps;
+};
+
+LF_INLINE void adam_vec(const struct lf_opt_tensor *t, int64_t i, int64_t n, const struct adam_consts *k, lf_v decay,
+                        lf_v lr)
+{
+    lf_v g = lf_get(t->grad, i, LF_F32, n) * k->clip;
+    lf_v m = lf_v_fma(k->b1, lf_get(t->m, i, LF_F32, n), k->c1 * g);
+    lf_v v = lf_v_fma(k->b2, lf_get(t->v, i, LF_F32, n), k->c2 * g * g);
+    lf_v p = lf_get(t->master, i, LF_F32, n) * decay;
+    lf_v denom = lf_v_sqrt(v * k->inv_bc2) + k->eps;
+    p -= lr * (m * k->inv_bc1) / denom;
+    lf_put(t->m, i, LF_F32, n, m);
+    lf_put(t->v, i, LF_F32, n, v);
+    lf_put(t->master, i, LF_F32, n, p);
+    if (t->copy)
+        lf_put(t->copy, i, LF_BF16, n, p);
+}
+
+static void adam_range(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, const struct adam_consts *k,
+                       float step_lr)
+{
+    const float lr = step_lr * t->lr_scale;
+    const lf_v vlr = lf_v_set1(lr), decay = lf_v_set1(1.0f - lr * t->weight_decay);
+    int64_t i = lo;
+    for (; i + LF_VL <= hi; i += LF_VL)
+        adam_vec(t, i, LF_VL, k, decay, vlr);
+    if (i < hi)
+        adam_vec(t, i, hi - i, k, decay, vlr);
+}
+
+int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
+{
+    const struct lf_step_record *rec = a->rec;
+    int64_t total = 0;
+    if (rec->skip)
+        return LF_K_OK;
+    for (int64_t i = 0; i < a->n_tensors; i++)
+        total += a->t[i].n;
+    const struct adam_consts k = {lf_v_set1(rec->clip_factor),       lf_v_set1(a->beta1),
+                                  lf_v_set1(1.0f - a->beta1),        lf_v_set1(a->beta2),
+                                  lf_v_set1(1.0f - a->beta2),        lf_v_set1(1.0f / rec->bias_corr1),
+                                  lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)};
+#pragma omp parallel num_threads(lf_team(q, total * 28))
+    {
+        int64_t lo, hi, first = 0;
+        lf_part(total, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
+            int64_t n = a->t[i].n, b = lo > first ? lo - first : 0, e = hi - first < n ? hi - first : n;
+            if (b < e)
+                adam_range(&a->t[i], b, e, &k, rec->lr);
+            first += n;
+        }
+    }
+    return LF_K_OK;
+}
