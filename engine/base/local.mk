@@ -8,4 +8,4 @@ engine_libbase_a_SOURCES += \
   engine/base/lock.h engine/base/frame.h
 
 # the store helper's
-engine_libbase_a_SOURCES += engine/base/artifact.h
+engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c
