@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The key table of [model], setting keys from text and writing them back in canonical form. */
+#include "engine/model/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/model/config_priv.h"
+
+static const char *const norm_names[] = {"rms", "layer", NULL};
+static const char *const position_names[] = {"rope", "learned", "alibi", "none", NULL};
+static const char *const scaling_names[] = {"none", "linear", "llama3", NULL};
+/* In the order of enum lf_act. */
+static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick", "silu", "relu", NULL};
+static const char *const mlp_names[] = {"glu", "plain", NULL};
+static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
+static const char *const init_names[] = {"normal", "residual_scaled", NULL};
+
+#define AT(field) offsetof(lf_model_config, field)
+#define COUNT(field, min, max, def)                                                                                    \
+    {                                                                                                                  \
+#field, LF_MK_COUNT, AT(field), min, max, NULL, def                                                            \
+    }
+#define REAL(field, min, max, def)                                                                                     \
+    {                                                                                                                  \
+#field, LF_MK_REAL, AT(field), min, max, NULL, def                                                             \
+    }
+#define BOOL(field, def)                                                                                               \
+    {                                                                                                                  \
+#field, LF_MK_BOOL, AT(field), 0, 0, NULL, def                                                                 \
+    }
+#define ENUM(field, names, def)                                                                                        \
+    {                                                                                                                  \
+#field, LF_MK_ENUM, AT(field), 0, 0, names, def                                                                \
+    }
+
+const struct lf_model_key lf_model_keys[] = {
+    COUNT(layers, 1, 4096, NULL),
+    COUNT(hidden, 1, 1 << 20, NULL),
+    COUNT(heads, 1, 65536, NULL),
+    COUNT(kv_heads, 0, 65536, "0"),
+    COUNT(head_dim, 0, 65536, "0"),
+    COUNT(ffn, 1, 1 << 24, NULL),
+    COUNT(vocab, 0, 1 << 24, "0"),
+    COUNT(max_positions, 1, 1 << 27, NULL),
+    ENUM(norm, norm_names, "rms"),
+    REAL(norm_eps, 1e-12, 1e-1, "1e-5"),
+    REAL(norm_offset, -1, 1, "0"),
+    BOOL(norm_bias, "no"),
+    BOOL(embed_norm, "no"),
+    ENUM(position, position_names, "rope"),
+    COUNT(position_offset, 0, 1024, "0"),
+    REAL(rope_theta, 1, 1e12, "10000"),
+    REAL(rope_fraction, 0.01, 1, "1"),
+    BOOL(rope_interleaved, "no"),
+    ENUM(rope_scaling, scaling_names, "none"),
+    REAL(rope_factor, 1, 1e6, "1"),
+    REAL(rope_low_freq_factor, 1e-3, 1e6, "1"),
+    REAL(rope_high_freq_factor, 1e-3, 1e6, "4"),
+    COUNT(rope_original_positions, 1, 1 << 27, "8192"),
+    ENUM(activation, act_names, "silu"),
+    ENUM(mlp, mlp_names, "glu"),
+    BOOL(qkv_bias, "no"),
+    BOOL(out_bias, "no"),
+    BOOL(mlp_bias, "no"),
+    BOOL(head_bias, "no"),
+    BOOL(qk_norm, "no"),
+    BOOL(tied_head, "no"),
+    COUNT(sliding_window, 0, 1 << 27, "0"),
+    COUNT(max_window_layers, 0, 4096, "0"),
+    ENUM(parallel_block, parallel_names, "no"),
+    REAL(attn_scale, 0, 1e6, "0"),
+    REAL(attn_softcap, 0, 1e6, "0"),
+    REAL(logit_softcap, 0, 1e6, "0"),
+    REAL(embed_scale, 1e-6, 1e6, "1"),
+    REAL(embed_dropout, 0, 0.99, "0"),
+    REAL(attn_dropout, 0, 0.99, "0"),
+    REAL(mlp_dropout, 0, 0.99, "0"),
+    REAL(init_std, 0, 10, "0.02"),
+    ENUM(init, init_names, "normal"),
+};
+const size_t lf_model_n_keys = sizeof(lf_model_keys) / sizeof(lf_model_keys[0]);
+_Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_KEYS, "origin[] holds one per key");
+
+static void *field_of(lf_model_config *c, const struct lf_model_key *k)
+{
+    return (char *)c + k->offset;
+}
+static const void *field_of_const(const lf_model_config *c, const struct lf_model_key *k)
+{
+    return (const char *)c + k->offset;
+}
+
+const struct lf_model_key *lf_model_key_find(const char *name)
+{
+    for (size_t i = 0; i < lf_model_n_keys; i++)
+        if (strcmp(lf_model_keys[i].name, name) == 0)
+            return &lf_model_keys[i];
+    return NULL;
+}
+
+const char *lf_model_origin(const lf_model_config *c, const char *key)
+{
+    const struct lf_model_key *k = lf_model_key_find(key);
+    if (!k)
+        LF_BUG("no model key %s", key);
+    const char *o = c->origin[k - lf_model_keys];
+    return o[0] ? o : "default";
+}
+
+static int unknown_key(const char *key, const char *where, lf_err *err)
+{
+    const char *names[LF_MODEL_MAX_KEYS + 2];
+    size_t n = 0;
+    for (; n < lf_model_n_keys; n++)
+        names[n] = lf_model_keys[n].name;
+    names[n++] = "family";
+    names[n++] = "preset";
+    const char *near = lf_nearest(key, names, n);
+    if (near)
+        return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]; did you mean '%s'?", where, key, near);
+    return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]", where, key);
+}
+
+static int set_enum(int *out, const struct lf_model_key *k, const char *value, const char *where, lf_err *err)
+{
+    for (int i = 0; k->choices[i]; i++)
+        if (strcmp(k->choices[i], value) == 0) {
+            *out = i;
+            return 0;
+        }
+    lf_buf all;
+    lf_buf_init(&all);
+    for (int i = 0; k->choices[i]; i++)
+        lf_buf_addf(&all, "%s%s", i ? ", " : "", k->choices[i]);
+    int rc = lf_fail(err, LF_EINVAL, "%s: %s = %s is not one of: %s", where, k->name, value, all.data);
+    lf_buf_fini(&all);
+    return rc;
+}
+
+static int set_number(lf_model_config *c, const struct lf_model_key *k, const char *value, const char *where,
+                      lf_err *err)
+{
+    int64_t n = 0;
+    double x = 0;
+    int rc = k->type == LF_MK_COUNT ? lf_parse_count(&n, value, err) : lf_parse_f64(&x, value, err);
+    if (rc)
+        return lf_err_prefix(err, "%s: %s", where, k->name);
+    if (k->type == LF_MK_COUNT)
+        x = (double)n;
+    if (x < k->min || x > k->max)
+        return lf_fail(err, LF_EINVAL, "%s: %s = %s is outside %g to %g", where, k->name, value, k->min, k->max);
+    if (k->type == LF_MK_COUNT)
+        *(int64_t *)field_of(c, k) = n;
+    else
+        *(double *)field_of(c, k) = x;
+    return 0;
+}
+
+int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where, lf_err *err)
+{
+    const struct lf_model_key *k = lf_model_key_find(key);
+    if (!k)
+        return unknown_key(key, where, err);
+    int rc = 0;
+    if (k->type == LF_MK_BOOL) {
+        rc = lf_parse_bool(field_of(c, k), value, err);
+        if (rc)
+            return lf_err_prefix(err, "%s: %s", where, key);
+    } else if (k->type == LF_MK_ENUM) {
+        rc = set_enum(field_of(c, k), k, value, where, err);
+    } else {
+        rc = set_number(c, k, value, where, err);
+    }
+    if (rc)
+        return rc;
+    /* The end of a long path says more than its beginning. */
+    size_t n = strlen(where), skip = n >= LF_MODEL_ORIGIN ? n - LF_MODEL_ORIGIN + 1 : 0;
+    snprintf(c->origin[k - lf_model_keys], LF_MODEL_ORIGIN, "%s", where + skip);
+    return 0;
+}
+
+void lf_model_config_defaults(lf_model_config *c)
+{
+    memset(c, 0, sizeof(*c));
+    snprintf(c->family, sizeof(c->family), "custom");
+    for (size_t i = 0; i < lf_model_n_keys; i++) {
+        lf_err err = LF_ERR_INIT;
+        if (lf_model_keys[i].def &&
+            lf_model_config_set(c, lf_model_keys[i].name, lf_model_keys[i].def, "default", &err))
+            LF_BUG("%s", err.text);
+        c->origin[i][0] = 0;
+    }
+}
+
+int lf_model_config_family(lf_model_config *c, const char *family, const char *where, lf_err *err)
+{
+    const struct lf_model_family *f = NULL;
+    for (size_t i = 0; i < lf_model_n_families && !f; i++)
+        if (strcmp(lf_model_families[i].name, family) == 0)
+            f = &lf_model_families[i];
+    if (!f) {
+        lf_buf all;
+        lf_buf_init(&all);
+        for (size_t i = 0; i < lf_model_n_families; i++)
+            lf_buf_addf(&all, "%s%s", i ? ", " : "", lf_model_families[i].name);
+        int rc = lf_fail(err, LF_EINVAL, "%s: unknown family '%s'; known: %s", where, family, all.data);
+        lf_buf_fini(&all);
+        return rc;
+    }
+    for (const char *const *s = f->settings; *s; s++) {
+        char key[48], from[64];
+        const char *eq = strchr(*s, '=');
+        snprintf(key, sizeof(key), "%.*s", (int)(eq - *s), *s);
+        snprintf(from, sizeof(from), "family %s", f->name);
+        if (lf_model_config_set(c, key, eq + 1, from, err))
+            LF_BUG("family %s: %s", f->name, *s);
+    }
+    snprintf(c->family, sizeof(c->family), "%s", f->name);
+    return 0;
+}
+
+/* Canonical text of one key; 17 digits bring a double back exactly, fewer are used when they do too. */
+static void key_text(const lf_model_config *c, const struct lf_model_key *k, char *buf, size_t cap)
+{
+    const void *p = field_of_const(c, k);
+    switch (k->type) {
+    case LF_MK_COUNT:
+        snprintf(buf, cap, "%lld", (long long)*(const int64_t *)p);
+        break;
+    case LF_MK_BOOL:
+        snprintf(buf, cap, "%s", *(const bool *)p ? "yes" : "no");
+        break;
+    case LF_MK_ENUM:
+        snprintf(buf, cap, "%s", k->choices[*(const int *)p]);
+        break;
+    case LF_MK_REAL: {
+        double x = *(const double *)p;
+        for (int digits = 6; digits <= 17; digits++) {
+            snprintf(buf, cap, "%.*g", digits, x);
+            /* strtod follows the locale; programs here never set one. */
+            double back = strtod(buf, NULL);
+            if (memcmp(&back, &x, sizeof(x)) == 0)
+                break;
+        }
+        break;
+    }
+    }
+}
+
+void lf_model_config_text(const lf_model_config *c, lf_buf *out)
+{
+    char buf[64];
+    for (size_t i = 0; i < lf_model_n_keys; i++) {
+        key_text(c, &lf_model_keys[i], buf, sizeof(buf));
+        lf_buf_addf(out, "%s = %s\n", lf_model_keys[i].name, buf);
+    }
+}
+
+json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
+{
+    char buf[64];
+    json_t *o = json_object();
+    int bad = o ? json_object_set_new(o, "family", json_string(c->family)) : -1;
+    for (size_t i = 0; i < lf_model_n_keys && !bad; i++) {
+        key_text(c, &lf_model_keys[i], buf, sizeof(buf));
+        bad = json_object_set_new(o, lf_model_keys[i].name, json_string(buf));
+    }
+    if (bad) {
+        json_decref(o);
+        lf_fail(err, LF_ENOMEM, "model description: out of memory");
+        return NULL;
+    }
+    return o;
+}
+
+int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what, lf_err *err)
+{
+    lf_model_config c;
+    lf_model_config_defaults(&c);
+    if (!json_is_object(o))
+        return lf_fail(err, LF_EFORMAT, "%s: the model description is not an object", what);
+    const char *key;
+    json_t *v;
+    json_object_foreach(o, key, v)
+    {
+        if (!json_is_string(v))
+            return lf_fail(err, LF_EFORMAT, "%s: model.%s is not a string", what, key);
+        if (strcmp(key, "family") == 0) {
+            snprintf(c.family, sizeof(c.family), "%s", json_string_value(v));
+            continue;
+        }
+        int rc = lf_model_config_set(&c, key, json_string_value(v), what, err);
+        if (rc)
+            return rc;
+    }
+    int rc = lf_model_config_finish(&c, err);
+    if (rc)
+        return rc;
+    *out = c;
+    return 0;
+}
+
+bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key)
+{
+    char ta[64], tb[64];
+    for (size_t i = 0; i < lf_model_n_keys; i++) {
+        const struct lf_model_key *k = &lf_model_keys[i];
+        if (strcmp(k->name, "init") == 0 || strcmp(k->name, "init_std") == 0)
+            continue; /* only matter at step 0 */
+        key_text(a, k, ta, sizeof(ta));
+        key_text(b, k, tb, sizeof(tb));
+        if (strcmp(ta, tb) == 0)
+            continue;
+        if (key)
+            *key = k->name;
+        return false;
+    }
+    return true;
+}

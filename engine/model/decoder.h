@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The decoder core: one table of parameters and one builder that reads like the mathematics, for every family of
+ * config.h. Training, scoring, prefill and decode are the same blocks over different attention and heads.
+ *
+ * Logical tensors, matrices [out, in] row-major (group in brackets: its members lie next to each other in the store):
+ *
+ *     embed.weight [V, C]                 pos_embed.weight [P, C]           embed_norm.{weight,bias} [C]
+ *     layers.N.attn_norm.{weight,bias} [C]                                  layers.N.mlp_norm.{weight,bias} [C]
+ *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (layers.N.attn.qkv.*)
+ *     layers.N.attn.o.{weight,bias} [C, HD]              layers.N.attn.{q,k}_norm.weight [D]
+ *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]        (layers.N.mlp.gate_up.*; plain MLP: up alone, no group)
+ *     layers.N.mlp.down.{weight,bias} [C, F]
+ *     final_norm.{weight,bias} [C]                       head.{weight [V, C], bias [V]}   (weight absent when tied)
+ *
+ * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a tensor's name only.
+ *
+ * Inputs of the graphs, one row per token unless said: tokens, positions i32 [R, 1]; targets i32 [R, 1] (-1: none);
+ * cu_seqlens i32 [n_docs + 1, 1]; samples i64 [R, 1] (only with dropout).
+ */
+#ifndef LF_MODEL_DECODER_H
+#define LF_MODEL_DECODER_H
+
+#include "engine/graph/graph.h"
+#include "engine/model/config.h"
+
+typedef struct lf_decoder lf_decoder;
+
+/* positions: how many rows the RoPE tables have; every position fed must be below it. LF_EINVAL when it exceeds
+ * max_positions or vocab is 0. Copies c. Must outlive every plan with its graphs (constants are filled from it). */
+lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err);
+void lf_decoder_destroy(lf_decoder *d);
+const lf_model_config *lf_decoder_config(const lf_decoder *d);
+
+/* Declare every tensor of the table in ps. */
+int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
+
+struct lf_decoder_rows {
+    int64_t rows;    /* R: packed tokens */
+    int64_t n_docs;  /* bound on documents in cu_seqlens */
+    int64_t max_doc; /* longest document; 0 = rows */
+};
+
+/* Loss over packed documents. train: with the dropouts of the description, for differentiation. */
+lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
+                                bool train, lf_err *err);
+/* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the step record. */
+lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
+                                 lf_err *err);
+/* Every row's logits, output "logits" f32 [R, V], before the soft cap of the description (lf_decoder_softcap). */
+lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
+                                  lf_err *err);
+
+/* Generation over a paged cache. Row r is position positions[r] of sequence seq[r] (-1: unused row); it stores its key
+ * and value and sees positions 0..positions[r] of its sequence. Prefill and decode differ in `rows` only. Further
+ * inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages]; select i32 [n_select, 1]: rows whose logits are wanted. Output
+ * "logits" f32 [n_select, V]. States kv.N.k, kv.N.v [n_pages * page_tokens, G*D], shared by name. */
+struct lf_decoder_paged {
+    int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
+    enum lf_dtype cache; /* the compute type */
+};
+lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_paged *p,
+                                 lf_err *err);
+/* Bytes of the cache per token, all layers. */
+int64_t lf_decoder_kv_bytes(const lf_model_config *c, enum lf_dtype cache);
+
+/* z = cap * tanh(z / cap) in place, as the loss does; nothing when the description has no cap. */
+void lf_decoder_softcap(const lf_model_config *c, float *logits, int64_t n);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameter table of the decoder: names, groups, shapes, initial values, decay and shard rules, in one place. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "engine/model/decoder_priv.h"
+
+struct table {
+    lf_pstore *ps;
+    const lf_model_config *c;
+    lf_err *err;
+    int rc;
+};
+
+enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS };
+
+static void add(struct table *t, const char *group, enum kind kind, enum lf_shard shard, int64_t out, int64_t in,
+                const char *fmt, ...) __attribute__((format(printf, 7, 8)));
+static void add(struct table *t, const char *group, enum kind kind, enum lf_shard shard, int64_t out, int64_t in,
+                const char *fmt, ...)
+{
+    if (t->rc)
+        return;
+    char name[96];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof(name), fmt, ap);
+    va_end(ap);
+    struct lf_param_desc d = {.name = name, .group = group, .ndim = in ? 2 : 1, .dims = {out, in}, .shard = shard};
+    double std = t->c->init_std;
+    switch (kind) {
+    case RESIDUAL_OUT:
+        if (t->c->init == LF_MINIT_RESIDUAL_SCALED)
+            std /= sqrt(2.0 * (double)t->c->layers);
+        /* fall through */
+    case MATRIX:
+        d.init = LF_INIT_NORMAL;
+        d.init_std = (float)std;
+        d.decay = true;
+        break;
+    case SCALE:
+        d.init = t->c->norm_offset > 0.5 ? LF_INIT_ZERO : LF_INIT_ONE;
+        break;
+    case BIAS:
+        d.init = LF_INIT_ZERO;
+        break;
+    }
+    int rc = lf_pstore_add(t->ps, &d, t->err);
+    if (rc < 0)
+        t->rc = rc;
+}
+
+static void add_norm(struct table *t, const char *name)
+{
+    add(t, NULL, SCALE, LF_SHARD_NONE, t->c->hidden, 0, "%s.weight", name);
+    if (t->c->norm_bias)
+        add(t, NULL, BIAS, LF_SHARD_NONE, t->c->hidden, 0, "%s.bias", name);
+}
+
+static void add_attention(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    long long n = (long long)l;
+    int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    char w[64], b[64];
+    snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
+    snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
+    add(t, w, MATRIX, LF_SHARD_ROWS, q, c->hidden, "layers.%lld.attn.q.weight", n);
+    add(t, w, MATRIX, LF_SHARD_ROWS, kv, c->hidden, "layers.%lld.attn.k.weight", n);
+    add(t, w, MATRIX, LF_SHARD_ROWS, kv, c->hidden, "layers.%lld.attn.v.weight", n);
+    if (c->qkv_bias) {
+        add(t, b, BIAS, LF_SHARD_ROWS, q, 0, "layers.%lld.attn.q.bias", n);
+        add(t, b, BIAS, LF_SHARD_ROWS, kv, 0, "layers.%lld.attn.k.bias", n);
+        add(t, b, BIAS, LF_SHARD_ROWS, kv, 0, "layers.%lld.attn.v.bias", n);
+    }
+    if (c->qk_norm) {
+        add(t, NULL, SCALE, LF_SHARD_NONE, c->head_dim, 0, "layers.%lld.attn.q_norm.weight", n);
+        add(t, NULL, SCALE, LF_SHARD_NONE, c->head_dim, 0, "layers.%lld.attn.k_norm.weight", n);
+    }
+    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, q, "layers.%lld.attn.o.weight", n);
+    if (c->out_bias)
+        add(t, NULL, BIAS, LF_SHARD_NONE, c->hidden, 0, "layers.%lld.attn.o.bias", n);
+}
+
+static void add_mlp(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    long long n = (long long)l;
+    bool glu = c->mlp == LF_MLP_GLU;
+    char w[64], b[64];
+    snprintf(w, sizeof(w), "layers.%lld.mlp.gate_up.weight", n);
+    snprintf(b, sizeof(b), "layers.%lld.mlp.gate_up.bias", n);
+    if (glu)
+        add(t, w, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.gate.weight", n);
+    add(t, glu ? w : NULL, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.up.weight", n);
+    if (glu && c->mlp_bias)
+        add(t, b, BIAS, LF_SHARD_ROWS, c->ffn, 0, "layers.%lld.mlp.gate.bias", n);
+    if (c->mlp_bias)
+        add(t, glu ? b : NULL, BIAS, LF_SHARD_ROWS, c->ffn, 0, "layers.%lld.mlp.up.bias", n);
+    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, c->ffn, "layers.%lld.mlp.down.weight", n);
+    if (c->mlp_bias)
+        add(t, NULL, BIAS, LF_SHARD_NONE, c->hidden, 0, "layers.%lld.mlp.down.bias", n);
+}
+
+int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
+{
+    const lf_model_config *c = &d->c;
+    struct table t = {ps, c, err, 0};
+    char name[64];
+    add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, c->hidden, "embed.weight");
+    if (c->position == LF_POS_LEARNED)
+        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->max_positions + c->position_offset, c->hidden, "pos_embed.weight");
+    if (c->embed_norm)
+        add_norm(&t, "embed_norm");
+    for (int64_t l = 0; l < c->layers; l++) {
+        snprintf(name, sizeof(name), "layers.%lld.attn_norm", (long long)l);
+        add_norm(&t, name);
+        add_attention(&t, l);
+        snprintf(name, sizeof(name), "layers.%lld.mlp_norm", (long long)l);
+        if (c->parallel_block != LF_PARALLEL_ONE_NORM)
+            add_norm(&t, name);
+        add_mlp(&t, l);
+    }
+    add_norm(&t, "final_norm");
+    if (!c->tied_head)
+        add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, c->hidden, "head.weight");
+    if (c->head_bias)
+        add(&t, NULL, BIAS, LF_SHARD_ROWS, c->vocab, 0, "head.bias");
+    return t.rc;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Model descriptions: errors that name the key and its place, presets and families, the parameter count of every file
+ * of models/ against the number published for it, positions and FLOPs against values worked out by hand. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/model/config.h"
+#include "kernels/kernels.h"
+#include "tests/tap/tap.h"
+
+/* Published: the count of the released weights (a tied head once), or for GPT-3 what its sizes give (paper: 6.7B,
+ * 175B). */
+static const struct {
+    const char *name;
+    int64_t params;
+} published[] = {
+    {"gpt2-124m", 124439808},     {"gpt2-355m", 354823168},      {"gpt2-774m", 774030080},
+    {"gpt2-1558m", 1557611200},   {"gpt3-6.7b", 6658404352},     {"gpt3-175b", 174604259328},
+    {"llama1-7b", 6738415616},    {"llama1-13b", 13015864320},   {"llama1-33b", 32528943616},
+    {"llama1-65b", 65285660672},  {"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},
+    {"llama2-70b", 68976648192},  {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
+    {"llama3.1-8b", 8030261248},  {"llama3.1-70b", 70553706496}, {"llama3.1-405b", 405853388800},
+    {"llama3.2-1b", 1235814400},  {"llama3.2-3b", 3212749824},   {"mistral-7b", 7241732096},
+    {"qwen1.5-0.5b", 463987712},  {"qwen1.5-1.8b", 1836828672},  {"qwen1.5-4b", 3950369280},
+    {"qwen1.5-7b", 7721324544},   {"qwen1.5-14b", 14167290880},  {"qwen1.5-32b", 32512218112},
+    {"qwen1.5-72b", 72287920128}, {"qwen2-0.5b", 494032768},     {"qwen2-1.5b", 1543714304},
+    {"qwen2-7b", 7615616512},     {"qwen2-72b", 72706203648},    {"qwen2.5-0.5b", 494032768},
+    {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-3b", 3085938688},    {"qwen2.5-7b", 7615616512},
+    {"qwen2.5-14b", 14770033664}, {"qwen2.5-32b", 32763876352},  {"qwen2.5-72b", 72706203648},
+    {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},    {"qwen3-4b", 4022468096},
+    {"qwen3-8b", 8190735360},     {"qwen3-14b", 14768307200},    {"qwen3-32b", 32762123264},
+    {"tiny-gpt2", 149248},        {"tiny-llama", 164160},        {"tiny-llama-2m", 1926560},
+    {"tiny-qwen3", 156096},       {"quickstart", 4008384},       {"llama-58m", 58073600},
+};
+#define N_PUBLISHED (sizeof(published) / sizeof(published[0]))
+
+static int load(lf_model_config *c, const char *text, lf_err *err)
+{
+    lf_ini ini = {0};
+    int rc = lf_ini_parse_text(&ini, text, strlen(text), "m.ini", err);
+    if (!rc)
+        rc = lf_model_config_from_ini(c, &ini, "model", err);
+    lf_ini_fini(&ini);
+    return rc;
+}
+
+static void test_published(void)
+{
+    char path[4096];
+    size_t seen = 0;
+    const char *src = getenv("LF_SRCDIR");
+    if (!src)
+        tap_bail("LF_SRCDIR is not set");
+    snprintf(path, sizeof(path), "%s/models", src);
+    DIR *d = opendir(path);
+    if (!d)
+        tap_bail("%s cannot be read", path);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        size_t n = strlen(e->d_name), i = 0;
+        if (n < 5 || strcmp(e->d_name + n - 4, ".ini") != 0)
+            continue;
+        while (i < N_PUBLISHED &&
+               (strlen(published[i].name) != n - 4 || strncmp(published[i].name, e->d_name, n - 4) != 0))
+            i++;
+        if (!tap_ok(i < N_PUBLISHED, "%s has a published count in this test", e->d_name))
+            continue;
+        seen++;
+        lf_err err = LF_ERR_INIT;
+        lf_model_config c;
+        snprintf(path, sizeof(path), "%s/models/%s", src, e->d_name);
+        if (tap_rc(lf_model_config_load(&c, path, &err), 0, &err, NULL, e->d_name))
+            tap_i64(lf_model_param_count(&c), published[i].params, e->d_name);
+    }
+    closedir(d);
+    tap_i64((int64_t)seen, N_PUBLISHED, "every published count has its file");
+}
+
+#define TINY "layers = 2\nhidden = 64\nheads = 4\nffn = 128\nvocab = 100\nmax_positions = 64\n"
+
+static void test_errors(void)
+{
+    static const struct {
+        const char *text, *contains;
+    } v[] = {
+        {"[model]\nfamily = llama\n" TINY "rope_thetta = 3\n", "m.ini:9:15: unknown key 'rope_thetta'"},
+        {"[model]\nfamily = llama\n" TINY "rope_thetta = 3\n", "did you mean 'rope_theta'"},
+        {"[model]\nfamily = lama\n" TINY, "m.ini:2:10: unknown family 'lama'; known: gpt2, gpt3, llama"},
+        {"[model]\nfamily = llama\nlayers = 2\n", "needs hidden"},
+        {"[model]\nfamily = llama\n" TINY "kv_heads = 3\n", "m.ini:9:12: [model] kv_heads: 3 kv_heads do not divide 4"},
+        {"[model]\nfamily = llama\n" TINY "head_dim = 15\n", "m.ini:9:12: [model] head_dim: head_dim = 15"},
+        {"[model]\nfamily = llama\n" TINY "head_dim = 512\n", "at most 256"},
+        {"[model]\nfamily = llama\n" TINY "heads2 = 1\n", "unknown key 'heads2'"},
+        {"[model]\nfamily = llama\nlayers = 2\nhidden = 65\nheads = 4\nffn = 128\nmax_positions = 64\n",
+         "m.ini:5:9: [model] heads: 4 heads do not divide hidden = 65"},
+        {"[model]\nfamily = llama\n" TINY "tied_head = yes\nhead_bias = yes\n", "m.ini:10:13: [model] head_bias"},
+        {"[model]\nfamily = llama\n" TINY "norm_bias = yes\n", "rms norm has no bias"},
+        {"[model]\nfamily = llama\n" TINY "activation = swish\n", "activation = swish is not one of: none, gelu"},
+        {"[model]\nfamily = llama\n" TINY "activation = none\n", "activation"},
+        {"[model]\nfamily = llama\n" TINY "norm_eps = 1\n", "norm_eps = 1 is outside"},
+        {"[model]\nfamily = llama\n" TINY "qk_norm = maybe\n", "m.ini:9:11: qk_norm"},
+        {"[model]\nfamily = llama\n" TINY "layers = many\n", "key layers again"},
+        {"[model]\nfamily = llama\n" TINY "max_window_layers = 1\n", "means nothing without sliding_window"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nmax_window_layers = 3\n", "more than the 2 layers"},
+        {"[model]\nfamily = llama\n" TINY "rope_fraction = 0.9\nhead_dim = 10\n", "rope_fraction"},
+        {"[model]\nfamily = llama\n" TINY "rope_factor = 4\n", "means nothing without rope_scaling"},
+        {"[model]\nfamily = llama\n" TINY "position = alibi\nrope_theta = 5\n", "position is not rope (m.ini:9:12)"},
+        {"[model]\nfamily = llama\n" TINY "position_offset = 2\n", "belongs to position = learned"},
+        {"[model]\nfamily = llama\n" TINY "norm_offset = 0.5\n", "neither 0 nor 1"},
+        {"[model]\nfamily = llama\npreset = x\n" TINY, "family and preset together"},
+        {"[model]\npreset = no/such.ini\n", "m.ini:2:10: preset 'no/such.ini' not found"},
+        {"[other]\na = 1\n", "no section [model]"},
+    };
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+        lf_err err = LF_ERR_INIT;
+        lf_model_config c = {0};
+        int rc = load(&c, v[i].text, &err);
+        tap_ok(rc < 0 && strstr(err.text, v[i].contains), "refused with '%s': %s", v[i].contains, err.text);
+        tap_i64(c.layers, 0, "output untouched");
+    }
+}
+
+static void test_presets(void)
+{
+    char path[4096], text[8192];
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c, d;
+    snprintf(path, sizeof(path), "%s/models", getenv("LF_SRCDIR"));
+    setenv("LF_MODELS_DIR", path, 1);
+    tap_rc(load(&c, "[model]\npreset = qwen3-0.6b\nlayers = 3\n", &err), 0, &err, NULL, "preset by name");
+    tap_i64(c.layers, 3, "an explicit key overrides the preset");
+    tap_i64(c.head_dim, 128, "the rest is the preset's");
+    tap_ok(c.qk_norm && c.tied_head && !c.qkv_bias, "switches of Qwen3");
+    tap_str(c.family, "qwen3", "family");
+    snprintf(text, sizeof(text), "[model]\npreset = %s/gpt2-124m.ini\nvocab = 50304\n", path);
+    tap_rc(load(&c, text, &err), 0, &err, NULL, "preset by path");
+    tap_ok(c.norm == LF_NORM_LAYER && c.norm_bias && c.position == LF_POS_LEARNED && c.activation == LF_ACT_GELU_TANH &&
+               c.mlp == LF_MLP_PLAIN && c.qkv_bias && c.out_bias && c.mlp_bias && c.tied_head &&
+               c.init == LF_MINIT_RESIDUAL_SCALED,
+           "switches of GPT-2");
+    tap_i64(c.vocab, 50304, "vocab override");
+
+    json_t *o = lf_model_config_to_json(&c, &err);
+    tap_ok(o != NULL, "to JSON");
+    tap_rc(lf_model_config_from_json(&d, o, "state.json", &err), 0, &err, NULL, "and back");
+    const char *key = NULL;
+    tap_ok(lf_model_config_equal(&c, &d, &key), "equal after the round trip");
+    d.norm_eps = nextafter(d.norm_eps, 1);
+    tap_ok(!lf_model_config_equal(&c, &d, &key) && strcmp(key, "norm_eps") == 0, "one ulp of norm_eps is a difference");
+    json_object_set_new(o, "surprise", json_string("1"));
+    tap_rc(lf_model_config_from_json(&d, o, "state.json", &err), LF_EINVAL, &err, "state.json: unknown key 'surprise'",
+           "an unknown member is refused");
+    json_decref(o);
+}
+
+static void test_positions(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    float cs[4 * 8], sn[4 * 8], slope[16];
+    tap_rc(load(&c, "[model]\nfamily = llama\n" TINY, &err), 0, &err, NULL, "a small Llama");
+    lf_model_rope_tables(&c, 4, cs, sn);
+    tap_f64((double)cs[3 * 8 + 0], cos(3.0), 1e-7, "channel 0 turns by one radian a position");
+    tap_f64((double)sn[3 * 8 + 5], sin(3.0 * pow(10000, -10.0 / 16)), 1e-7, "channel 5");
+    c.rope_scaling = LF_ROPE_LINEAR;
+    c.rope_factor = 4;
+    lf_model_rope_tables(&c, 4, cs, sn);
+    tap_f64((double)sn[2 * 8 + 0], sin(0.5), 1e-7, "linear scaling divides the position");
+
+    /* Llama 3.1: theta 5e5, D 128. Channel 0 is untouched, the slowest is divided by 8, channel 31 lies between. */
+    tap_rc(load(&c, "[model]\npreset = llama3.1-8b\n", &err), 0, &err, NULL, "llama 3.1");
+    float *lc = malloc(2 * 64 * sizeof(float)), *ls = malloc(2 * 64 * sizeof(float));
+    lf_model_rope_tables(&c, 2, lc, ls);
+    double f63 = pow(5e5, -126.0 / 128), f31 = pow(5e5, -62.0 / 128);
+    double s = (8192 * f31 / (2 * M_PI) - 1) / 3;
+    tap_f64((double)ls[64], sin(1.0), 1e-7, "fast channels keep their frequency");
+    tap_f64((double)ls[64 + 63], sin(f63 / 8), 1e-12, "slow channels are divided by the factor");
+    if (s > 0 && s < 1)
+        tap_f64((double)ls[64 + 31], sin((1 - s) * f31 / 8 + s * f31), 1e-9, "smooth in between");
+    else
+        tap_f64((double)ls[64 + 31], sin(s >= 1 ? f31 : f31 / 8), 1e-9, "outside the smooth range");
+    free(lc);
+    free(ls);
+
+    c.heads = 8;
+    lf_model_alibi_slopes(&c, slope);
+    tap_f64((double)slope[0], 0.5, 0, "ALiBi, 8 heads: first slope");
+    tap_f64((double)slope[7], 1.0 / 256, 0, "last slope");
+    c.heads = 12;
+    lf_model_alibi_slopes(&c, slope);
+    tap_f64((double)slope[8], exp2(-0.5), 1e-7, "12 heads: the ninth is the first odd one of 16");
+    tap_f64((double)slope[11], exp2(-3.5), 1e-7, "and the twelfth the seventh");
+}
+
+static void test_flops(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    tap_rc(load(&c, "[model]\npreset = gpt2-124m\n", &err), 0, &err, NULL, "gpt2");
+    /* The published speed table: 6 x weights x tokens + 12 L d T^2 B is 788.0 GFLOP at B = 4, T = 256. */
+    tap_f64(lf_model_train_flops_per_token(&c, 256, false) * 1024 * 1e-9, 788.0, 0.1,
+            "GPT-2 124M step, full attention");
+    double full = lf_model_train_flops_per_token(&c, 256, false),
+           causal = lf_model_train_flops_per_token(&c, 256, true);
+    tap_f64(full - causal, 6.0 * 12 * 768 * 256, 1, "causal counts half of attention");
+    tap_rc(load(&c, "[model]\npreset = llama-58m\n", &err), 0, &err, NULL, "llama-58m");
+    tap_f64(lf_model_train_flops_per_token(&c, 512, false) * 2048 * 1e-9, 563.7, 0.1, "58M step, full attention");
+    tap_rc(load(&c, "[model]\nfamily = qwen2\n" TINY "sliding_window = 16\nmax_window_layers = 1\n", &err), 0, &err,
+           NULL, "one full layer and one windowed");
+    tap_i64(lf_model_layer_window(&c, 0), 0, "layer 0 attends in full");
+    tap_i64(lf_model_layer_window(&c, 1), 16, "layer 1 slides");
+    double base = 6.0 * (double)lf_model_matmul_params(&c);
+    tap_f64(lf_model_train_flops_per_token(&c, 64, true) - base, 12.0 * 64 * (32 + 16 - 2), 1e-6, "windowed attention");
+}
+
+int main(void)
+{
+    test_published();
+    test_errors();
+    test_presets();
+    test_positions();
+    test_flops();
+    return tap_done();
+}
