@@ -6,5 +6,6 @@
 
 const lf_opt_table *const lf_all_opts[] = {
     &lf_tokenize_opts,
+    &lf_pretrain_opts,
     NULL,
 };

@@ -1,1 +1,2 @@
 # lf-pretrain: option table, main, tests
+stages_libopts_a_SOURCES += stages/pretrain_opts.c

@@ -2,7 +2,7 @@
 engine_libengine_a_SOURCES += \
   engine/model/config.h engine/model/config_priv.h engine/model/config.c engine/model/config_ini.c \
   engine/model/families.c engine/model/shape.c \
-  engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c engine/model/params.c
+  engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c engine/model/params.c engine/model/weights.h engine/model/weights.c
 EXTRA_DIST += engine/model/README.md
 check_PROGRAMS += tests/unit/model_config_test
 TESTS += tests/unit/model_config_test

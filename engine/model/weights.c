@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoint tensors from the parameter store, and back. */
+#include "engine/model/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
+#define N_STORED 3
+
+int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
+                       lf_err *err)
+{
+    int count = lf_pstore_count(ps);
+    lf_ckpt_tensor *t = lf_arena_alloc(a, (size_t)count * N_STORED, sizeof(*t), err);
+    if (!t)
+        return LF_ENOMEM;
+    size_t k = 0;
+    for (int i = 0; i < count; i++) {
+        char *name = lf_arena_printf(a, err, "%s%s", prefix, lf_pstore_desc(ps, i)->name);
+        if (!name)
+            return LF_ENOMEM;
+        for (size_t j = 0; j < (moments ? N_STORED : 1); j++) {
+            struct lf_pview v;
+            int rc = lf_pstore_view(ps, i, stored[j], &v);
+            if (rc == 0 && stored[j] != LF_P_MASTER)
+                continue; /* frozen */
+            if (rc != 1)
+                return lf_fail(err, LF_EINVAL, "%s has no f32 master in memory to save", name);
+            t[k] = (lf_ckpt_tensor){
+                .name = name, .kind = lf_pkind_name(stored[j]), .dtype = LF_H5_F32, .ndim = v.ndim, .data = v.data};
+            for (int d = 0; d < v.ndim; d++)
+                t[k].shape[d] = v.dims[d];
+            k++;
+        }
+    }
+    *out = t;
+    *n = k;
+    return 0;
+}
+
+static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, const char *where, lf_err *err)
+{
+    bool same = e->ndim == d->ndim;
+    for (int i = 0; i < d->ndim && same; i++)
+        same = e->shape[i] == d->dims[i];
+    if (!same)
+        return lf_fail(err, LF_EINVAL, "%s: %s is [%lld%s%lld] there, but the model wants [%lld%s%lld]", where, e->name,
+                       (long long)e->shape[0], e->ndim > 1 ? ", " : "; ", (long long)(e->ndim > 1 ? e->shape[1] : 1),
+                       (long long)d->dims[0], d->ndim > 1 ? ", " : "; ", (long long)(d->ndim > 1 ? d->dims[1] : 1));
+    return 0;
+}
+
+static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e, enum lf_pkind kind, lf_err *err)
+{
+    if (e->dtype != LF_H5_F32 && (e->dtype != LF_H5_BF16 || kind != LF_P_MASTER))
+        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights are f32 or bf16, moments f32", lf_ckpt_dir(c), e->name,
+                       e->kind, lf_h5_type_name(e->dtype));
+    size_t n = (size_t)e->shape[0] * (size_t)(e->ndim > 1 ? e->shape[1] : 1);
+    void *buf = lf_malloc(n, lf_h5_type_bytes(e->dtype), err);
+    if (!buf)
+        return LF_ENOMEM;
+    int rc = lf_ckpt_read(c, e, NULL, NULL, buf, err);
+    if (!rc && kind == LF_P_MASTER)
+        rc = lf_pstore_write(ps, i, e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16, buf, err);
+    else if (!rc)
+        rc = lf_pstore_write_kind(ps, i, kind, buf, err);
+    free(buf);
+    return rc;
+}
+
+/* Every tensor of the file under prefix must be one of the store's. */
+static int check_visited(const lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
+{
+    size_t skip = strlen(prefix);
+    for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
+        if (strncmp(e->name, prefix, skip) == 0 && lf_pstore_find(ps, e->name + skip) < 0)
+            return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c), e->name);
+    }
+    return 0;
+}
+
+int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+{
+    int rc = check_visited(ps, c, prefix, err);
+    for (int i = 0; i < lf_pstore_count(ps) && !rc; i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        lf_buf name;
+        lf_buf_init(&name);
+        lf_buf_addf(&name, "%s%s", prefix, d->name);
+        rc = lf_buf_check(&name, err);
+        for (size_t j = 0; j < (moments && !d->frozen ? N_STORED : 1) && !rc; j++) {
+            const lf_ckpt_entry *e = lf_ckpt_find(c, name.data, lf_pkind_name(stored[j]));
+            if (!e)
+                rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(stored[j]), name.data);
+            if (!rc)
+                rc = check_shape(e, d, lf_ckpt_dir(c), err);
+            if (!rc)
+                rc = load_one(ps, i, c, e, stored[j], err);
+        }
+        lf_buf_fini(&name);
+    }
+    return rc;
+}
+
+int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err)
+{
+    json_t *o = NULL;
+    int rc = lf_json_get_object(&o, lf_ckpt_state(c), "model", true, lf_ckpt_dir(c), err);
+    return rc ? rc : lf_model_config_from_json(out, o, lf_ckpt_dir(c), err);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between a parameter store and checkpoints: tensor "embed.weight" of the store is "<prefix>embed.weight" there, kinds
+ * "weight" (f32 master), "adam_m", "adam_v". Strict in both directions: a tensor of either side without its partner is
+ * an error that names it. The store must be bound (after lf_exec_create).
+ */
+#ifndef LF_MODEL_WEIGHTS_H
+#define LF_MODEL_WEIGHTS_H
+
+#include "engine/base/mem.h"
+#include "engine/graph/pstore.h"
+#include "engine/model/config.h"
+#include "engine/store/ckpt.h"
+
+#define LF_WEIGHTS_PREFIX "model/"
+
+/* The tensors of ps as a checkpoint writer takes them, pointing into the store's memory (host-visible backends). Names and
+ * array live in a. moments: adam_m and adam_v of trained tensors too. */
+int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
+                       lf_err *err);
+/* Fill ps from c. moments false: moments in the file are left alone. */
+int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
+/* The model description a checkpoint carries: member "model" of its state. */
+int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err);
+
+#endif
