@@ -73,6 +73,17 @@ int lf_artifact_check_lengths(const lf_artifact *a, const char *dir, lf_err *err
 /* The same, and every tree hash is right; files are read by `threads` threads (0 = all processors). */
 int lf_artifact_check_hashes(const lf_artifact *a, const char *dir, int threads, lf_err *err);
 
+/* Length and tree hash of files below dir, with threads as above. */
+typedef struct lf_artifact_hash_job {
+    const char *path;              /* in, borrowed */
+    int64_t bytes;                 /* out */
+    uint8_t sha256[LF_HASH_BYTES]; /* out */
+} lf_artifact_hash_job;
+int lf_artifact_hash_files(const char *dir, lf_artifact_hash_job *jobs, size_t n, int threads, lf_err *err);
+
+/* The reverse of lf_hash_hex: exactly 64 lower-case digits, or LF_EFORMAT. */
+int lf_artifact_parse_hex(uint8_t out[LF_HASH_BYTES], const char *hex, lf_err *err);
+
 /* Listed file by path, or NULL. */
 const lf_artifact_file *lf_artifact_find(const lf_artifact *a, const char *path);
 
