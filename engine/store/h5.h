@@ -20,7 +20,7 @@
 #include "engine/base/err.h"
 
 #define LF_H5_MAX_DIMS 8
-#define LF_H5_MAX_STR 65536 /* bytes of a string attribute */
+#define LF_H5_MAX_STR 60000 /* bytes of a string attribute */
 
 /* LF_H5_BF16 is an HDF5 float of 1 sign, 8 exponent and 7 mantissa bits; h5py reads it as float32. */
 enum lf_h5_type {

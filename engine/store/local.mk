@@ -1,2 +1,13 @@
 # sources of engine/store, and their tests
-engine_libengine_a_SOURCES += engine/store/h5.h engine/store/shard.h engine/store/ckpt.h
+engine_libengine_a_SOURCES += \
+  engine/store/h5.h engine/store/h5_priv.h engine/store/h5.c engine/store/h5_read.c \
+  engine/store/shard.h engine/store/shard.c engine/store/shard_write.c engine/store/shardset.c \
+  engine/store/ckpt.h
+EXTRA_DIST += engine/store/README.md
+
+check_PROGRAMS += tests/unit/store_artifact tests/unit/store_shard
+TESTS += tests/unit/store_artifact tests/unit/store_shard
+tests_unit_store_artifact_SOURCES = tests/unit/store_artifact.c
+tests_unit_store_artifact_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_store_shard_SOURCES = tests/unit/store_shard.c
+tests_unit_store_shard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -26,7 +26,7 @@ typedef struct lf_shard_info {
     char tokenizer_sha256[LF_HASH_HEX]; /* hex of the SHA-256 of tokenizer.json */
     int64_t vocab_size;                 /* ids are below this; 1 .. 2^31 - 1 */
     int64_t eos_id;                     /* -1: none */
-    const char *source;                 /* free text: where the documents came from; UTF-8, below 64 KiB */
+    const char *source;                 /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
     /* filled by readers, ignored by the writer: */
     int token_bytes; /* 2 or 4 */
     uint64_t n_docs, n_tokens;

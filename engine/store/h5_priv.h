@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What h5.c (files, attributes, writing) and h5_read.c (untrusted structure) share. No one else includes hdf5.h.
+ */
+#ifndef LF_STORE_H5_PRIV_H
+#define LF_STORE_H5_PRIV_H
+
+#ifndef LF_STORE_H5_INTERNAL
+#error "only engine/store/h5*.c may see HDF5; include engine/store/h5.h"
+#endif
+
+#include <hdf5.h>
+
+#include "engine/store/h5.h"
+
+#if !H5_VERSION_GE(1, 10, 5)
+#error "HDF5 1.10.5 or newer is needed (H5Dget_chunk_info_by_coord)"
+#endif
+
+struct lf_h5 {
+    hid_t file;
+    char *path;
+    /* the one growing dataset, -1 when none */
+    hid_t grow, grow_type;
+    hsize_t grow_n;
+};
+
+/* Take and give back the process-wide lock around any HDF5 call. */
+void lf_h5_enter(void);
+void lf_h5_leave(void);
+/* Record rc with the worded failure and the innermost cause HDF5 knows. Call inside the lock. */
+int lf_h5_fail(lf_err *err, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The file type of t; close it with H5Tclose. Negative on failure. */
+hid_t lf_h5_make_type(enum lf_h5_type t);
+
+#endif

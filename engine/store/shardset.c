@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One split of a `shards` artifact as a single sequence of documents.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/store/shard.h"
+
+struct member {
+    lf_shard *shard;
+    const uint64_t *offsets; /* the shard's */
+    uint64_t first_doc;
+    char *name;
+};
+
+struct lf_shardset {
+    lf_shard_info info;
+    struct member *m;
+    size_t n;
+    uint8_t id[LF_HASH_BYTES];
+};
+
+static bool in_split(const char *path, const char *split)
+{
+    size_t n = strlen(split);
+    return strncmp(path, split, n) == 0 && path[n] == '-';
+}
+
+static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *dir, const char *name, lf_err *err)
+{
+    const lf_shard_info *a = &s->info;
+    const char *what = strcmp(a->tokenizer_sha256, b->tokenizer_sha256) != 0 ? "tokenizer_sha256"
+                       : a->vocab_size != b->vocab_size                      ? "vocab_size"
+                       : a->eos_id != b->eos_id                              ? "eos_id"
+                                                                             : NULL;
+    return what ? lf_fail(err, LF_EFORMAT, "%s: %s has another %s than %s", dir, name, what, s->m[0].name) : 0;
+}
+
+static int add_shard(lf_shardset *s, const char *dir, const lf_artifact_file *f, lf_err *err)
+{
+    struct member *m = &s->m[s->n];
+    char *path = NULL;
+    int fd = lf_artifact_open_file(dir, f->path, err); /* refuses links and odd paths */
+    if (fd < 0)
+        return fd;
+    close(fd);
+    if (!(path = lf_path_join(dir, f->path, err)) || !(m->name = lf_strdup(f->path, err))) {
+        free(path);
+        return LF_ENOMEM;
+    }
+    s->n++;
+    int64_t bytes = lf_io_size(path, err);
+    int rc = bytes < 0 ? (int)bytes : 0;
+    if (rc == 0 && bytes != f->bytes)
+        rc = lf_fail(err, LF_EFORMAT, "%s has %lld bytes, its manifest says %lld (cut short?)", path, (long long)bytes,
+                     (long long)f->bytes);
+    if (rc == 0)
+        rc = lf_shard_open(&m->shard, path, err);
+    free(path);
+    if (rc < 0)
+        return rc;
+    const lf_shard_info *info = lf_shard_get_info(m->shard);
+    m->offsets = lf_shard_offsets(m->shard);
+    m->first_doc = s->info.n_docs;
+    if (s->n == 1)
+        s->info = *info;
+    else if ((rc = check_same(s, info, dir, f->path, err)) == 0) {
+        s->info.n_docs += info->n_docs;
+        s->info.n_tokens += info->n_tokens;
+    }
+    return rc;
+}
+
+int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_err *err)
+{
+    lf_artifact a = {0};
+    lf_shardset *s = NULL;
+    lf_hash *h = NULL;
+    int rc = lf_artifact_load(&a, dir, "shards", err);
+    if (rc < 0)
+        return rc;
+    rc = LF_ENOMEM;
+    if (!(s = lf_calloc(1, sizeof *s, err)) || !(s->m = lf_calloc(a.n_files, sizeof *s->m, err)) || !(h = lf_hash_create(err)))
+        goto out;
+    rc = 0;
+    for (size_t i = 0; i < a.n_files && rc == 0; i++)
+        if (in_split(a.files[i].path, split)) {
+            lf_hash_update(h, a.files[i].sha256, LF_HASH_BYTES);
+            rc = add_shard(s, dir, &a.files[i], err);
+        }
+    if (rc < 0)
+        goto out;
+    if (s->n == 0) {
+        rc = lf_fail(err, LF_ENOENT, "%s has no '%s' shards (files %s-NNNNN.h5)", dir, split, split);
+        goto out;
+    }
+    lf_hash_final(h, s->id);
+    *out = s;
+    s = NULL;
+out:
+    lf_hash_destroy(h);
+    lf_shardset_close(s);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+void lf_shardset_close(lf_shardset *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->n; i++) {
+        lf_shard_close(s->m[i].shard);
+        free(s->m[i].name);
+    }
+    free(s->m);
+    free(s);
+}
+
+const lf_shard_info *lf_shardset_get_info(const lf_shardset *s) { return &s->info; }
+const uint8_t *lf_shardset_id(const lf_shardset *s) { return s->id; }
+
+static const struct member *member_of(const lf_shardset *s, uint64_t doc)
+{
+    size_t lo = 0, hi = s->n;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->m[mid].first_doc <= doc)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return &s->m[lo];
+}
+
+uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc)
+{
+    const struct member *m = member_of(s, doc);
+    uint64_t d = doc - m->first_doc;
+    return m->offsets[d + 1] - m->offsets[d];
+}
+
+int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst, lf_err *err)
+{
+    if (doc >= s->info.n_docs)
+        return lf_fail(err, LF_EINVAL, "document %llu of %llu", (unsigned long long)doc, (unsigned long long)s->info.n_docs);
+    const struct member *m = member_of(s, doc);
+    uint64_t d = doc - m->first_doc, len = m->offsets[d + 1] - m->offsets[d];
+    if (first > len || n > len - first)
+        return lf_fail(err, LF_EINVAL, "tokens %llu + %zu of a document of %llu", (unsigned long long)first, n,
+                       (unsigned long long)len);
+    return lf_shard_read(m->shard, m->offsets[d] + first, n, dst, err);
+}
+
+void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index)
+{
+    const struct member *m = member_of(s, doc);
+    *file = m->name;
+    *index = doc - m->first_doc;
+}
