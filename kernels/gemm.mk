@@ -1,5 +1,7 @@
 # Matrix products, column sums, fused output layer: sources and tests.
 EXTRA_DIST += kernels/README.md
+LF_CPU_ISA_SOURCES += kernels/cpu/gemm.c kernels/cpu/gemm_pack.c kernels/cpu/gemm_micro.c kernels/cpu/gemm_epi.c kernels/cpu/gemm_int.h
+kernels_libcpucore_a_SOURCES += kernels/cpu/gemm_core.c
 LF_KERNEL_TEST_LIBS = tests/tap/libtap.a $(LF_KERNEL_LIBS) $(LF_BASE_LIBS)
 
 simd_test_sources = tests/op/simd_test.c tests/op/op_test.h
@@ -24,3 +26,8 @@ tests_op_simd_avx512_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_CPU_ISA=2
 tests_op_simd_avx512_test_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512)
 tests_op_simd_avx512_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 endif
+
+check_PROGRAMS += tests/op/gemm_test
+TESTS += tests/op/gemm_test
+tests_op_gemm_test_SOURCES = tests/op/gemm_test.c tests/op/op_test.h
+tests_op_gemm_test_LDADD = $(LF_KERNEL_TEST_LIBS)

@@ -5,6 +5,6 @@
 #ifndef LF_CPU_TABLE_GEMM_H
 #define LF_CPU_TABLE_GEMM_H
 
-#define LF_CPU_GEMM_LIST(X)
+#define LF_CPU_GEMM_LIST(X) X(gemm) X(gemm_pack)
 
 #endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The matrix product's driver: how C is cut into tasks, who packs what, and in which order tiles are computed. The numeric
+ * contract (K tree) is in gemm_int.h; nothing here may change the chain of an element.
+ *
+ * Order. Rows are cut into super-blocks, K into groups of chunks, so that packed A of one (super-block, group) fits its share of L3;
+ * all threads pack it together. Then tasks (column block x row block) are taken by whichever thread is free: it packs its column
+ * block of B, one chunk at a time, into its own L2-sized buffer and runs down its row panels. Small M is the same path: packed A
+ * is tiny, and a task streams its columns of B once.
+ *
+ * Partial sums between chunks live in C, or in f32 scratch when C is bf16 or when the residual may be C itself.
+ */
+#include "config.h"
+
+#include <omp.h>
+
+#include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/table_gemm.h"
+
+LF_CPU_DECLARE(gemm)
+
+enum {
+    ROWS_MAX = 1536,            /* rows of a super-block */
+    SCRATCH_COLS = 4096,        /* columns at a time when scratch is needed */
+    A_BUDGET = 16 << 20,        /* bytes of packed A */
+    B_BUDGET = 512 << 10,       /* bytes of packed B per thread: half of a 1 MiB L2 */
+    ALIGN = 64
+};
+
+struct cut {
+    enum lf_unit unit;
+    int epu;                    /* elements per unit */
+    int64_t units, chunk, chunks;
+    int64_t rows, cols;         /* of a super-block */
+    int64_t group;              /* chunks per group */
+    int64_t b_panels_max;       /* panels of B in a task */
+    size_t a_bytes, b_bytes, tile_bytes, scratch_bytes;
+};
+
+LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+LF_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+LF_INLINE int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+LF_INLINE size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+static bool plain_store(const struct lf_k_gemm *g)
+{
+    return g->c_type == LF_F32 && !g->bias && !g->pre && g->act == LF_ACT_NONE && !g->residual;
+}
+
+static struct cut cut_of(const struct lf_k_gemm *g)
+{
+    struct cut c = {.unit = lf_unit_of(g->ab_type)};
+    c.epu = c.unit == LF_UNIT_PAIR ? 2 : 1;
+    c.units = lf_units(g->k, c.unit);
+    c.chunk = lf_k_chunk(c.units);
+    c.chunks = div_up(c.units, c.chunk);
+    const bool scratch = c.chunks > 1 && (g->c_type != LF_F32 || g->residual);
+    int64_t supers = max64(1, div_up(g->m, ROWS_MAX));
+    c.rows = div_up(div_up(g->m, supers), LF_MR) * LF_MR;
+    c.cols = scratch ? min64(g->n, SCRATCH_COLS) : g->n;
+    int64_t panel_bytes = min64(c.chunk, c.units) * 4;
+    c.group = min64(max64(1, A_BUDGET / max64(1, c.rows * panel_bytes)), max64(1, c.chunks));
+    c.b_panels_max = min64(max64(1, B_BUDGET / (LF_NR * panel_bytes)), div_up(g->n, LF_NR));
+    c.a_bytes = aligned((size_t)(min64(c.rows, g->m) * panel_bytes * c.group));
+    c.b_bytes = aligned((size_t)(c.b_panels_max * LF_NR * panel_bytes));
+    c.tile_bytes = aligned(LF_MR * LF_NR * sizeof(float));
+    c.scratch_bytes = scratch ? aligned((size_t)(min64(c.rows, g->m) * c.cols) * sizeof(float)) : 0;
+    return c;
+}
+
+size_t LF_SYM(gemm_work)(const struct lf_k_gemm *g, int threads)
+{
+    struct cut c = cut_of(g);
+    return ALIGN + c.a_bytes + c.scratch_bytes + (size_t)threads * (c.b_bytes + c.tile_bytes);
+}
+
+int LF_SYM(gemm_check)(const struct lf_k_gemm *g)
+{
+    bool types = (g->ab_type == LF_F32 || g->ab_type == LF_BF16) && (g->c_type == LF_F32 || g->c_type == LF_BF16) &&
+                 (!g->bias || g->bias_type == LF_F32 || g->bias_type == LF_BF16) && g->act <= LF_ACT_RELU;
+    bool sizes = g->m >= 0 && g->n > 0 && g->k > 0 && g->lda >= (g->ta ? g->m : g->k) && g->ldc >= g->n &&
+                 (g->b_packed || g->ldb >= (g->tb ? g->k : g->n)) && (!g->pre || g->ldpre >= g->n) &&
+                 (!g->residual || g->ldres >= g->n);
+    return types && sizes && (!g->accumulate || plain_store(g)) ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* How a (rows x cols) block is cut into tasks of `cp` panels of columns and `rp` panels of rows. The estimate counts multiply-adds of
+ * whole rounds of all threads, plus what packing B again for each row block costs (about 8 panels' rows). */
+static void choose_tasks(int64_t row_panels, int64_t col_panels, int64_t cp_max, int threads, int64_t *cp, int64_t *rp)
+{
+    const int64_t pack_cost = 1;
+    double best = 0;
+    *cp = min64(cp_max, col_panels);
+    *rp = row_panels;
+    if (threads == 1)
+        return;
+    for (int64_t r = 1; r <= 8 * threads; r *= 2) {
+        int64_t rows = div_up(row_panels, r), row_blocks = div_up(row_panels, rows);
+        for (int64_t c = min64(cp_max, col_panels); c >= 1; c--) {
+            int64_t tasks = div_up(col_panels, c) * row_blocks, rounds = div_up(tasks, threads);
+            double cost = (double)(rounds * c) * (double)(rows + pack_cost) + (double)rounds * 0.25;
+            if (best == 0 || cost < best * 0.995) {
+                best = cost;
+                *cp = c;
+                *rp = rows;
+            }
+        }
+        if (rows <= 4)
+            break;
+    }
+}
+
+struct job {
+    const struct lf_k_gemm *g;
+    struct cut c;
+    struct lf_operand a, b;
+    uint32_t *pa;               /* packed A of the current super-block and group */
+    float *scratch;
+    unsigned char *private;     /* per thread: packed B, tile */
+    int64_t m0, m1, n0, n1;     /* current super-block */
+    int64_t g0, g1;             /* current chunks */
+    int64_t cp, rp;             /* panels per task */
+};
+
+LF_INLINE int64_t chunk_units(const struct cut *c, int64_t i) { return min64(c->chunk, c->units - i * c->chunk); }
+
+/* Word offset of (chunk, panel of rows) in packed A. */
+LF_INLINE int64_t a_offset(const struct job *j, int64_t chunk, int64_t panel)
+{
+    int64_t rows = j->m1 - j->m0;
+    return (chunk - j->g0) * j->c.chunk * rows + panel * LF_MR * chunk_units(&j->c, chunk);
+}
+
+static void pack_a(const struct job *j, int64_t chunk, int64_t p0, int64_t p1)
+{
+    int64_t l0 = j->m0 + p0 * LF_MR, l1 = min64(j->m0 + p1 * LF_MR, j->m1);
+    int64_t k0 = chunk * j->c.chunk * j->c.epu, kn = min64(j->g->k - k0, chunk_units(&j->c, chunk) * j->c.epu);
+    LF_SYM(pack)(j->pa + a_offset(j, chunk, p0), &j->a, l0, l1 - l0, LF_MR, true, k0, kn);
+}
+
+/* Panels [p0, p1) of B for one chunk: packed into buf, or found (or widened) in what the caller packed. */
+static const uint32_t *get_b(const struct job *j, int64_t chunk, int64_t p0, int64_t p1, uint32_t *buf)
+{
+    const struct lf_k_gemm *g = j->g;
+    int64_t units = chunk_units(&j->c, chunk), panels = div_up(g->n, LF_NR), k0 = chunk * j->c.chunk;
+    int64_t at = (k0 * panels + p0 * units) * LF_NR;
+    if (g->b_packed && j->c.unit != LF_UNIT_BF16_AS_F32)
+        return (const uint32_t *)g->b_packed + at;
+    if (g->b_packed) {
+        const uint16_t *src = (const uint16_t *)g->b_packed + at;
+        for (int64_t i = 0; i < (p1 - p0) * units * LF_NR; i += LF_VL)
+            lf_v_store((float *)buf + i, lf_v_load_bf16(src + i));
+        return buf;
+    }
+    int64_t l0 = p0 * LF_NR, lanes = min64(p1 * LF_NR, g->n) - l0;
+    LF_SYM(pack)(buf, &j->b, l0, lanes, LF_NR, false, k0 * j->c.epu, min64(g->k - k0 * j->c.epu, units * j->c.epu));
+    return buf;
+}
+
+/* tile (+)= part, and part = tile: m rows, n columns. */
+static void tile_add(float *t, const float *part, int64_t ld, int m, int n)
+{
+    for (int i = 0; i < m; i++)
+        for (int v = 0; v < n; v += LF_VL) {
+            int w = n - v < LF_VL ? n - v : LF_VL;
+            lf_v_store(t + i * LF_NR + v, lf_v_load_n(part + i * ld + v, w) + lf_v_load(t + i * LF_NR + v));
+        }
+}
+
+static void tile_put(float *part, int64_t ld, const float *t, int m, int n)
+{
+    for (int i = 0; i < m; i++)
+        for (int v = 0; v < n; v += LF_VL)
+            lf_v_store_n(part + i * ld + v, lf_v_load(t + i * LF_NR + v), n - v < LF_VL ? n - v : LF_VL);
+}
+
+/* Column panels [p0, p1) by row panels [r0, r1) of the current super-block, all chunks of the group. */
+static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, int64_t r1, uint32_t *buf, float *tile)
+{
+    const struct lf_k_gemm *g = j->g;
+    const bool simple = plain_store(g);
+#if LF_BF16_DOT
+    lf_micro *const *micro = j->c.unit == LF_UNIT_PAIR ? LF_SYM(micro_pair) : LF_SYM(micro_f32);
+#else
+    lf_micro *const *micro = LF_SYM(micro_f32);
+#endif
+    for (int64_t ch = j->g0; ch < j->g1; ch++) {
+        const int64_t units = chunk_units(&j->c, ch);
+        const bool add = ch > 0 || g->accumulate, last = ch == j->c.chunks - 1;
+        const uint32_t *b = get_b(j, ch, p0, p1, buf);
+        for (int64_t r = r0; r < r1; r++) {
+            const int64_t row = j->m0 + r * LF_MR;
+            const int m = (int)min64(LF_MR, j->m1 - row);
+            const uint32_t *a = j->pa + a_offset(j, ch, r);
+            for (int64_t p = p0; p < p1; p++) {
+                const int64_t col = p * LF_NR;
+                const int n = (int)min64(LF_NR, g->n - col);
+                int64_t ld = j->scratch ? j->c.cols : g->ldc;
+                float *part = NULL;
+                if (j->scratch)
+                    part = j->scratch + (row - j->m0) * ld + (col - j->n0);
+                else if (g->c_type == LF_F32)
+                    part = (float *)g->c + row * ld + col;
+                const uint32_t *bp = b + (p - p0) * units * LF_NR;
+                if (n == LF_NR && part && (!last || simple)) {
+                    micro[m](units, a, bp, part, ld, add);
+                    continue;
+                }
+                micro[m](units, a, bp, tile, LF_NR, false);
+                if (add)
+                    tile_add(tile, part, ld, m, n);
+                if (last)
+                    LF_SYM(epilogue)(g, tile, row, col, m, n);
+                else
+                    tile_put(part, ld, tile, m, n);
+            }
+        }
+    }
+}
+
+/* One super-block and one group of chunks, inside a parallel region. */
+static void run_group(const struct job *j, int thread)
+{
+    const int64_t rows = div_up(j->m1 - j->m0, LF_MR), step = 4;
+    const int64_t items = div_up(rows, step), chunks = j->g1 - j->g0;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < items * chunks; i++) {
+        int64_t p0 = i % items * step;
+        pack_a(j, j->g0 + i / items, p0, min64(p0 + step, rows));
+    }
+    unsigned char *mine = j->private + (size_t)thread * (j->c.b_bytes + j->c.tile_bytes);
+    const int64_t col0 = j->n0 / LF_NR, col1 = div_up(j->n1, LF_NR);
+    const int64_t col_blocks = div_up(col1 - col0, j->cp), row_blocks = div_up(rows, j->rp);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t t = 0; t < col_blocks * row_blocks; t++) {
+        int64_t p0 = col0 + t % col_blocks * j->cp, r0 = t / col_blocks * j->rp;
+        run_task(j, p0, min64(p0 + j->cp, col1), r0, min64(r0 + j->rp, rows), (uint32_t *)(void *)mine,
+                 (float *)(void *)(mine + j->c.b_bytes));
+    }
+}
+
+static void run_supers(struct job *j, int threads)
+{
+    const struct lf_k_gemm *g = j->g;
+    for (j->n0 = 0; j->n0 < g->n; j->n0 = j->n1) {
+        j->n1 = min64(j->n0 + j->c.cols, g->n);
+        for (j->m0 = 0; j->m0 < g->m; j->m0 = j->m1) {
+            j->m1 = min64(j->m0 + j->c.rows, g->m);
+            choose_tasks(div_up(j->m1 - j->m0, LF_MR), div_up(j->n1 - j->n0, LF_NR), j->c.b_panels_max, threads, &j->cp, &j->rp);
+            for (j->g0 = 0; j->g0 < j->c.chunks; j->g0 = j->g1) {
+                j->g1 = min64(j->g0 + j->c.group, j->c.chunks);
+#pragma omp parallel num_threads(threads)
+                run_group(j, omp_get_thread_num());
+            }
+        }
+    }
+}
+
+int LF_SYM(gemm)(lf_queue *q, const struct lf_k_gemm *g)
+{
+    if (LF_SYM(gemm_check)(g) || (g->m > 0 && g->work_bytes < LF_SYM(gemm_work)(g, q->threads)))
+        return LF_K_EINVAL;
+    if (g->m == 0)
+        return LF_K_OK;
+    struct job j = {.g = g, .c = cut_of(g)};
+    j.a = (struct lf_operand){g->a, g->lda, !g->ta, j.c.unit};
+    j.b = (struct lf_operand){g->b, g->ldb, g->tb, j.c.unit};
+    unsigned char *w = (unsigned char *)g->work + (ALIGN - (uintptr_t)g->work % ALIGN) % ALIGN;
+    j.pa = (uint32_t *)(void *)w;
+    w += j.c.a_bytes;
+    j.scratch = j.c.scratch_bytes ? (float *)(void *)w : NULL;
+    w += j.c.scratch_bytes;
+    j.private = w;
+    run_supers(&j, q->threads);
+    return LF_K_OK;
+}

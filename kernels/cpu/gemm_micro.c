@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Micro kernels: LF_MR or fewer rows by LF_NR columns held in registers over one chunk of K. One function per row count, so that
+ * a narrow tile costs what its rows cost; every element is the same ascending chain whichever function computes it.
+ */
+#include "config.h"
+
+#include "kernels/cpu/gemm_int.h"
+
+LF_INLINE lf_v madd(const bool pair, lf_v a, lf_v b, lf_v c)
+{
+#if LF_BF16_DOT
+    if (pair)
+        return (lf_v)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+#endif
+    (void)pair;
+    return lf_v_fma(a, b, c);
+}
+
+LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t *a0, const uint32_t *b0, float *c, int64_t ldc,
+                     bool add)
+{
+    lf_v x[LF_MR], y[LF_MR];
+    const float *a = (const float *)a0, *b = (const float *)b0;
+#pragma GCC unroll 16
+    for (int i = 0; i < m; i++) {
+        x[i] = y[i] = lf_v_zero();
+        __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + LF_NR - 1, 1);
+    }
+    for (int64_t k = 0; k < units; k++) {
+        lf_v p = lf_v_load(b), r = lf_v_load(b + LF_VL);
+        __builtin_prefetch(b + 8 * LF_NR);
+#if LF_VL == 16
+        __builtin_prefetch(b + 8 * LF_NR + LF_VL);
+#endif
+#pragma GCC unroll 16
+        for (int i = 0; i < m; i++) {
+            lf_v v = lf_v_set1(a[i]);
+            x[i] = madd(pair, v, p, x[i]);
+            y[i] = madd(pair, v, r, y[i]);
+        }
+        a += m;
+        b += LF_NR;
+    }
+    if (add) {
+#pragma GCC unroll 16
+        for (int i = 0; i < m; i++) {
+            x[i] = lf_v_load(c + i * ldc) + x[i];
+            y[i] = lf_v_load(c + i * ldc + LF_VL) + y[i];
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < m; i++) {
+        lf_v_store(c + i * ldc, x[i]);
+        lf_v_store(c + i * ldc + LF_VL, y[i]);
+    }
+}
+
+#define MICRO(type, pair, m)                                                                                           \
+    static void type##_##m(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add)       \
+    {                                                                                                                  \
+        micro(m, pair, units, a, b, c, ldc, add);                                                                      \
+    }
+#define ENTRY(type, pair, m) [m] = type##_##m,
+#if LF_MR == 14
+#define EACH(X, type, pair)                                                                                            \
+    X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4) X(type, pair, 5) X(type, pair, 6)              \
+    X(type, pair, 7) X(type, pair, 8) X(type, pair, 9) X(type, pair, 10) X(type, pair, 11) X(type, pair, 12)           \
+    X(type, pair, 13) X(type, pair, 14)
+#elif LF_MR == 6
+#define EACH(X, type, pair)                                                                                            \
+    X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4) X(type, pair, 5) X(type, pair, 6)
+#else
+#define EACH(X, type, pair) X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4)
+#endif
+
+EACH(MICRO, f32, false)
+lf_micro *const LF_SYM(micro_f32)[LF_MR + 1] = {EACH(ENTRY, f32, false)};
+#if LF_BF16_DOT
+EACH(MICRO, pair, true)
+lf_micro *const LF_SYM(micro_pair)[LF_MR + 1] = {EACH(ENTRY, pair, true)};
+#endif

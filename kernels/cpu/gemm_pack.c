@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packing of matrix operands into panels (gemm_int.h), and the gemm_pack kernel. Two cases: k contiguous in memory (square blocks are
+ * transposed in registers) and lanes contiguous (rows are copied, several panels at a time so that memory is read along its rows).
+ * Stores may run over into the next unit of the same panel, which is written afterwards; the end of a panel is stored exactly.
+ */
+#include "config.h"
+
+#include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/table_gemm.h"
+
+LF_CPU_DECLARE(gemm_pack)
+
+LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* LF_VL units from p: consecutive in memory, `left` elements may be read, the rest is 0. */
+LF_INLINE lf_vu load_units(const enum lf_unit u, const void *p, int64_t i, int64_t left)
+{
+    if (u == LF_UNIT_F32)
+        return (lf_vu)(left >= LF_VL ? lf_v_load((const float *)p + i) : lf_v_load_n((const float *)p + i, (int)left));
+    if (u == LF_UNIT_BF16_AS_F32) {
+        const uint16_t *q = (const uint16_t *)p + i;
+        return (lf_vu)(left >= LF_VL ? lf_v_load_bf16(q) : lf_v_load_bf16_n(q, (int)left));
+    }
+    lf_vu v = {0};
+    const uint16_t *q = (const uint16_t *)p + i;
+#if LF_CPU_ISA >= 2
+    if (left >= 2 * LF_VL)
+        memcpy(&v, q, sizeof v);
+    else
+        v = (lf_vu)_mm512_maskz_loadu_epi16((__mmask32)((1ull << left) - 1), q);
+#else
+    memcpy(&v, q, (size_t)min64(left, 2 * LF_VL) * 2);
+#endif
+    return v;
+}
+
+LF_INLINE void store_words(uint32_t *p, lf_vu v, int64_t room)
+{
+    if (room >= LF_VL)
+        memcpy(p, &v, sizeof v);
+    else
+        lf_v_store_n((float *)p, (lf_v)v, (int)room);
+}
+
+/* r[i] lane j <-> r[j] lane i */
+LF_INLINE void transpose(lf_vu r[LF_VL])
+{
+#if LF_CPU_ISA >= 2
+    __m512i t[16], x[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 8; i++) {
+        t[2 * i] = _mm512_unpacklo_epi32((__m512i)r[2 * i], (__m512i)r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_epi32((__m512i)r[2 * i], (__m512i)r[2 * i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) {
+        x[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        x[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        x[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        x[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0x88);
+        t[4 + i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0xdd);
+        t[8 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0x88);
+        t[12 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0xdd);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) {
+        r[i] = (lf_vu)_mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
+        r[8 + i] = (lf_vu)_mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
+        r[4 + i] = (lf_vu)_mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
+        r[12 + i] = (lf_vu)_mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
+    }
+#elif LF_CPU_ISA == 1
+    __m256 t[8], x[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        t[2 * i] = _mm256_unpacklo_ps((__m256)r[2 * i], (__m256)r[2 * i + 1]);
+        t[2 * i + 1] = _mm256_unpackhi_ps((__m256)r[2 * i], (__m256)r[2 * i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 2; i++) {
+        x[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
+        x[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
+        x[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
+        x[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        r[i] = (lf_vu)_mm256_permute2f128_ps(x[i], x[4 + i], 0x20);
+        r[4 + i] = (lf_vu)_mm256_permute2f128_ps(x[i], x[4 + i], 0x31);
+    }
+#else
+    lf_vu t[LF_VL];
+    for (int i = 0; i < LF_VL; i++)
+        for (int j = 0; j < LF_VL; j++)
+            t[i][j] = r[j][i];
+    memcpy(r, t, sizeof t);
+#endif
+}
+
+/* One panel, k contiguous. w lanes are real; lanes up to `width` repeat the last one. src points at (lane 0, k0). */
+LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const void *src, int64_t ld, int64_t w, int width, int64_t kn)
+{
+    const int epu = u == LF_UNIT_PAIR ? 2 : 1;
+    const int64_t units = lf_units(kn, u), size = units * width, esize = u == LF_UNIT_F32 ? 4 : 2;
+    for (int64_t l0 = 0; l0 < width; l0 += LF_VL) {
+        int64_t off[LF_VL];
+        for (int i = 0; i < LF_VL; i++)
+            off[i] = min64(l0 + i, w - 1) * ld;
+        int64_t ow = min64(width - l0, LF_VL);
+        for (int64_t k = 0; k < units; k += LF_VL) {
+            lf_vu r[LF_VL];
+            int64_t left = kn - k * epu;
+            if (left >= LF_VL * epu) {
+#pragma GCC unroll 16
+                for (int i = 0; i < LF_VL; i++) {
+                    r[i] = load_units(u, src, off[i] + k * epu, LF_VL * epu);
+                    __builtin_prefetch((const char *)src + (off[i] + k * epu) * esize + 512);
+                }
+            } else {
+                for (int i = 0; i < LF_VL; i++)
+                    r[i] = load_units(u, src, off[i] + k * epu, left);
+            }
+            transpose(r);
+            int64_t at = k * width + l0;
+            if (k + LF_VL <= units && at + (LF_VL - 1) * width + LF_VL <= size) {
+#pragma GCC unroll 16
+                for (int i = 0; i < LF_VL; i++)
+                    if (ow == LF_VL || width <= LF_VL)
+                        memcpy(dst + at + i * width, &r[i], sizeof r[i]);
+                    else
+                        store_words(dst + at + i * width, r[i], ow);
+            } else {
+                for (int i = 0; i < LF_VL && k + i < units; i++)
+                    store_words(dst + at + i * width, r[i], min64(ow, size - (at + i * width)));
+            }
+        }
+    }
+}
+
+/* LF_VL lanes of unit row k; n lanes are real. */
+LF_INLINE lf_vu load_lanes(const enum lf_unit u, const void *p, int64_t i, int64_t ld, bool second, int64_t n)
+{
+    int m = (int)(n < 0 ? 0 : n < LF_VL ? n : LF_VL);
+    if (u != LF_UNIT_PAIR)
+        return m == LF_VL ? (lf_vu)lf_vt_load(p, i, u != LF_UNIT_F32) : (lf_vu)lf_vt_load_n(p, i, u != LF_UNIT_F32, m);
+    lf_vu lo = (lf_vu)(m == LF_VL ? lf_vt_load(p, i, 1) : lf_vt_load_n(p, i, 1, m)) >> 16, hi = {0};
+    if (second)
+        hi = (lf_vu)(m == LF_VL ? lf_vt_load(p, i + ld, 1) : lf_vt_load_n(p, i + ld, 1, m));
+    return lo | hi;
+}
+
+/* All panels of `lanes` lanes, lanes contiguous; src points at (lane 0, k0). */
+LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const void *src, int64_t ld, int64_t lanes, const int width,
+                             bool narrow, int64_t kn)
+{
+    const int epu = u == LF_UNIT_PAIR ? 2 : 1;
+    const int64_t units = lf_units(kn, u), esize = u == LF_UNIT_F32 ? 4 : 2, block = 8;
+    for (int64_t kb = 0; kb < units; kb += block)
+        for (int64_t p = 0, l = 0; l < lanes; p++, l += width) {
+            int64_t n = min64(lanes - l, width), w = narrow ? n : width, size = units * w;
+            uint32_t *d = dst + p * units * width;
+            for (int64_t k = kb; k < min64(kb + block, units); k++) {
+                const char *next = (const char *)src + ((k + block) * epu * ld + l) * esize;
+                __builtin_prefetch(next);
+                __builtin_prefetch(next + 64);
+                if (u == LF_UNIT_PAIR)
+                    __builtin_prefetch(next + ld * esize);
+                for (int64_t v = 0; v < w; v += LF_VL) {
+                    lf_vu x = load_lanes(u, src, k * epu * ld + l + v, ld, k * epu + 1 < kn, n - v);
+                    int64_t room = w <= LF_VL ? size - k * w : w - v;
+                    store_words(d + k * w + v, x, room);
+                }
+            }
+        }
+}
+
+LF_INLINE void pack_any(const enum lf_unit u, uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t lanes, int width,
+                        bool narrow, int64_t k0, int64_t kn)
+{
+    const int64_t esize = u == LF_UNIT_F32 ? 4 : 2, units = lf_units(kn, u);
+    if (!o->k_fast) {
+        const void *src = (const char *)o->p + (k0 * o->ld + l0) * esize;
+        if (width == LF_MR)
+            panels_l_fast(u, dst, src, o->ld, lanes, LF_MR, narrow, kn);
+        else if (width == LF_NR)
+            panels_l_fast(u, dst, src, o->ld, lanes, LF_NR, narrow, kn);
+        else
+            panels_l_fast(u, dst, src, o->ld, lanes, width, narrow, kn);
+        return;
+    }
+    for (int64_t p = 0, l = 0; l < lanes; p++, l += width) {
+        const void *src = (const char *)o->p + ((l0 + l) * o->ld + k0) * esize;
+        int64_t n = min64(lanes - l, width);
+        uint32_t *d = dst + p * units * width;
+        if (n == LF_MR && width == LF_MR)
+            panel_k_fast(u, d, src, o->ld, LF_MR, LF_MR, kn);
+        else if (n == LF_NR && width == LF_NR)
+            panel_k_fast(u, d, src, o->ld, LF_NR, LF_NR, kn);
+        else
+            panel_k_fast(u, d, src, o->ld, n, narrow ? (int)n : width, kn);
+    }
+}
+
+void LF_SYM(pack)(uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t lanes, int width, bool narrow, int64_t k0,
+                  int64_t kn)
+{
+    if (o->unit == LF_UNIT_F32)
+        pack_any(LF_UNIT_F32, dst, o, l0, lanes, width, narrow, k0, kn);
+#if LF_BF16_DOT
+    else
+        pack_any(LF_UNIT_PAIR, dst, o, l0, lanes, width, narrow, k0, kn);
+#else
+    else
+        pack_any(LF_UNIT_BF16_AS_F32, dst, o, l0, lanes, width, narrow, k0, kn);
+#endif
+}
+
+/* ---- the kernel gemm_pack ---- */
+
+int LF_SYM(gemm_pack_check)(const struct lf_k_gemm_pack *a)
+{
+    bool types = (a->src_type == LF_F32 || a->src_type == LF_BF16) && (a->ab_type == LF_F32 || a->ab_type == LF_BF16) &&
+                 !(a->src_type == LF_BF16 && a->ab_type == LF_F32);
+    bool sizes = a->n > 0 && a->k > 0 && a->ldb >= (a->tb ? a->k : a->n) &&
+                 a->packed_bytes >= lf_cpu_gemm_packed_bytes(a->n, a->k, (enum lf_dtype)a->ab_type);
+    return types && sizes ? LF_K_OK : LF_K_EINVAL;
+}
+
+size_t LF_SYM(gemm_pack_work)(const struct lf_k_gemm_pack *a, int threads)
+{
+    (void)a;
+    (void)threads;
+    return 0;
+}
+
+/* bf16 panel through a small tile [lane][k] in bf16: rounds f32 sources, and keeps bf16 elements where units would be f32. */
+static void pack_bf16_panel(const struct lf_k_gemm_pack *a, int64_t n0, int64_t k0, int64_t kn, unsigned char *dst)
+{
+    enum { TILE_K = 64 };
+    uint16_t tile[LF_NR * TILE_K];
+    const int64_t lanes = min64(a->n - n0, LF_NR);
+    for (int64_t kb = 0; kb < kn; kb += TILE_K) {
+        int64_t m = min64(kn - kb, TILE_K);
+        for (int64_t l = 0; l < LF_NR; l++)
+            for (int64_t k = 0; k < m; k++) {
+                int64_t col = n0 + min64(l, lanes - 1), row = k0 + kb + k;
+                int64_t i = a->tb ? col * a->ldb + row : row * a->ldb + col;
+                tile[l * TILE_K + k] =
+                    a->src_type == LF_BF16 ? ((const uint16_t *)a->b)[i] : lf_f32_to_bf16(((const float *)a->b)[i]);
+            }
+        if (LF_BF16_DOT) {
+            uint32_t *d = (uint32_t *)dst + kb / 2 * LF_NR;
+            struct lf_operand o = {tile, TILE_K, true, LF_UNIT_PAIR};
+            LF_SYM(pack)(d, &o, 0, LF_NR, LF_NR, false, 0, m);
+        } else {
+            uint16_t *d = (uint16_t *)dst + kb * LF_NR;
+            for (int64_t k = 0; k < m; k++)
+                for (int64_t l = 0; l < LF_NR; l++)
+                    d[k * LF_NR + l] = tile[l * TILE_K + k];
+        }
+    }
+}
+
+int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
+{
+    if (LF_SYM(gemm_pack_check)(a))
+        return LF_K_EINVAL;
+    const bool direct = a->ab_type == LF_F32 || (a->src_type == LF_BF16 && LF_BF16_DOT);
+    const enum lf_unit u = lf_unit_of(a->ab_type);
+    const int64_t esize = a->ab_type == LF_F32 || LF_BF16_DOT ? 4 : 2; /* bytes of a stored unit */
+    const int64_t units = lf_units(a->k, u), chunk = lf_k_chunk(units), panels = (a->n + LF_NR - 1) / LF_NR;
+    const int epu = u == LF_UNIT_PAIR ? 2 : 1;
+    const struct lf_operand o = {a->b, a->ldb, a->tb, u};
+#pragma omp parallel for collapse(2) schedule(static) num_threads(q->threads)
+    for (int64_t c = 0; c < units; c += chunk)
+        for (int64_t p = 0; p < panels; p++) {
+            int64_t cu = min64(units - c, chunk), kn = min64(a->k - c * epu, cu * epu);
+            unsigned char *d = (unsigned char *)a->packed + (c * panels + p * cu) * LF_NR * esize;
+            if (direct)
+                LF_SYM(pack)((uint32_t *)(void *)d, &o, p * LF_NR, min64(a->n - p * LF_NR, LF_NR), LF_NR, false, c * epu, kn);
+            else
+                pack_bf16_panel(a, p * LF_NR, c * epu, kn, d);
+        }
+    return LF_K_OK;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm, gemm_pack, colsum on every instruction set against an f64 reference: odd shapes, both types, transpositions, packed
+ * panels, every epilogue, accumulate, sentinels, and bitwise: repeat, M, row position, threads, packed or not.
+ */
+#include "config.h"
+
+#include "tests/op/op_test.h"
+
+struct gcase {
+    int64_t m, n, k;
+    bool ta, tb, packed, accumulate, bias, pre, residual, residual_is_c;
+    uint8_t ab, ct, act;
+    int64_t pad; /* added to every row distance */
+};
+
+static double act_ref(int act, double x)
+{
+    switch (act) {
+    case LF_ACT_GELU:
+        return 0.5 * x * (1 + erf(x / sqrt(2.0)));
+    case LF_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case LF_ACT_GELU_QUICK:
+        return x / (1 + exp(-1.702 * x));
+    case LF_ACT_SILU:
+        return x / (1 + exp(-x));
+    case LF_ACT_RELU:
+        return x > 0 ? x : 0;
+    default:
+        return x;
+    }
+}
+
+struct gdata {
+    struct op_buf a, b, c, pre, bias, res, packed, work;
+    double *want, *want_pre, *scale;
+    struct lf_k_gemm g;
+};
+
+static void reference(struct gdata *d, const struct gcase *t, const void *c_before)
+{
+    const struct lf_k_gemm *g = &d->g;
+    for (int64_t i = 0; i < t->m; i++)
+        for (int64_t j = 0; j < t->n; j++) {
+            double s = 0, n2 = 0;
+            for (int64_t k = 0; k < t->k; k++) {
+                double p = op_get(g->a, t->ta ? k * g->lda + i : i * g->lda + k, t->ab) *
+                           op_get(d->b.p, t->tb ? j * g->ldb + k : k * g->ldb + j, t->ab);
+                s += p;
+                n2 += fabs(p);
+            }
+            int64_t o = i * t->n + j;
+            d->scale[o] = n2 + 1;
+            if (t->bias)
+                s += op_get(g->bias, j, g->bias_type);
+            d->want_pre[o] = s;
+            if (t->pre || t->act) { /* what act sees is rounded to c_type */
+                double r = t->ct == LF_BF16 ? op_from_bf16(op_to_bf16(s)) : s;
+                s = act_ref(t->act, r);
+            }
+            if (t->residual)
+                s += op_get(t->residual_is_c ? c_before : g->residual, t->residual_is_c ? i * g->ldc + j : i * g->ldres + j, t->ct);
+            if (t->accumulate)
+                s += op_get(c_before, i * g->ldc + j, t->ct);
+            d->want[o] = s;
+        }
+}
+
+static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernels *k, lf_queue *q)
+{
+    struct lf_k_gemm *g = &d->g;
+    *d = (struct gdata){0};
+    *g = (struct lf_k_gemm){.m = t->m, .n = t->n, .k = t->k, .ta = t->ta, .tb = t->tb, .accumulate = t->accumulate,
+                            .ab_type = t->ab, .c_type = t->ct, .bias_type = t->ct, .act = t->act, .mode = LF_INVARIANT};
+    g->lda = (t->ta ? t->m : t->k) + t->pad;
+    g->ldb = (t->tb ? t->k : t->n) + t->pad;
+    g->ldc = t->n + t->pad;
+    g->ldpre = t->n + 2 * t->pad;
+    g->ldres = t->n + 3 * t->pad;
+    /* the last row ends at the sentinel: no pad after it */
+    d->a = op_random(((t->ta ? t->k : t->m) - 1) * g->lda + (t->ta ? t->m : t->k), t->ab, 1, 1);
+    d->b = op_random(((t->tb ? t->n : t->k) - 1) * g->ldb + (t->tb ? t->k : t->n), t->ab, 2, 1);
+    d->c = op_random((t->m - 1) * g->ldc + t->n, t->ct, 3, 1);
+    g->a = d->a.p;
+    g->b = d->b.p;
+    g->c = d->c.p;
+    if (t->bias) {
+        d->bias = op_random(t->n, t->ct, 4, 1);
+        g->bias = d->bias.p;
+    }
+    if (t->pre) {
+        d->pre = op_random((t->m - 1) * g->ldpre + t->n, t->ct, 5, 1);
+        g->pre = d->pre.p;
+    }
+    if (t->residual && !t->residual_is_c) {
+        d->res = op_random((t->m - 1) * g->ldres + t->n, t->ct, 6, 1);
+        g->residual = d->res.p;
+    } else if (t->residual) {
+        g->residual = g->c;
+        g->ldres = g->ldc;
+    }
+    if (t->packed) {
+        size_t bytes = lf_cpu_gemm_packed_bytes(t->n, t->k, (enum lf_dtype)t->ab);
+        d->packed = op_alloc(bytes);
+        struct lf_k_gemm_pack p = {.n = t->n, .k = t->k, .b = d->b.p, .ldb = g->ldb, .tb = t->tb, .src_type = t->ab,
+                                   .ab_type = t->ab, .packed = d->packed.p, .packed_bytes = bytes};
+        if (k->gemm_pack.run(q, &p) || !op_guards_intact(&d->packed))
+            tap_bail("gemm_pack");
+        g->b_packed = d->packed.p;
+        g->b = NULL;
+    }
+    g->work_bytes = k->gemm.work(g, lf_cpu_queue_threads(q));
+    d->work = op_alloc(g->work_bytes);
+    g->work = d->work.p;
+    size_t n = (size_t)(t->m * t->n);
+    d->want = calloc(n, sizeof(double));
+    d->want_pre = calloc(n, sizeof(double));
+    d->scale = calloc(n, sizeof(double));
+    if (!d->want || !d->want_pre || !d->scale)
+        tap_bail("no memory");
+}
+
+static void teardown(struct gdata *d)
+{
+    op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->pre), op_free(&d->bias), op_free(&d->res);
+    op_free(&d->packed), op_free(&d->work);
+    free(d->want), free(d->want_pre), free(d->scale);
+}
+
+/* Rows of a matrix with row distance ld, packed to [m][n] for op_compare. */
+static void *dense(const void *c, int64_t m, int64_t n, int64_t ld, int type)
+{
+    size_t e = lf_dtype_size((enum lf_dtype)type);
+    char *p = calloc((size_t)(m * n) + 1, e);
+    if (!p)
+        tap_bail("no memory");
+    for (int64_t i = 0; i < m; i++)
+        memcpy(p + (size_t)(i * n) * e, (const char *)c + (size_t)(i * ld) * e, (size_t)n * e);
+    return p;
+}
+
+static bool pads_intact(const void *c, const void *before, int64_t m, int64_t n, int64_t ld, int type)
+{
+    size_t e = lf_dtype_size((enum lf_dtype)type);
+    for (int64_t i = 0; i + 1 < m; i++)
+        if (memcmp((const char *)c + (size_t)(i * ld + n) * e, (const char *)before + (size_t)(i * ld + n) * e, (size_t)(ld - n) * e))
+            return false;
+    return true;
+}
+
+static double tolerance(const struct gcase *t) { return 6e-8 * (sqrt((double)t->k) + 4); }
+
+/* One case; counts failures instead of printing a point each. */
+static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct gcase *t, bool prove)
+{
+    struct gdata d;
+    setup(&d, t, k, q);
+    void *before = malloc(d.c.bytes + 1);
+    if (!before)
+        tap_bail("no memory");
+    memcpy(before, d.c.p, d.c.bytes);
+    reference(&d, t, before);
+    bool ok = k->gemm.check(&d.g) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
+    void *got = dense(d.c.p, t->m, t->n, d.g.ldc, t->ct);
+    double tol = tolerance(t) + (t->act ? 4e-7 : 0) + (t->ct == LF_BF16 && (t->act || t->pre) ? 1.0 / 128 / (double)t->k : 0);
+    /* a bf16 value before act may round the other way when the f32 sum lies next to a tie: one unit of it */
+    double *scale = d.scale;
+    struct op_diff diff = op_compare(got, t->ct, d.want, scale, t->m * t->n, tol);
+    if (t->ct == LF_BF16 && (t->act || t->pre) && diff.bad >= 0) {
+        for (int64_t i = 0; i < t->m * t->n; i++)
+            scale[i] += fabs(d.want_pre[i]) / 128 / tol;
+        diff = op_compare(got, t->ct, d.want, scale, t->m * t->n, tol);
+    }
+    ok = ok && diff.bad < 0 && op_guards_intact(&d.c) && op_guards_intact(&d.work) &&
+         pads_intact(d.c.p, before, t->m, t->n, d.g.ldc, t->ct);
+    if (t->pre) {
+        void *pre = dense(d.pre.p, t->m, t->n, d.g.ldpre, t->ct);
+        struct op_diff pd = op_compare(pre, t->ct, d.want_pre, d.scale, t->m * t->n, tol);
+        ok = ok && pd.bad < 0 && op_guards_intact(&d.pre);
+        free(pre);
+    }
+    if (!ok)
+        tap_diag("%s m %lld n %lld k %lld ta %d tb %d packed %d acc %d bias %d pre %d res %d/%d ab %d c %d act %d pad %lld: element "
+                 "%lld got %.9g want %.9g limit %.3g",
+                 k->family, (long long)t->m, (long long)t->n, (long long)t->k, t->ta, t->tb, t->packed, t->accumulate, t->bias,
+                 t->pre, t->residual, t->residual_is_c, t->ab, t->ct, t->act, (long long)t->pad, (long long)diff.bad, diff.got,
+                 diff.want, diff.limit);
+    if (prove)
+        op_prove(got, t->ct, d.want, d.scale, t->m * t->n, tol, t->m * t->n / 2);
+    free(got);
+    free(before);
+    teardown(&d);
+    return ok;
+}
+
+static int64_t pick(uint64_t seed, int64_t i, int64_t n) { return (int64_t)((op_rand(seed, i) + 1) * 0.5 * (double)n); }
+
+static void many(const struct lf_kernels *k, lf_queue *q)
+{
+    static const int64_t dims[] = {1, 2, 3, 5, 7, 8, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 47, 48, 63, 64, 65, 97};
+    const int64_t nd = sizeof dims / sizeof *dims;
+    int bad = 0, total = 0;
+    for (int64_t i = 0; i < 500; i++) {
+        struct gcase t = {.m = dims[pick(20, i, nd)], .n = dims[pick(21, i, nd)], .k = dims[pick(22, i, nd)]};
+        if (i % 25 == 0)
+            t.k = 700 + pick(23, i, 1700); /* several chunks */
+        t.ta = pick(24, i, 2);
+        t.tb = pick(25, i, 2);
+        t.ab = pick(26, i, 2) ? LF_BF16 : LF_F32;
+        t.packed = pick(27, i, 3) == 0;
+        t.pad = pick(28, i, 3);
+        t.accumulate = pick(29, i, 4) == 0;
+        if (!t.accumulate) {
+            t.ct = pick(30, i, 2) ? LF_BF16 : LF_F32;
+            t.bias = pick(31, i, 2);
+            t.pre = pick(32, i, 3) == 0;
+            t.residual = pick(33, i, 3) == 0;
+            t.residual_is_c = t.residual && pick(34, i, 2);
+            t.act = (uint8_t)(pick(35, i, 2) ? pick(36, i, 6) : 0);
+        }
+        bad += !run_case(k, q, &t, i == 0);
+        total++;
+    }
+    tap_ok(bad == 0, "%s: %d random cases agree with the f64 reference", k->family, total);
+}
+
+/* Rows of a product, at any M, position, thread count, packed or not, carry the same bits. */
+static void bitwise(const struct lf_kernels *k, uint8_t ab, int64_t n, int64_t kk, bool ta)
+{
+    const int64_t rows = 61;
+    struct gcase t = {.m = rows, .n = n, .k = kk, .tb = true, .ab = ab, .ct = LF_F32, .bias = true, .ta = ta};
+    lf_queue *q1 = lf_cpu_queue_create(1), *q2 = lf_cpu_queue_create(2), *q3 = lf_cpu_queue_create(3);
+    struct gdata d;
+    setup(&d, &t, k, q1);
+    bool ok = k->gemm.run(q1, &d.g) == LF_K_OK;
+    float *first = dense(d.c.p, rows, n, d.g.ldc, LF_F32);
+    lf_queue *qs[] = {q1, q2, q3};
+    bool threads = true, position = true, packed = true;
+    for (int i = 0; i < 3; i++) {
+        struct gdata e;
+        t.packed = i == 2;
+        setup(&e, &t, k, qs[i]);
+        ok = ok && k->gemm.run(qs[i], &e.g) == LF_K_OK;
+        if (memcmp(first, e.c.p, e.c.bytes))
+            *(t.packed ? &packed : &threads) = false;
+        if (!ta)
+            for (int64_t m = 1; m <= 20; m++) { /* rows r0 .. r0+m alone */
+                int64_t r0 = pick(40, m, rows - m);
+                struct lf_k_gemm g = e.g;
+                g.m = m;
+                g.a = (const char *)e.a.p + (size_t)(r0 * g.lda) * lf_dtype_size((enum lf_dtype)ab);
+                memset(e.c.p, 0, e.c.bytes);
+                ok = ok && k->gemm.run(qs[i], &g) == LF_K_OK;
+                position = position && !memcmp(first + r0 * n, e.c.p, (size_t)(m * n) * 4);
+            }
+        teardown(&e);
+    }
+    tap_ok(ok && threads && packed && position, "%s: type %d n %lld k %lld ta %d: bits do not depend on threads, M, position, packing",
+           k->family, ab, (long long)n, (long long)kk, ta);
+    if (!threads || !packed || !position)
+        tap_diag("threads %d packed %d position %d", threads, packed, position);
+    free(first);
+    teardown(&d);
+    lf_cpu_queue_destroy(q1), lf_cpu_queue_destroy(q2), lf_cpu_queue_destroy(q3);
+}
+
+/* More rows and columns than one super-block, groups of chunks, scratch. */
+static void large(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct gcase cases[] = {
+        {.m = 1601, .n = 65, .k = 33, .tb = true, .ab = LF_F32, .ct = LF_F32},
+        {.m = 17, .n = 4200, .k = 2100, .tb = true, .ab = LF_BF16, .ct = LF_BF16, .bias = true, .residual = true, .residual_is_c = true},
+        {.m = 130, .n = 130, .k = 4000, .ta = true, .ab = LF_F32, .ct = LF_F32, .accumulate = true},
+    };
+    int bad = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        bad += !run_case(k, q, &cases[i], false);
+    tap_ok(bad == 0, "%s: super-blocks, chunk groups and scratch", k->family);
+}
+
+/* f32 weights packed as bf16 panels equal rounding first. */
+static void pack_rounds(const struct lf_kernels *k, lf_queue *q)
+{
+    const int64_t n = 45, kk = 133;
+    size_t bytes = lf_cpu_gemm_packed_bytes(n, kk, LF_BF16);
+    struct op_buf w = op_random(n * kk, LF_F32, 9, 1), r = op_alloc((size_t)(n * kk) * 2), p1 = op_alloc(bytes), p2 = op_alloc(bytes);
+    for (int64_t i = 0; i < n * kk; i++)
+        op_set(r.p, i, LF_BF16, op_get(w.p, i, LF_F32));
+    memset(p1.p, 0, bytes);
+    memset(p2.p, 0, bytes);
+    struct lf_k_gemm_pack p = {.n = n, .k = kk, .b = w.p, .ldb = kk, .tb = true, .src_type = LF_F32, .ab_type = LF_BF16,
+                               .packed = p1.p, .packed_bytes = bytes};
+    bool ok = k->gemm_pack.run(q, &p) == LF_K_OK;
+    p.b = r.p;
+    p.src_type = LF_BF16;
+    p.packed = p2.p;
+    ok = ok && k->gemm_pack.run(q, &p) == LF_K_OK && !memcmp(p1.p, p2.p, bytes);
+    tap_ok(ok, "%s: packing f32 into bf16 panels rounds to nearest even", k->family);
+    op_free(&w), op_free(&r), op_free(&p1), op_free(&p2);
+}
+
+static void refusals(const struct lf_kernels *k)
+{
+    struct lf_k_gemm g = {.m = 4, .n = 4, .k = 4, .lda = 4, .ldb = 4, .ldc = 4};
+    bool ok = k->gemm.check(&g) == LF_K_OK;
+    struct lf_k_gemm b = g;
+    b.lda = 3;
+    ok = ok && k->gemm.check(&b) == LF_K_EINVAL;
+    b = g;
+    b.accumulate = true;
+    b.c_type = LF_BF16;
+    ok = ok && k->gemm.check(&b) == LF_K_EINVAL;
+    b = g;
+    b.ab_type = LF_F16;
+    ok = ok && k->gemm.check(&b) == LF_K_EINVAL;
+    tap_ok(ok, "%s: check refuses bad strides, bf16 accumulation, other types", k->family);
+}
+
+int main(void)
+{
+    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
+        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+        if (!k)
+            continue;
+        lf_queue *q = lf_cpu_queue_create(2);
+        many(k, q);
+        for (int ab = LF_F32; ab <= LF_BF16; ab++) {
+            bitwise(k, (uint8_t)ab, 77, 53, false);
+            bitwise(k, (uint8_t)ab, 160, 1500, false);
+            bitwise(k, (uint8_t)ab, 33, 2300, true);
+        }
+        large(k, q);
+        pack_rounds(k, q);
+        refusals(k);
+        lf_cpu_queue_destroy(q);
+    }
+    return tap_done();
+}
