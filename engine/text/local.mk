@@ -1,4 +1,9 @@
 # sources of engine/text, and their tests
-engine_libengine_a_SOURCES += engine/text/pack.h
+# packing (store helper)
+engine_libengine_a_SOURCES += engine/text/pack.h engine/text/pack_priv.h engine/text/pack.c engine/text/pack_bfd.c
+check_PROGRAMS += tests/unit/text_pack
+TESTS += tests/unit/text_pack
+tests_unit_text_pack_SOURCES = tests/unit/text_pack.c
+tests_unit_text_pack_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 engine_libengine_a_SOURCES += engine/text/tokenizer.h engine/text/uniclass_data.h
 EXTRA_DIST += tests/golden/tokenizer/make_unicode.py

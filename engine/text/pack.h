@@ -39,10 +39,12 @@ int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_
 void lf_pack_destroy(lf_pack *p);
 uint64_t lf_pack_count(const lf_pack *p); /* sequences */
 uint32_t lf_pack_max_segs(const lf_pack *p);
+size_t lf_pack_bytes(const lf_pack *p); /* memory held */
 /* The segments of sequence i in order into segs[max_segs]; returns how many (padding is not listed). No allocation.
  * The callback given at build time is called again, so its data must live as long. */
 uint32_t lf_pack_get(const lf_pack *p, uint64_t i, lf_pack_seg *segs);
-/* Targets of sequence i that are trained: every token of it except the last of each document. */
-uint32_t lf_pack_trained(const lf_pack *p, uint64_t i);
+/* Tokens of sequence i without padding; *trained (may be NULL): its targets that are trained, which is every token but
+ * the last of each document. */
+uint32_t lf_pack_tokens(const lf_pack *p, uint64_t i, uint32_t *trained);
 
 #endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of the loader: order.c says which sample comes when (pure functions), loader.c fills micro-batches from it.
+ */
+#ifndef LF_TRAIN_LOADER_PRIV_H
+#define LF_TRAIN_LOADER_PRIV_H
+
+#include "engine/base/hash.h"
+#include "engine/train/loader.h"
+
+#define LF_LOADER_MAX_SOURCES 256
+#define LF_LOADER_WEIGHT_TOTAL 1000000
+
+/* Weights as integers; *total is their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL: not positive, or a share that
+ * would round to nothing. */
+int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t n, lf_err *err);
+/* One step of the same choice as lf_blend_at: count[] are the choices before sample i. */
+size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i, const uint64_t *count);
+
+/* What all walkers share; const after open. */
+struct lf_order {
+    enum lf_loader_mode mode;
+    size_t n_sources;
+    uint32_t w[LF_LOADER_MAX_SOURCES], total;
+    uint64_t n[LF_LOADER_MAX_SOURCES]; /* sequences of a source */
+    uint64_t seed;
+    int64_t n_samples; /* VALID: how many; TRAIN: INT64_MAX */
+    const lf_loader_ramp *ramp;
+    size_t n_ramp;
+    const int64_t *skip; /* sorted */
+    size_t n_skip;
+};
+
+/* A place in the order of samples. */
+struct lf_walker {
+    int64_t sample;
+    uint64_t count[LF_LOADER_MAX_SOURCES];
+};
+void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sample);
+/* Dataset and sequence of the sample at w, which moves on. epoch may be NULL. */
+void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source, uint64_t *sequence, uint64_t *epoch);
+
+/* A place in the order of optimizer steps. */
+struct lf_stepper {
+    int64_t number, first, n;
+};
+/* Checks the ramp: rows ascending from 0, batches positive multiples of `unit`. */
+int lf_order_check(const struct lf_order *o, int64_t unit, lf_err *err);
+/* The step that begins at this sample; LF_EINVAL when none does. */
+int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t sample, lf_err *err);
+/* Move past steps of the skip list; false at the end of the order. */
+bool lf_stepper_settle(struct lf_stepper *s, const struct lf_order *o);
+void lf_stepper_next(struct lf_stepper *s, const struct lf_order *o);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packing: every token exactly once, the segment bound with its padding, whole documents under best fit, limits.
+ */
+#include "engine/text/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "tests/tap/tap.h"
+
+struct lens {
+    uint64_t n, max, seed;
+};
+
+static uint64_t len_of(const void *user, uint64_t doc)
+{
+    const struct lens *l = user;
+    return lf_rng_u32(l->seed, 1, doc) % (l->max + 1);
+}
+
+/* Walk every sequence; returns the number of broken rules. */
+static int64_t audit(const lf_pack *p, const struct lens *l, uint32_t T, bool whole, uint64_t *tokens)
+{
+    uint32_t max_segs = lf_pack_max_segs(p);
+    lf_pack_seg *segs = calloc(max_segs, sizeof *segs);
+    unsigned char **seen = calloc(l->n, sizeof *seen);
+    int64_t bad = 0;
+    *tokens = 0;
+    for (uint64_t d = 0; d < l->n; d++)
+        seen[d] = calloc(len_of(l, d) + 1, 1);
+    for (uint64_t i = 0; i < lf_pack_count(p); i++) {
+        uint32_t n = lf_pack_get(p, i, segs), used = 0, ends = 0, trained = 0;
+        for (uint32_t k = 0; k < n; k++) {
+            uint64_t len = len_of(l, segs[k].doc);
+            bad += segs[k].len == 0 || segs[k].first + segs[k].len > len;
+            bad += segs[k].last != (segs[k].first + segs[k].len == len);
+            bad += whole && len <= T && segs[k].len != len;
+            for (uint64_t t = segs[k].first; t < segs[k].first + segs[k].len && t < len; t++)
+                bad += seen[segs[k].doc][t]++ != 0;
+            used += segs[k].len;
+            ends += segs[k].last;
+        }
+        bad += n == 0 || used > T || n + (used < T) > max_segs;
+        bad += lf_pack_tokens(p, i, &trained) != used || trained != used - ends;
+        *tokens += used;
+    }
+    for (uint64_t d = 0; d < l->n; d++) {
+        for (uint64_t t = 0; t < len_of(l, d); t++)
+            bad += seen[d][t] != 1;
+        free(seen[d]);
+    }
+    free(seen);
+    free(segs);
+    return bad;
+}
+
+static void test_policy(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t max_len, double min_fill)
+{
+    struct lens l = {.n = 1000, .max = max_len, .seed = T + max_segs};
+    lf_err err = LF_ERR_INIT;
+    lf_pack *p = NULL;
+    uint64_t tokens = 0;
+    tap_rc(lf_pack_build(&p, policy, T, max_segs, l.n, len_of, &l, &err), 0, &err, NULL, "build");
+    if (!p)
+        return;
+    tap_i64(audit(p, &l, T, policy == LF_PACK_BFD, &tokens), 0, "every token once, every bound held");
+    double fill = (double)tokens / ((double)lf_pack_count(p) * T);
+    tap_ok(fill >= min_fill, "policy %d T %u segs %u len %llu: filled %.3f, at least %.3f", (int)policy, T, max_segs,
+           (unsigned long long)max_len, fill, min_fill);
+    lf_pack_destroy(p);
+}
+
+static void test_bound_shows(void)
+{
+    /* Documents of one token: the bound, not T, ends a sequence. */
+    struct lens l = {.n = 40, .max = 1, .seed = 3};
+    lf_err err = LF_ERR_INIT;
+    lf_pack *p = NULL;
+    uint64_t tokens;
+    for (int policy = 0; policy < 2; policy++) {
+        lf_pack_build(&p, (enum lf_pack_policy)policy, 16, 4, l.n, len_of, &l, &err);
+        audit(p, &l, 16, false, &tokens);
+        tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 2) / 3, "three documents and the padding each");
+        lf_pack_destroy(p);
+    }
+    lf_pack_build(&p, LF_PACK_CONCAT, 2, 2, l.n, len_of, &l, &err);
+    tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 1) / 2, "an exact fill needs no padding segment");
+    lf_pack_destroy(p);
+}
+
+static void test_refused(void)
+{
+    struct lens l = {.n = 4, .max = 5, .seed = 3};
+    lf_err err = LF_ERR_INIT;
+    lf_pack *p = NULL;
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2, 4, len_of, &l, &err), LF_EINVAL, &err, "sequence length 1", "T 1");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2, 4, len_of, &l, &err), LF_EINVAL, &err, "length", "T huge");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1, 4, len_of, &l, &err), LF_EINVAL, &err, "documents", "one segment");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9, 4, len_of, &l, &err), LF_EINVAL, &err, "documents", "more than T");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8, 0, len_of, &l, &err), 0, &err, NULL, "no documents");
+    tap_i64((int64_t)lf_pack_count(p), 0, "no sequences");
+    lf_pack_destroy(p);
+}
+
+int main(void)
+{
+    static const uint32_t Ts[] = {2, 7, 64, 65, 1000, 5000};
+    for (size_t i = 0; i < sizeof Ts / sizeof Ts[0]; i++) {
+        uint32_t T = Ts[i];
+        test_policy(LF_PACK_CONCAT, T, T, 100, 0.9);
+        test_policy(LF_PACK_BFD, T, T, 100, 0.8);
+        test_policy(LF_PACK_CONCAT, T, 2, 300, 0.02);
+        test_policy(LF_PACK_BFD, T, 2, 300, 0.02);
+    }
+    test_policy(LF_PACK_BFD, 300, 300, 100, 0.99);
+    test_policy(LF_PACK_BFD, 5000, 64, 12000, 0.9);
+    test_bound_shows();
+    test_refused();
+    return tap_done();
+}
