@@ -31,3 +31,11 @@ check_PROGRAMS += tests/op/gemm_test
 TESTS += tests/op/gemm_test
 tests_op_gemm_test_SOURCES = tests/op/gemm_test.c tests/op/op_test.h
 tests_op_gemm_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+
+# Benchmarks: built by name (make kernels/bench/gemm_bench), not by all.
+check_LIBRARIES += kernels/bench/libbench.a
+kernels_bench_libbench_a_SOURCES = kernels/bench/bench.c kernels/bench/bench.h
+EXTRA_PROGRAMS += kernels/bench/gemm_bench
+CLEANFILES += kernels/bench/gemm_bench
+kernels_bench_gemm_bench_SOURCES = kernels/bench/gemm_bench.c
+kernels_bench_gemm_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)
