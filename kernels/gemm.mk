@@ -1,6 +1,7 @@
 # Matrix products, column sums, fused output layer: sources and tests.
 EXTRA_DIST += kernels/README.md
-LF_CPU_ISA_SOURCES += kernels/cpu/gemm.c kernels/cpu/gemm_pack.c kernels/cpu/gemm_micro.c kernels/cpu/gemm_epi.c kernels/cpu/gemm_int.h
+LF_CPU_ISA_SOURCES += kernels/cpu/gemm.c kernels/cpu/gemm_pack.c kernels/cpu/gemm_micro.c kernels/cpu/gemm_epi.c kernels/cpu/gemm_int.h \
+  kernels/cpu/gemm_colsum.c kernels/cpu/xent.c
 kernels_libcpucore_a_SOURCES += kernels/cpu/gemm_core.c
 LF_KERNEL_TEST_LIBS = tests/tap/libtap.a $(LF_KERNEL_LIBS) $(LF_BASE_LIBS)
 
@@ -39,3 +40,8 @@ EXTRA_PROGRAMS += kernels/bench/gemm_bench
 CLEANFILES += kernels/bench/gemm_bench
 kernels_bench_gemm_bench_SOURCES = kernels/bench/gemm_bench.c
 kernels_bench_gemm_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)
+
+check_PROGRAMS += tests/op/xent_test
+TESTS += tests/op/xent_test
+tests_op_xent_test_SOURCES = tests/op/xent_test.c tests/op/op_test.h
+tests_op_xent_test_LDADD = $(LF_KERNEL_TEST_LIBS)

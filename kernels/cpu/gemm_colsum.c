@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Column sums (bias gradients). Tree over rows: each block of 64 rows is one ascending chain from 0, block sums are added ascending to
+ * 0 or, accumulating, to what is there. Threads own columns, so their number changes nothing.
+ */
+#include "config.h"
+
+#include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/table_gemm.h"
+
+LF_CPU_DECLARE(colsum)
+
+enum { ROW_BLOCK = 64, VECS = 4 };
+
+int LF_SYM(colsum_check)(const struct lf_k_colsum *a)
+{
+    return a->rows >= 0 && a->n > 0 && a->ld >= a->n && lf_is_float(a->dy_type) ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_NO_WORK(colsum)
+
+/* Columns [c0, c0 + n), n <= VECS * LF_VL. */
+LF_INLINE void strip(const struct lf_k_colsum *a, int64_t c0, int64_t n, const uint8_t type)
+{
+    lf_v total[VECS], part[VECS];
+    int64_t w[VECS];
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; v++) {
+        int64_t left = n - v * LF_VL;
+        w[v] = left < 0 ? 0 : left < LF_VL ? left : LF_VL;
+        total[v] = a->accumulate ? lf_get(a->db, c0 + v * LF_VL, LF_F32, w[v]) : lf_v_zero();
+    }
+    for (int64_t r0 = 0; r0 < a->rows; r0 += ROW_BLOCK) {
+        int64_t r1 = r0 + ROW_BLOCK < a->rows ? r0 + ROW_BLOCK : a->rows;
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++)
+            part[v] = lf_v_zero();
+        for (int64_t r = r0; r < r1; r++)
+#pragma GCC unroll 4
+            for (int v = 0; v < VECS; v++)
+                part[v] += lf_get(a->dy, r * a->ld + c0 + v * LF_VL, type, w[v]);
+#pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++)
+            total[v] += part[v];
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; v++)
+        lf_put(a->db, c0 + v * LF_VL, LF_F32, w[v], total[v]);
+}
+
+int LF_SYM(colsum)(lf_queue *q, const struct lf_k_colsum *a)
+{
+    if (LF_SYM(colsum_check)(a))
+        return LF_K_EINVAL;
+    const int64_t step = VECS * LF_VL;
+    const int team = lf_team(q, a->rows * a->n * 2);
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int64_t c = 0; c < a->n; c += step) {
+        int64_t n = a->n - c < step ? a->n - c : step;
+        if (a->dy_type == LF_BF16)
+            strip(a, c, n, LF_BF16);
+        else
+            strip(a, c, n, LF_F32);
+    }
+    return LF_K_OK;
+}

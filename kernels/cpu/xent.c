@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fused output layer and cross-entropy. Rows go in chunks of XENT_ROWS (a constant: chunks decide the order in which dw is summed);
+ * the logits of one chunk live in the workspace, become dlogits in place (bf16: packed into the front half of their row,
+ * rounded once), and feed dx, dw and db before the next chunk overwrites them.
+ *
+ * A row's reduction: the maximum, then sums of exp(z - max) over blocks of XENT_BLOCK columns counted from column 0, four vector chains
+ * each, block sums added ascending. Rows are independent, sums over rows are taken by one thread in row order.
+ *
+ * A target >= v_real gives a NaN loss and NaN gradients: the step is skipped rather than trained on nonsense.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/table_gemm.h"
+
+LF_CPU_DECLARE(gemm)
+LF_CPU_DECLARE(colsum)
+LF_CPU_DECLARE(linear_xent)
+
+enum { XENT_ROWS = 512, XENT_BLOCK = 4096, CHAINS = 4, ALIGN = 64 };
+
+struct row_out {
+    float loss, lse;
+    int32_t argmax;
+};
+
+struct layout {
+    int64_t rows, ld; /* of a chunk; ld in f32 elements */
+    size_t logits, outs, gemm;
+};
+
+LF_INLINE size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, float *z, int64_t ld)
+{
+    const char *x = a->x ? (const char *)lf_at(a->x, r0 * a->ldx, a->x_type) : NULL;
+    return (struct lf_k_gemm){.m = rows, .n = a->v, .k = a->k, .a = x, .b = a->w, .b_packed = a->w_packed, .c = z, .bias = a->bias,
+                              .lda = a->ldx, .ldb = a->ldw, .ldc = ld, .tb = true, .ab_type = a->x_type, .c_type = LF_F32,
+                              .bias_type = a->x_type, .mode = a->mode};
+}
+
+static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz, int64_t ld)
+{
+    void *dx = a->dx ? lf_at_w(a->dx, r0 * a->lddx, a->x_type) : NULL;
+    return (struct lf_k_gemm){.m = rows, .n = a->k, .k = a->v, .a = dz, .b = a->w, .c = dx, .lda = ld, .ldb = a->ldw,
+                              .ldc = a->lddx, .ab_type = a->x_type, .c_type = a->x_type, .mode = a->mode};
+}
+
+static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz, int64_t ld)
+{
+    const void *x = a->x ? lf_at(a->x, r0 * a->ldx, a->x_type) : NULL;
+    return (struct lf_k_gemm){.m = a->v, .n = a->k, .k = rows, .a = dz, .b = x, .c = a->dw, .lda = ld, .ldb = a->ldx, .ldc = a->k,
+                              .ta = true, .accumulate = a->accumulate || r0 > 0, .ab_type = a->x_type, .c_type = LF_F32,
+                              .mode = a->mode};
+}
+
+static struct layout layout_of(const struct lf_k_linear_xent *a, int threads)
+{
+    struct layout l = {.rows = min64(a->rows, XENT_ROWS), .ld = (a->v + 15) / 16 * 16};
+    if (l.rows == 0)
+        return l;
+    l.logits = aligned((size_t)(l.rows * l.ld) * sizeof(float));
+    l.outs = aligned((size_t)l.rows * sizeof(struct row_out));
+    const int64_t ld = a->x_type == LF_BF16 ? 2 * l.ld : l.ld;
+    int64_t last = a->rows % XENT_ROWS ? a->rows % XENT_ROWS : XENT_ROWS;
+    for (int i = 0; i < 2; i++) { /* a full chunk and the last one: workspace need not grow with rows */
+        int64_t rows = i ? last : l.rows;
+        struct lf_k_gemm g[3] = {logits_gemm(a, 0, rows, NULL, l.ld), dx_gemm(a, 0, rows, NULL, ld), dw_gemm(a, 0, rows, NULL, ld)};
+        for (int j = 0; j < 3; j++) {
+            size_t need = LF_SYM(gemm_work)(&g[j], threads);
+            l.gemm = need > l.gemm ? need : l.gemm;
+        }
+    }
+    return l;
+}
+
+size_t LF_SYM(linear_xent_work)(const struct lf_k_linear_xent *a, int threads)
+{
+    struct layout l = layout_of(a, threads);
+    return ALIGN + l.logits + l.outs + l.gemm;
+}
+
+int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
+{
+    bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v && a->v <= INT32_MAX &&
+              lf_is_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0;
+    return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* Largest value and its lowest index. */
+static float row_max(const float *z, int64_t n, int32_t *arg)
+{
+    const lf_v low = lf_v_set1(-INFINITY);
+    lf_v best = low;
+    lf_vi at = lf_vi_set1(0), idx = lf_vi_iota();
+    for (int64_t j = 0; j < n; j += LF_VL, idx += LF_VL) {
+        int64_t w = min64(n - j, LF_VL);
+        lf_v x = w == LF_VL ? lf_v_load(z + j) : lf_v_select(lf_vi_iota() < lf_vi_set1((int)w), lf_v_load_n(z + j, (int)w), low);
+        lf_vi more = x > best;
+        best = lf_v_select(more, x, best);
+        at = lf_vi_select(more, idx, at);
+    }
+    float m = best[0];
+    *arg = at[0];
+    for (int i = 1; i < LF_VL; i++)
+        if (best[i] > m || (best[i] == m && at[i] < *arg)) {
+            m = best[i];
+            *arg = at[i];
+        }
+    return m;
+}
+
+static float row_sum_exp(const float *z, int64_t n, float max)
+{
+    const lf_v m = lf_v_set1(max);
+    float total = 0;
+    for (int64_t b = 0; b < n; b += XENT_BLOCK) {
+        lf_v s[CHAINS] = {lf_v_zero(), lf_v_zero(), lf_v_zero(), lf_v_zero()};
+        int64_t end = min64(b + XENT_BLOCK, n), j = b;
+        for (; j + CHAINS * LF_VL <= end; j += CHAINS * LF_VL)
+#pragma GCC unroll 4
+            for (int c = 0; c < CHAINS; c++)
+                s[c] += lf_v_exp(lf_v_load(z + j + c * LF_VL) - m);
+        for (int c = 0; j < end; j += LF_VL, c++) {
+            int64_t w = min64(end - j, LF_VL);
+            lf_v e = lf_v_exp(lf_v_load_n(z + j, (int)w) - m);
+            s[c] += lf_v_select(lf_vi_iota() < lf_vi_set1((int)w), e, lf_v_zero());
+        }
+        total += lf_v_hsum((s[0] + s[1]) + (s[2] + s[3]));
+    }
+    return total;
+}
+
+static void row_softcap(float *z, int64_t n, float cap)
+{
+    const lf_v c = lf_v_set1(cap), inv = lf_v_set1(1.0f / cap);
+    LF_EACH_VEC(j, w, n) lf_put(z, j, LF_F32, w, c * lf_v_tanh(lf_get(z, j, LF_F32, w) * inv));
+}
+
+/* z becomes dz in place: dz_j = (a e^(z_j - max) - g [j == t]) (1 - (z_j / cap)^2); bf16 goes to the front of the same row. */
+LF_INLINE void row_grad(float *z, int64_t n, float max, float a, float g, int32_t target, float cap, const uint8_t type)
+{
+    const lf_v m = lf_v_set1(max), va = lf_v_set1(a), vg = lf_v_set1(g), one = lf_v_set1(1.0f);
+    const lf_v inv = lf_v_set1(cap > 0 ? 1.0f / cap : 0.0f);
+    const lf_vi t = lf_vi_set1(target);
+    lf_vi idx = lf_vi_iota();
+    for (int64_t j = 0; j < n; j += LF_VL, idx += LF_VL) {
+        int64_t w = min64(n - j, LF_VL);
+        lf_v x = lf_get(z, j, LF_F32, w);
+        lf_v d = va * lf_v_exp(x - m) - lf_v_select(idx == t, vg, lf_v_zero());
+        if (cap > 0)
+            d *= one - (x * inv) * (x * inv);
+        lf_put(z, j, type, w, d);
+    }
+}
+
+static void row_zero(float *z, int64_t from, int64_t to, uint8_t type)
+{
+    for (int64_t j = from; j < to; j += LF_VL)
+        lf_put(z, j, type, min64(to - j, LF_VL), lf_v_zero());
+}
+
+static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struct row_out *out)
+{
+    const int32_t t = a->target[r];
+    const float coef = a->rec ? a->rec->z_loss : 0, g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
+    if (a->softcap > 0)
+        row_softcap(z, a->v_real, a->softcap);
+    float max = row_max(z, a->v_real, &out->argmax), sum = row_sum_exp(z, a->v_real, max);
+    out->lse = max + logf(sum);
+    out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
+    if (a->loss)
+        a->loss[r] = out->loss;
+    if (a->lse)
+        a->lse[r] = out->lse;
+    if (a->argmax)
+        a->argmax[r] = out->argmax;
+    if (!a->dx && !a->dw && !a->db)
+        return;
+    if (t < 0) {
+        row_zero(z, 0, a->v, a->x_type);
+        return;
+    }
+    float scale = t < a->v_real ? g * (1.0f + 2.0f * coef * out->lse) / sum : NAN;
+    if (a->x_type == LF_BF16)
+        row_grad(z, a->v_real, max, scale, g, t, a->softcap, LF_BF16);
+    else
+        row_grad(z, a->v_real, max, scale, g, t, a->softcap, LF_F32);
+    row_zero(z, a->v_real, a->v, a->x_type);
+}
+
+static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, int64_t r0, int64_t rows)
+{
+    struct lf_step_record *rec = a->rec;
+    for (int64_t i = 0; rec && i < rows; i++) {
+        int32_t t = a->target[r0 + i];
+        if (t < 0)
+            continue;
+        rec->loss_sum += (double)out[i].loss;
+        rec->z_sum += (double)out[i].lse * (double)out[i].lse;
+        rec->tokens++;
+        rec->correct += out[i].argmax == t;
+    }
+}
+
+static int backward(lf_queue *q, const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const float *z, int64_t ldz, void *work,
+                    size_t work_bytes)
+{
+    const int64_t ld = a->x_type == LF_BF16 ? 2 * ldz : ldz;
+    int rc = LF_K_OK;
+    if (a->dx) {
+        struct lf_k_gemm g = dx_gemm(a, r0, rows, z, ld);
+        g.work = work;
+        g.work_bytes = work_bytes;
+        rc = LF_SYM(gemm)(q, &g);
+    }
+    if (!rc && a->dw) {
+        struct lf_k_gemm g = dw_gemm(a, r0, rows, z, ld);
+        g.work = work;
+        g.work_bytes = work_bytes;
+        rc = LF_SYM(gemm)(q, &g);
+    }
+    if (!rc && a->db) {
+        struct lf_k_colsum s = {.rows = rows, .n = a->v, .dy = z, .ld = ld, .dy_type = a->x_type, .db = a->db,
+                                .accumulate = a->accumulate || r0 > 0};
+        rc = LF_SYM(colsum)(q, &s);
+    }
+    return rc;
+}
+
+/* No rows: gradients that are overwritten become 0. */
+static void clear(const struct lf_k_linear_xent *a)
+{
+    if (a->dw && !a->accumulate)
+        memset(a->dw, 0, (size_t)(a->v * a->k) * sizeof(float));
+    if (a->db && !a->accumulate)
+        memset(a->db, 0, (size_t)a->v * sizeof(float));
+}
+
+int LF_SYM(linear_xent)(lf_queue *q, const struct lf_k_linear_xent *a)
+{
+    struct layout l = layout_of(a, q->threads);
+    if (LF_SYM(linear_xent_check)(a) || (a->rows > 0 && a->work_bytes < ALIGN + l.logits + l.outs + l.gemm))
+        return LF_K_EINVAL;
+    if (a->rows == 0)
+        clear(a);
+    unsigned char *w = (unsigned char *)a->work + (ALIGN - (uintptr_t)a->work % ALIGN) % ALIGN;
+    float *z = (float *)(void *)w;
+    struct row_out *outs = (struct row_out *)(void *)(w + l.logits);
+    void *gw = w + l.logits + l.outs;
+    int rc = LF_K_OK;
+    for (int64_t r0 = 0; r0 < a->rows && !rc; r0 += XENT_ROWS) {
+        const int64_t rows = min64(a->rows - r0, XENT_ROWS);
+        struct lf_k_gemm g = logits_gemm(a, r0, rows, z, l.ld);
+        g.work = gw;
+        g.work_bytes = l.gemm;
+        rc = LF_SYM(gemm)(q, &g);
+        if (rc)
+            break;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
+        for (int64_t i = 0; i < rows; i++)
+            one_row(a, z + i * l.ld, r0 + i, &outs[i]);
+        add_up(a, outs, r0, rows);
+        rc = backward(q, a, r0, rows, z, l.ld, gw, l.gemm);
+    }
+    return rc;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * linear_xent and colsum on every instruction set. The reference is the loss as a function of (x, w, bias) in f64; gradients are
+ * compared with its central differences at sampled places and with its analytic form everywhere. Also: padding columns, ignored and
+ * invalid targets, soft capping, z-loss, accumulation, sentinels, thread invariance, several chunks, forward only.
+ */
+#include "config.h"
+
+#include "tests/op/op_test.h"
+
+struct xcase {
+    int64_t rows, k, v, v_real, pad;
+    uint8_t type;
+    bool bias, packed, accumulate, forward, frozen;
+    float softcap, z_loss;
+};
+
+struct xdata {
+    struct op_buf x, w, bias, packed, dx, dw, db, loss, lse, arg, work, target;
+    struct lf_step_record rec;
+    struct lf_k_linear_xent a;
+    /* f64 reference */
+    double *p, *rloss, *rlse, *rdx, *rdw, *rdb, *sx, *sw, *sb;
+    int32_t *rarg;
+};
+
+static double *doubles(int64_t n)
+{
+    double *p = calloc((size_t)n + 1, sizeof *p);
+    if (!p)
+        tap_bail("no memory");
+    return p;
+}
+
+/* Capped logits of row r. */
+static void ref_logits(const struct xdata *d, const struct xcase *t, int64_t r, double *z)
+{
+    for (int64_t j = 0; j < t->v_real; j++) {
+        double s = t->bias ? op_get(d->bias.p, j, t->type) : 0;
+        for (int64_t c = 0; c < t->k; c++)
+            s += op_get(d->x.p, r * d->a.ldx + c, t->type) * op_get(d->w.p, j * d->a.ldw + c, t->type);
+        z[j] = t->softcap > 0 ? (double)t->softcap * tanh(s / (double)t->softcap) : s;
+    }
+}
+
+static double ref_lse(const double *z, int64_t n)
+{
+    double m = z[0], s = 0;
+    for (int64_t j = 1; j < n; j++)
+        m = fmax(m, z[j]);
+    for (int64_t j = 0; j < n; j++)
+        s += exp(z[j] - m);
+    return m + log(s);
+}
+
+/* total of the header's formula, times inv_tokens and loss_scale */
+static double ref_total(const struct xdata *d, const struct xcase *t)
+{
+    double *z = doubles(t->v), total = 0;
+    for (int64_t r = 0; r < t->rows; r++) {
+        int32_t y = ((const int32_t *)d->target.p)[r];
+        if (y < 0)
+            continue;
+        ref_logits(d, t, r, z);
+        double lse = ref_lse(z, t->v_real);
+        total += lse - z[y] + (double)t->z_loss * lse * lse;
+    }
+    free(z);
+    return total * (double)d->rec.inv_tokens * (double)d->rec.loss_scale;
+}
+
+static void reference(struct xdata *d, const struct xcase *t)
+{
+    const double g = (double)d->rec.inv_tokens * (double)d->rec.loss_scale;
+    for (int64_t r = 0; r < t->rows; r++) {
+        double *z = d->p;
+        int32_t y = ((const int32_t *)d->target.p)[r];
+        ref_logits(d, t, r, z);
+        double lse = ref_lse(z, t->v_real);
+        d->rlse[r] = lse;
+        d->rloss[r] = y < 0 ? 0 : lse - z[y];
+        for (int64_t j = 1; j < t->v_real; j++)
+            if (z[j] > z[d->rarg[r]])
+                d->rarg[r] = (int32_t)j;
+        for (int64_t j = 0; j < t->v_real && y >= 0; j++) {
+            double dz = g * (exp(z[j] - lse) * (1 + 2 * (double)t->z_loss * lse) - (j == y));
+            if (t->softcap > 0)
+                dz *= 1 - (z[j] / (double)t->softcap) * (z[j] / (double)t->softcap);
+            double store = t->type == LF_BF16 ? fabs(dz) / 256 : 0; /* dz is rounded to x_type */
+            d->rdb[j] += dz;
+            d->sb[j] += fabs(dz) + store / 1e-6;
+            for (int64_t c = 0; c < t->k; c++) {
+                double x = op_get(d->x.p, r * d->a.ldx + c, t->type), w = op_get(d->w.p, j * d->a.ldw + c, t->type);
+                d->rdx[r * t->k + c] += dz * w;
+                d->rdw[j * t->k + c] += dz * x;
+                d->sx[r * t->k + c] += (fabs(dz) + store / 1e-6) * fabs(w);
+                d->sw[j * t->k + c] += (fabs(dz) + store / 1e-6) * fabs(x);
+            }
+        }
+    }
+}
+
+static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernels *k, lf_queue *q)
+{
+    struct lf_k_linear_xent *a = &d->a;
+    *d = (struct xdata){0};
+    d->rec = (struct lf_step_record){.z_loss = t->z_loss, .inv_tokens = 1.0f / 37, .loss_scale = 2.0f};
+    *a = (struct lf_k_linear_xent){.rows = t->rows, .k = t->k, .v = t->v, .v_real = t->v_real, .ldx = t->k + t->pad, .ldw = t->k + t->pad,
+                                   .lddx = t->k, .softcap = t->softcap, .accumulate = t->accumulate, .x_type = t->type,
+                                   .mode = LF_INVARIANT, .rec = &d->rec};
+    d->x = op_random((t->rows - 1) * a->ldx + t->k, t->type, 50, 1);
+    d->w = op_random((t->v - 1) * a->ldw + t->k, t->type, 51, 1);
+    d->target = op_alloc((size_t)t->rows * 4);
+    for (int64_t r = 0; r < t->rows; r++)
+        ((int32_t *)d->target.p)[r] = op_rand(52, r) < -0.7 ? -1 : (int32_t)((op_rand(53, r) + 1) * 0.5 * (double)t->v_real);
+    a->x = d->x.p;
+    a->w = d->w.p;
+    a->target = d->target.p;
+    if (t->bias) {
+        d->bias = op_random(t->v, t->type, 54, 1);
+        a->bias = d->bias.p;
+    }
+    d->loss = op_random(t->rows, LF_F32, 55, 1);
+    d->lse = op_random(t->rows, LF_F32, 56, 1);
+    d->arg = op_alloc((size_t)t->rows * 4);
+    a->loss = d->loss.p;
+    a->lse = d->lse.p;
+    a->argmax = d->arg.p;
+    if (!t->forward) {
+        d->dx = op_random(t->rows * t->k, t->type, 57, 1);
+        a->dx = d->dx.p;
+        if (!t->frozen) {
+            d->dw = op_random(t->v * t->k, LF_F32, 58, 1);
+            a->dw = d->dw.p;
+            d->db = op_random(t->v, LF_F32, 59, 1);
+            a->db = d->db.p;
+        }
+    }
+    if (t->packed) {
+        size_t bytes = lf_cpu_gemm_packed_bytes(t->v, t->k, (enum lf_dtype)t->type);
+        d->packed = op_alloc(bytes);
+        struct lf_k_gemm_pack p = {.n = t->v, .k = t->k, .b = d->w.p, .ldb = a->ldw, .tb = true, .src_type = t->type,
+                                   .ab_type = t->type, .packed = d->packed.p, .packed_bytes = bytes};
+        if (k->gemm_pack.run(q, &p))
+            tap_bail("gemm_pack");
+        a->w_packed = d->packed.p;
+    }
+    a->work_bytes = k->linear_xent.work(a, lf_cpu_queue_threads(q));
+    d->work = op_alloc(a->work_bytes);
+    a->work = d->work.p;
+    d->p = doubles(t->v), d->rloss = doubles(t->rows), d->rlse = doubles(t->rows), d->rarg = calloc((size_t)t->rows, 4);
+    d->rdx = doubles(t->rows * t->k), d->sx = doubles(t->rows * t->k);
+    d->rdw = doubles(t->v * t->k), d->sw = doubles(t->v * t->k), d->rdb = doubles(t->v), d->sb = doubles(t->v);
+    for (int64_t i = 0; t->accumulate && !t->forward && !t->frozen && i < t->v * t->k; i++)
+        d->rdw[i] = op_get(d->dw.p, i, LF_F32);
+    for (int64_t i = 0; t->accumulate && !t->forward && !t->frozen && i < t->v; i++)
+        d->rdb[i] = op_get(d->db.p, i, LF_F32);
+}
+
+static void teardown(struct xdata *d)
+{
+    op_free(&d->x), op_free(&d->w), op_free(&d->bias), op_free(&d->packed), op_free(&d->dx), op_free(&d->dw), op_free(&d->db);
+    op_free(&d->loss), op_free(&d->lse), op_free(&d->arg), op_free(&d->work), op_free(&d->target);
+    free(d->p), free(d->rloss), free(d->rlse), free(d->rdx), free(d->rdw), free(d->rdb), free(d->sx), free(d->sw), free(d->sb);
+    free(d->rarg);
+}
+
+static bool sums_right(const struct xdata *d, const struct xcase *t)
+{
+    double loss = 0, z = 0;
+    int64_t tokens = 0, correct = 0;
+    for (int64_t r = 0; r < t->rows; r++) {
+        int32_t y = ((const int32_t *)d->target.p)[r];
+        if (y < 0)
+            continue;
+        loss += (double)((const float *)d->loss.p)[r];
+        z += (double)((const float *)d->lse.p)[r] * (double)((const float *)d->lse.p)[r];
+        tokens++;
+        correct += ((const int32_t *)d->arg.p)[r] == y;
+    }
+    return d->rec.loss_sum == loss && d->rec.z_sum == z && d->rec.tokens == tokens && d->rec.correct == correct;
+}
+
+static bool say(struct op_diff x, const char *what)
+{
+    if (x.bad >= 0)
+        tap_diag("%s element %lld: got %.9g, want %.9g, limit %.3g", what, (long long)x.bad, x.got, x.want, x.limit);
+    return x.bad < 0;
+}
+
+static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct xcase *t, bool prove)
+{
+    struct xdata d;
+    setup(&d, t, k, q);
+    reference(&d, t);
+    bool ok = k->linear_xent.check(&d.a) == LF_K_OK && k->linear_xent.run(q, &d.a) == LF_K_OK;
+    double kt = 6e-8 * (sqrt((double)t->k) + 8) * (double)t->k, ft = 1e-6 * (1 + sqrt((double)t->v) / 8);
+    ok = say(op_compare(d.loss.p, LF_F32, d.rloss, NULL, t->rows, kt), "loss") && ok;
+    ok = say(op_compare(d.lse.p, LF_F32, d.rlse, NULL, t->rows, kt), "lse") && ok;
+    ok = !memcmp(d.arg.p, d.rarg, (size_t)t->rows * 4) && sums_right(&d, t) && ok;
+    if (!t->forward)
+        ok = say(op_compare(d.dx.p, t->type, d.rdx, d.sx, t->rows * t->k, ft + kt), "dx") && op_guards_intact(&d.dx) && ok;
+    if (!t->forward && !t->frozen) {
+        ok = say(op_compare(d.dw.p, LF_F32, d.rdw, d.sw, t->v * t->k, ft + kt), "dw") && op_guards_intact(&d.dw) && ok;
+        ok = say(op_compare(d.db.p, LF_F32, d.rdb, d.sb, t->v, ft + kt), "db") && op_guards_intact(&d.db) && ok;
+    }
+    ok = ok && op_guards_intact(&d.loss) && op_guards_intact(&d.lse) && op_guards_intact(&d.arg) && op_guards_intact(&d.work);
+    if (!ok)
+        tap_diag("%s rows %lld k %lld v %lld real %lld type %d bias %d packed %d acc %d fwd %d cap %g z %g", k->family, (long long)t->rows,
+                 (long long)t->k, (long long)t->v, (long long)t->v_real, t->type, t->bias, t->packed, t->accumulate, t->forward,
+                 (double)t->softcap, (double)t->z_loss);
+    if (prove)
+        op_prove(d.dw.p, LF_F32, d.rdw, d.sw, t->v * t->k, ft + kt, t->k + 1);
+    teardown(&d);
+    return ok;
+}
+
+/* The kernel's gradients against central differences of ref_total, which shares no derivative with anything. */
+static void differences(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct xcase t = {.rows = 9, .k = 11, .v = 23, .v_real = 21, .type = LF_F32, .bias = true, .softcap = 3, .z_loss = 0.01f};
+    struct xdata d;
+    setup(&d, &t, k, q);
+    bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
+    double worst = 0;
+    const struct op_buf *in[3] = {&d.x, &d.w, &d.bias}, *out[3] = {&d.dx, &d.dw, &d.db};
+    const int64_t n[3] = {t.rows * t.k, t.v * t.k, t.v};
+    for (int i = 0; i < 3; i++)
+        for (int64_t e = 0; e < n[i]; e += 1 + n[i] / 60) {
+            float *p = (float *)in[i]->p + e, old = *p;
+            const float h = 0x1p-9f;
+            *p = old + h;
+            double hi = (double)*p, up = ref_total(&d, &t);
+            *p = old - h;
+            double lo = (double)*p, down = ref_total(&d, &t);
+            *p = old;
+            double err = fabs((up - down) / (hi - lo) - (double)((const float *)out[i]->p)[e]);
+            worst = fmax(worst, err);
+        }
+    tap_ok(ok && worst < 3e-6, "%s: gradients equal central differences of the f64 loss", k->family);
+    tap_diag("largest difference %.2g", worst);
+    teardown(&d);
+}
+
+static void invalid_target(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct xcase t = {.rows = 3, .k = 8, .v = 20, .v_real = 18, .type = LF_F32};
+    struct xdata d;
+    setup(&d, &t, k, q);
+    ((int32_t *)d.target.p)[0] = 18; /* a padding column */
+    ((int32_t *)d.target.p)[1] = -1;
+    ((int32_t *)d.target.p)[2] = 3;
+    bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
+    const float *loss = d.loss.p, *dx = d.dx.p;
+    tap_ok(ok && isnan(loss[0]) && isnan(dx[0]) && loss[1] == 0 && dx[8] == 0 && dx[15] == 0 && isfinite(loss[2]) && isfinite(dx[16]) &&
+               isnan(d.rec.loss_sum),
+           "%s: a target beyond the vocabulary is NaN, an ignored one contributes nothing", k->family);
+    teardown(&d);
+}
+
+static void same_bits(const struct lf_kernels *k, uint8_t type)
+{
+    const struct xcase t = {.rows = 530, .k = 24, .v = 130, .v_real = 127, .type = type, .bias = true};
+    lf_queue *q1 = lf_cpu_queue_create(1), *q3 = lf_cpu_queue_create(3);
+    struct xdata a, b;
+    setup(&a, &t, k, q1);
+    setup(&b, &t, k, q3);
+    bool ok = k->linear_xent.run(q1, &a.a) == LF_K_OK && k->linear_xent.run(q3, &b.a) == LF_K_OK;
+    ok = ok && !memcmp(a.dw.p, b.dw.p, a.dw.bytes) && !memcmp(a.dx.p, b.dx.p, a.dx.bytes) && !memcmp(a.db.p, b.db.p, a.db.bytes) &&
+         !memcmp(a.loss.p, b.loss.p, a.loss.bytes) && !memcmp(&a.rec, &b.rec, sizeof a.rec);
+    /* forward alone, fewer rows, from another place: the same loss bits */
+    struct lf_k_linear_xent f = b.a;
+    f.dx = NULL;
+    f.dw = f.db = NULL;
+    f.rows = 7;
+    f.x = (const char *)b.x.p + (size_t)(100 * t.k) * lf_dtype_size((enum lf_dtype)type);
+    f.target = (const int32_t *)b.target.p + 100;
+    ok = ok && k->linear_xent.run(q3, &f) == LF_K_OK && !memcmp(b.loss.p, (const float *)a.loss.p + 100, 28);
+    tap_ok(ok, "%s: type %d: bits do not depend on threads, rows or position", k->family, type);
+    teardown(&a);
+    teardown(&b);
+    lf_cpu_queue_destroy(q1);
+    lf_cpu_queue_destroy(q3);
+}
+
+static void colsums(const struct lf_kernels *k, lf_queue *q)
+{
+    int bad = 0;
+    lf_queue *q3 = lf_cpu_queue_create(3);
+    for (int64_t i = 0; i < 60; i++) {
+        int64_t rows = (int64_t)((op_rand(70, i) + 1) * 100), n = 1 + (int64_t)((op_rand(71, i) + 1) * 100), ld = n + i % 3;
+        int type = i % 2 ? LF_BF16 : LF_F32;
+        struct op_buf dy = op_random(rows ? (rows - 1) * ld + n : 0, type, 72, 1), db = op_random(n, LF_F32, 73, 1);
+        struct op_buf db3 = op_random(n, LF_F32, 73, 1);
+        double *want = doubles(n), *scale = doubles(n);
+        bool acc = i % 4 >= 2;
+        for (int64_t c = 0; c < n; c++) {
+            want[c] = acc ? op_get(db.p, c, LF_F32) : 0;
+            for (int64_t r = 0; r < rows; r++) {
+                want[c] += op_get(dy.p, r * ld + c, type);
+                scale[c] += fabs(op_get(dy.p, r * ld + c, type));
+            }
+        }
+        struct lf_k_colsum a = {.rows = rows, .n = n, .dy = dy.p, .ld = ld, .dy_type = (uint8_t)type, .db = db.p, .accumulate = acc};
+        bool ok = k->colsum.check(&a) == LF_K_OK && k->colsum.run(q, &a) == LF_K_OK;
+        a.db = db3.p;
+        ok = ok && k->colsum.run(q3, &a) == LF_K_OK && !memcmp(db.p, db3.p, db.bytes);
+        bad += !(ok && op_compare(db.p, LF_F32, want, scale, n, 1e-6).bad < 0 && op_guards_intact(&db));
+        free(want), free(scale);
+        op_free(&dy), op_free(&db), op_free(&db3);
+    }
+    lf_cpu_queue_destroy(q3);
+    tap_ok(bad == 0, "%s: colsum agrees with the f64 reference, any number of threads", k->family);
+}
+
+int main(void)
+{
+    static const struct xcase cases[] = {
+        {.rows = 33, .k = 40, .v = 97, .v_real = 97, .bias = true},
+        {.rows = 1, .k = 1, .v = 1, .v_real = 1},
+        {.rows = 17, .k = 31, .v = 130, .v_real = 113, .pad = 3, .z_loss = 0.02f, .packed = true},
+        {.rows = 20, .k = 16, .v = 64, .v_real = 64, .softcap = 2, .accumulate = true, .bias = true},
+        {.rows = 19, .k = 24, .v = 5000, .v_real = 4999, .z_loss = 0.001f, .softcap = 30},
+        {.rows = 515, .k = 8, .v = 33, .v_real = 30, .accumulate = true},
+        {.rows = 12, .k = 20, .v = 50, .v_real = 50, .forward = true, .packed = true},
+        {.rows = 12, .k = 20, .v = 50, .v_real = 50, .frozen = true},
+    };
+    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
+        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+        if (!k)
+            continue;
+        lf_queue *q = lf_cpu_queue_create(2);
+        int bad = 0;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (int type = LF_F32; type <= LF_BF16; type++) {
+                struct xcase t = cases[i];
+                t.type = (uint8_t)type;
+                bad += !run_case(k, q, &t, i == 0);
+            }
+        tap_ok(bad == 0, "%s: %d cases agree with the f64 reference", k->family, (int)(2 * sizeof cases / sizeof *cases));
+        differences(k, q);
+        invalid_target(k, q);
+        same_bits(k, LF_F32);
+        same_bits(k, LF_BF16);
+        colsums(k, q);
+        lf_cpu_queue_destroy(q);
+    }
+    return tap_done();
+}
