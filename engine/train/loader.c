@@ -358,7 +358,7 @@ static int cmp_i64(const void *a, const void *b)
 static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     struct lf_order *o = &l->order;
-    double weight[LF_LOADER_MAX_SOURCES];
+    double weight[LF_LOADER_MAX_SOURCES] = {0};
     int64_t unit = (int64_t)l->B * l->dp_size;
     bool valid = c->mode == LF_LOADER_VALID;
     int rc;
