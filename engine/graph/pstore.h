@@ -31,7 +31,7 @@ enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KIND
 const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
 
 /* How a tensor parallel layout cuts a logical tensor (read by the layout pass; one rank keeps everything). */
-enum lf_shard { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
+enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
 
 enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL };
 
@@ -45,7 +45,7 @@ struct lf_param_desc {
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
     float lr_scale; /* 0 means 1 */
-    enum lf_shard shard;
+    enum lf_shard_rule shard;
 };
 
 lf_pstore *lf_pstore_create(lf_err *err);

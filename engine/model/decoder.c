@@ -61,7 +61,7 @@ struct build {
     const lf_model_config *c;
     lf_graph *g;
     bool dropout;
-    lf_val tokens, positions, samples;
+    lf_val tokens, positions, samples, offsets;
     lf_val cos, sin, alibi;
     /* over documents */
     lf_val cu_seqlens;
@@ -95,6 +95,7 @@ static void begin(struct build *b, int64_t rows)
     b->tokens = lf_input(b->g, "tokens", LF_I32, rows, 1);
     b->positions = lf_input(b->g, "positions", LF_I32, rows, 1);
     b->samples = b->dropout ? lf_input(b->g, "samples", LF_I64, rows, 1) : LF_NONE;
+    b->offsets = b->dropout ? lf_input(b->g, "offsets", LF_I32, rows, 1) : LF_NONE;
     if (c->position == LF_POS_ROPE) {
         int64_t half = lf_model_rope_dim(c) / 2;
         b->cos = lf_const(b->g, "rope.cos", LF_F32, b->d->positions, half, fill_cos, b->d);
@@ -121,7 +122,7 @@ static lf_val drop(struct build *b, lf_val x, double p, const char *part, int64_
         return x;
     char name[64];
     part_name(name, part, l);
-    return lf_dropout(b->g, x, (float)p, name, b->samples, b->positions);
+    return lf_dropout(b->g, x, (float)p, name, b->samples, b->offsets);
 }
 
 static lf_val norm(struct build *b, lf_val x, const char *part, int64_t l)
@@ -260,7 +261,7 @@ static lf_val head_bias(struct build *b)
     return b->c->head_bias ? lf_param(b->g, "head.bias") : LF_NONE;
 }
 
-static bool has_dropout(const lf_model_config *c)
+bool lf_decoder_has_dropout(const lf_model_config *c)
 {
     return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0;
 }
@@ -277,7 +278,7 @@ static lf_graph *done(lf_graph *g, lf_err *err)
 static int begin_documents(struct build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
-    *b = (struct build){.d = d, .c = &d->c, .dropout = train && has_dropout(&d->c)};
+    *b = (struct build){.d = d, .c = &d->c, .dropout = train && lf_decoder_has_dropout(&d->c)};
     b->g = lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_ENOMEM;

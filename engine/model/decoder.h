@@ -16,7 +16,8 @@
  * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a tensor's name only.
  *
  * Inputs of the graphs, one row per token unless said: tokens, positions i32 [R, 1]; targets i32 [R, 1] (-1: none);
- * cu_seqlens i32 [n_docs + 1, 1]; samples i64 [R, 1] (only with dropout).
+ * cu_seqlens i32 [n_docs + 1, 1]; in training with dropout also samples i64 [R, 1] (global sample of the row) and offsets
+ * i32 [R, 1] (its place in the sample: positions restart per document, so they would repeat random decisions).
  */
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H
@@ -44,6 +45,7 @@ struct lf_decoder_rows {
 /* Loss over packed documents. train: with the dropouts of the description, for differentiation. */
 lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                 bool train, lf_err *err);
+bool lf_decoder_has_dropout(const lf_model_config *c);
 /* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                  lf_err *err);

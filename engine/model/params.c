@@ -16,9 +16,9 @@ struct table {
 
 enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS };
 
-static void add(struct table *t, const char *group, enum kind kind, enum lf_shard shard, int64_t out, int64_t in,
+static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard, int64_t out, int64_t in,
                 const char *fmt, ...) __attribute__((format(printf, 7, 8)));
-static void add(struct table *t, const char *group, enum kind kind, enum lf_shard shard, int64_t out, int64_t in,
+static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard, int64_t out, int64_t in,
                 const char *fmt, ...)
 {
     if (t->rc)

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A step that must not be taken: the weights before it and its batch are kept, so that it can be run again and looked
+ * at. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/base/io.h"
+#include "engine/train/loop_priv.h"
+
+/* More tokens than this are named by document and not repeated. */
+#define MAX_TOKENS_KEPT (1 << 20)
+
+static int add_ints(json_t *o, const char *key, const int32_t *v, int64_t n)
+{
+    json_t *a = json_array();
+    int bad = !a;
+    for (int64_t i = 0; i < n && !bad; i++)
+        bad = json_array_append_new(a, json_integer(v[i]));
+    return bad | json_object_set_new(o, key, a);
+}
+
+static int add_micro_batch(lf_trainer *t, json_t *micro, const lf_loader_batch *b, bool tokens, lf_err *err)
+{
+    json_t *o = json_object(), *docs = json_array();
+    int64_t rows = (int64_t)b->B * b->T;
+    int bad = !o || !docs || json_object_set(o, "documents", docs);
+    for (int32_t i = 0; i < b->B && !bad; i++) {
+        json_t *d = lf_loader_describe(t->data, b->sample_ids[i], err);
+        bad = !d || json_array_append_new(docs, d);
+    }
+    if (!bad && tokens)
+        bad = add_ints(o, "tokens", b->tokens, rows) | add_ints(o, "targets", b->targets, rows) |
+              add_ints(o, "cu_seqlens", b->cu_seqlens, b->n_segs + 1);
+    bad = bad || json_array_append(micro, o);
+    json_decref(docs);
+    json_decref(o);
+    return bad ? lf_fail(err, LF_ENOMEM, "keeping the batch: out of memory") : 0;
+}
+
+/* Read the step's batch again: the loader can go back to any step. */
+static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
+{
+    lf_loader_step step;
+    int rc = lf_loader_seek(t->data, t->s.cursor, err);
+    if (!rc)
+        rc = lf_loader_begin_step(t->data, &step, err);
+    if (rc < 0)
+        return rc;
+    json_t *micro = json_array();
+    bool tokens = step.n_samples * t->c->seq_length <= MAX_TOKENS_KEPT;
+    rc = micro && !json_object_set(batch, "micro_batches", micro) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    for (int32_t i = 0; i < step.n_micro && !rc; i++) {
+        const lf_loader_batch *b;
+        rc = lf_loader_next(t->data, &b, err);
+        if (!rc)
+            rc = add_micro_batch(t, micro, b, tokens, err);
+    }
+    json_decref(micro);
+    return rc;
+}
+
+static json_t *number_or_text(double x)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%g", x);
+    return isfinite(x) ? json_real(x) : json_string(text);
+}
+
+int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
+{
+    json_t *batch =
+        json_pack("{s:s,s:I,s:o,s:o,s:o}", "why", why, "batch", (json_int_t)st->batch, "loss", number_or_text(st->loss),
+                  "loss_mean", number_or_text(t->s.loss_mean), "grad_norm", number_or_text(st->grad_norm));
+    json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
+    char *dir = lf_path_join(t->c->out, "diverged", err);
+    int rc = extra && dir ? add_batch(t, batch, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_train_save_begin(t, dir, extra, err);
+    if (!rc)
+        rc = lf_train_save_wait(t, err);
+    if (!rc)
+        rc = lf_fail(err, LF_ENUMERIC,
+                     "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld and the weights "
+                     "before it are in "
+                     "%s; lower lr, or pass over it with skip_batches = %lld",
+                     (long long)t->s.step + 1, why, st->loss, t->s.loss_mean, st->grad_norm, (long long)st->batch, dir,
+                     (long long)st->batch);
+    else
+        rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept", (long long)t->s.step + 1, why);
+    free(dir);
+    json_decref(batch);
+    json_decref(extra);
+    return rc;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop: one optimizer step, validation, and what happens between steps. */
+#include "engine/train/loop.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/sys.h"
+#include "engine/model/weights.h"
+#include "engine/train/loop_priv.h"
+
+/* Memory of the running mean that spikes are measured against: about 50 steps. */
+#define LOSS_MEMORY 0.98
+
+/* ---- one step ---- */
+
+static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+{
+    const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
+    lf_exec *ex = t->m.ex;
+    int rc = lf_exec_write(ex, chain, 0, "tokens", b->tokens, rows * i32, err);
+    if (!rc)
+        rc = lf_exec_write(ex, chain, 0, "positions", b->positions, rows * i32, err);
+    if (!rc)
+        rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
+    if (!rc)
+        rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
+    if (rc || chain != t->m.train || !t->samples_buf)
+        return rc;
+    for (int64_t r = 0; r < t->m.rows; r++)
+        t->samples_buf[r] = b->sample_ids[r / b->T];
+    rc = lf_exec_write(ex, chain, 0, "samples", t->samples_buf, rows * sizeof(int64_t), err);
+    return rc ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
+}
+
+static int forward_backward(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_err *err)
+{
+    for (int32_t i = 0; i < ls->n_micro; i++) {
+        const lf_loader_batch *b;
+        double t0 = lf_now_s();
+        int rc = lf_loader_next(t->data, &b, err);
+        *data_s += lf_now_s() - t0;
+        enum lf_variant v = i == 0 ? LF_FIRST : LF_ACCUM;
+        if (!rc)
+            rc = write_inputs(t, t->m.train, b, err);
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.train, LF_BWD, 0, v, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_step *ls, double lr)
+{
+    const struct lf_train_config *c = t->c;
+    double n = (double)(t->s.step + 1);
+    return (struct lf_step_record){.step = (uint64_t)t->s.step,
+                                   .seed = c->seed,
+                                   .lr = (float)lr,
+                                   .bias_corr1 = (float)(1 - pow((double)c->adam.beta1, n)),
+                                   .bias_corr2 = (float)(1 - pow((double)c->adam.beta2, n)),
+                                   .clip_norm = (float)c->clip,
+                                   .loss_scale = 1,
+                                   .inv_tokens = (float)(1 / (double)ls->trained),
+                                   .z_loss = (float)c->z_loss};
+}
+
+/* Is this loss one to stop at? */
+static const char *suspicious(const lf_trainer *t, double loss)
+{
+    if (!isfinite(loss))
+        return "the loss is not finite";
+    if (t->c->spike_factor > 0 && t->s.step >= t->c->spike_after && loss > t->c->spike_factor * t->s.loss_mean)
+        return "the loss left its running mean";
+    return NULL;
+}
+
+static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    lf_loader_step ls;
+    double t0 = lf_now_s();
+    int rc = lf_loader_begin_step(t->data, &ls, err);
+    if (rc < 0)
+        return rc;
+    *st = (struct lf_train_step){.batch = ls.number, .samples = ls.n_samples, .trained = ls.trained, .valid_loss = NAN};
+    if (rc == 0 || ls.trained < 1)
+        return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls.number);
+    st->data_seconds = lf_now_s() - t0;
+    st->lr = lf_schedule_lr(&t->lr, t->s.samples + ls.n_samples);
+    struct lf_step_record rec = step_record(t, &ls, st->lr);
+    rc = lf_exec_record_write(t->m.ex, &rec, err);
+    if (!rc)
+        rc = forward_backward(t, &ls, &st->data_seconds, err);
+    if (!rc)
+        rc = lf_exec_record_read(t->m.ex, &rec, err);
+    if (rc)
+        return rc;
+    st->loss = rec.loss_sum / (double)ls.trained;
+    st->z = rec.z_sum / (double)ls.trained;
+    st->grad_norm = NAN;
+    const char *why = suspicious(t, st->loss);
+    if (why)
+        return lf_train_diverged(t, st, why, err);
+    rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    if (!rc)
+        rc = lf_exec_record_read(t->m.ex, &rec, err);
+    if (rc)
+        return rc;
+    st->grad_norm = (double)rec.grad_norm;
+    if (rec.skip)
+        return lf_train_diverged(t, st, "the gradient is not finite", err);
+    st->seconds = lf_now_s() - t0;
+    t->s.step++;
+    t->s.samples += ls.n_samples;
+    t->s.tokens += ls.trained;
+    t->s.cursor = ls.next_sample;
+    t->s.loss_mean = isfinite(t->s.loss_mean) ? LOSS_MEMORY * t->s.loss_mean + (1 - LOSS_MEMORY) * st->loss : st->loss;
+    t->s.active_s = t->active0 + (lf_now_s() - t->session0);
+    return 0;
+}
+
+/* ---- validation ---- */
+
+static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    double t0 = lf_now_s();
+    struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
+    lf_loader_step ls;
+    int rc = lf_loader_seek(t->vdata, 0, err);
+    if (!rc)
+        rc = lf_exec_record_write(t->m.ex, &rec, err);
+    while (!rc && (rc = lf_loader_begin_step(t->vdata, &ls, err)) == 1) {
+        rc = 0;
+        for (int32_t i = 0; i < ls.n_micro && !rc; i++) {
+            const lf_loader_batch *b;
+            rc = lf_loader_next(t->vdata, &b, err);
+            if (!rc)
+                rc = write_inputs(t, t->m.valid, b, err);
+            if (!rc)
+                rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
+        }
+    }
+    if (!rc)
+        rc = lf_exec_record_read(t->m.ex, &rec, err);
+    if (!rc && rec.tokens < 1)
+        rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
+    if (rc)
+        return rc;
+    st->valid_loss = t->s.valid_loss = rec.loss_sum / (double)rec.tokens;
+    if (!(t->s.best_valid <= st->valid_loss))
+        t->s.best_valid = st->valid_loss;
+    st->valid_seconds = lf_now_s() - t0;
+    return 0;
+}
+
+static bool at_interval(int64_t step, int64_t interval)
+{
+    return interval > 0 && step % interval == 0;
+}
+
+/* ---- between steps ---- */
+
+static int save_here(lf_trainer *t, lf_err *err)
+{
+    char *dir = lf_ckpt_step_dir(t->c->out, t->s.step, err);
+    if (!dir)
+        return LF_ENOMEM;
+    int rc = lf_train_save_begin(t, dir, NULL, err);
+    free(dir);
+    return rc;
+}
+
+static int save_if_due(lf_trainer *t, bool *saved, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    *saved = false;
+    if (t->saving && lf_ckpt_save_idle(t->writer)) {
+        int rc = lf_train_save_wait(t, err);
+        if (rc)
+            return rc;
+    }
+    bool late = c->save_time_s > 0 && lf_now_s() - t->last_save >= c->save_time_s;
+    if (t->s.step == t->total_steps || !(at_interval(t->s.step, c->save_interval) || late))
+        return 0;
+    *saved = true;
+    return save_here(t, err);
+}
+
+static int steps(lf_trainer *t, lf_err *err)
+{
+    struct lf_train_step st;
+    bool saved = true; /* where we begin there is a checkpoint, or nothing to save */
+    while (t->s.step < t->total_steps) {
+        if (t->sink->stop && t->sink->stop(t->sink->user)) {
+            int rc = saved ? 0 : save_here(t, err);
+            if (!rc)
+                rc = lf_train_save_wait(t, err);
+            return rc ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
+        }
+        int rc = train_step(t, &st, err);
+        if (rc)
+            return rc;
+        if (t->s.step == 1) {
+            t->s.first_loss = st.loss;
+            lf_train_report_first(t, &st);
+        }
+        if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
+            rc = validate(t, &st, err);
+        if (!rc)
+            rc = lf_train_report(t, &st, err);
+        if (!rc)
+            rc = save_if_due(t, &saved, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int finish(lf_trainer *t, lf_err *err)
+{
+    char *dir = lf_path_join(t->c->out, "checkpoint", err);
+    if (!dir)
+        return LF_ENOMEM;
+    int rc = lf_train_save_begin(t, dir, NULL, err);
+    if (!rc)
+        rc = lf_train_save_wait(t, err);
+    free(dir);
+    if (!rc)
+        lf_train_log(t, 2, "done: %lld steps, loss %.4f at first, running mean %.4f at the end, valid loss %.4f",
+                     (long long)t->s.step, t->s.first_loss, t->s.loss_mean, t->s.valid_loss);
+    return rc;
+}
+
+/* ---- a run ---- */
+
+static int resolve_model(lf_trainer *t, lf_err *err)
+{
+    t->mc = t->c->model;
+    if (t->c->model_given)
+        return 0;
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
+    if (rc)
+        return lf_err_prefix(err, "init_from");
+    rc = lf_weights_config(&t->mc, ck, err);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+static int dropout_buffers(lf_trainer *t, lf_err *err)
+{
+    if (!lf_decoder_has_dropout(&t->mc))
+        return 0;
+    t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);
+    t->offsets_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int32_t), err);
+    if (!t->samples_buf || !t->offsets_buf)
+        return LF_ENOMEM;
+    for (int64_t r = 0; r < t->m.rows; r++)
+        t->offsets_buf[r] = (int32_t)(r % t->c->seq_length);
+    return 0;
+}
+
+static int set_up(lf_trainer *t, lf_err *err)
+{
+    t->arena = lf_arena_create(err);
+    t->history = json_array();
+    if (!t->arena || !t->history)
+        return LF_ENOMEM;
+    int rc = resolve_model(t, err);
+    if (!rc)
+        rc = lf_io_mkdirs(t->c->out, 0777, err);
+    if (!rc)
+        rc = lf_train_open_data(t, err);
+    if (!rc)
+        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata != NULL, err);
+    if (!rc)
+        rc = dropout_buffers(t, err);
+    t->rss0 = lf_rss_bytes();
+    if (!rc)
+        rc = lf_train_model_bind(&t->m, t->c, err);
+    if (rc)
+        return rc;
+    t->fingerprint = lf_train_fingerprint(t, err);
+    return t->fingerprint ? 0 : LF_ENOMEM;
+}
+
+static void tear_down(lf_trainer *t)
+{
+    lf_ckpt_writer_destroy(t->writer);
+    lf_frame_writer_close(t->metrics, NULL);
+    lf_loader_close(t->data);
+    lf_loader_close(t->vdata);
+    lf_train_model_fini(&t->m);
+    lf_pages_free(t->snapshot, t->snapshot_bytes);
+    json_decref(t->history);
+    json_decref(t->fingerprint);
+    lf_arena_destroy(t->arena);
+}
+
+int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_err *err)
+{
+    lf_trainer t = {.c = c, .sink = sink, .m = {.valid = -1}};
+    bool done = false;
+    int rc = lf_train_check(c, err);
+    if (!rc)
+        rc = set_up(&t, err);
+    if (!rc)
+        rc = lf_train_start(&t, &done, err);
+    if (!rc && done)
+        lf_train_log(&t, 2, "%s/checkpoint is in place: nothing to do", c->out);
+    if (!rc && !done) {
+        rc = lf_train_metrics_open(&t, err);
+        if (!rc)
+            rc = lf_train_writer_open(&t, err);
+        if (!rc) {
+            lf_train_report_begin(&t);
+            rc = steps(&t, err);
+        }
+        if (!rc)
+            rc = finish(&t, err);
+        if (t.metrics && (!rc || rc == LF_EINTR)) {
+            lf_err sync = LF_ERR_INIT;
+            if (lf_frame_sync(t.metrics, &sync))
+                rc = lf_fail(err, sync.rc, "metrics: %s", sync.text);
+        }
+    }
+    tear_down(&t);
+    return rc;
+}

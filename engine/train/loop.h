@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop that training stages run: optimizer steps over micro-batches, step record, metrics, validation, checkpoints,
+ * stops, exact resume. The stage fills lf_train_config; the loop owns everything else.
+ *
+ * One step: begin it in the loader (its global count of trained tokens is known now), write the step record, run
+ * forward and backward of each micro-batch, look at the loss, run the optimizer, read the record. Nothing is allocated
+ * in it.
+ *
+ * What a run leaves below out:
+ *   checkpoints/step-NNNNNNNN/   intermediate checkpoints, the newest `keep` and those of every `keep_every` steps
+ *   checkpoint/                  the final one; its manifest is the end of the run
+ *   diverged/                    when the loss spiked or was not finite: the weights before the offending step, and in
+ *                                state.json the batch (its samples, documents and tokens)
+ *
+ * Invariants
+ *   1. A checkpoint taken after step s holds everything step s + 1 depends on: weights, moments, cursor, seed, running
+ * mean.
+ *   2. Steps, samples, tokens, loss, valid_loss, grad_norm and lr of the metrics are pure functions of configuration
+ * and data; a resumed run writes the same bytes of them. Times and rates are not.
+ *   3. The metrics file holds no record beyond the step it is resumed from when the first new one is written.
+ */
+#ifndef LF_TRAIN_LOOP_H
+#define LF_TRAIN_LOOP_H
+
+#include <jansson.h>
+
+#include "engine/graph/plan.h"
+#include "engine/model/config.h"
+#include "engine/train/loader.h"
+#include "engine/train/schedule.h"
+
+/* What the loop tells the world. Every member may be NULL but stop. */
+struct lf_train_sink {
+    void *user;
+    /* level as in lf_log: 1 warning, 2 info, 3 debug; one line. */
+    void (*log)(void *user, int level, const char *text);
+    /* Has a stop been asked for? Called after every step. */
+    bool (*stop)(void *user);
+};
+
+struct lf_train_config {
+    lf_model_config model; /* vocab 0: the data's */
+    bool model_given;      /* false: the description comes with init_from */
+
+    const lf_loader_source *sources; /* weights all 0: in proportion to their tokens */
+    size_t n_sources;
+    const char *const *valid; /* artifacts whose valid split is measured */
+    size_t n_valid;
+    bool valid_required; /* false: a source without a valid split is no error */
+    int32_t seq_length, micro_batch, max_docs;
+    enum lf_pack_policy packing;
+    const lf_ramp_row *ramp; /* samples of a step; multiples of micro_batch */
+    size_t n_ramp;
+    const int64_t *skip; /* batch numbers passed over */
+    size_t n_skip;
+    uint64_t seed;
+
+    int64_t steps, tokens; /* length: one of these is > 0 */
+    double epochs;
+    enum lf_schedule_kind schedule;
+    enum lf_schedule_tail tail;
+    double lr, min_lr;
+    int64_t warmup_steps, decay_steps;
+    struct lf_adamw_opts adam;
+    double clip, z_loss;
+
+    enum lf_dtype compute;
+    enum lf_numeric numeric;
+    enum lf_recompute recompute;
+    int threads;
+
+    int64_t valid_interval, valid_tokens, save_interval, keep_every, log_interval;
+    double save_time_s; /* 0: never */
+    bool save_async;
+    int keep;
+    double spike_factor; /* 0: never */
+    int64_t spike_after;
+
+    const char *init_from; /* NULL: random */
+    const char *out;
+    const char *metrics;            /* NULL: none */
+    const char *const *resume_from; /* out directories of earlier incarnations, oldest first; out itself comes last */
+    size_t n_resume_from;
+};
+
+/* Refuse what contradicts itself, without looking at data. Worded with the stage's option names. */
+int lf_train_check(const struct lf_train_config *c, lf_err *err);
+
+/* What the run would take: adds parameters, bytes, flops_per_step, steps, tokens, disk_bytes and notes to plan. Reads
+ * at most the manifests of the data. */
+int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err);
+
+/* Run to the end. LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: diverged, see out/diverged. */
+int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_err *err);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the training loop, for the files of engine/train. */
+#ifndef LF_TRAIN_LOOP_PRIV_H
+#define LF_TRAIN_LOOP_PRIV_H
+
+#include "engine/base/frame.h"
+#include "engine/base/mem.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
+#include "engine/store/ckpt.h"
+#include "engine/train/loop.h"
+
+/* What a run is made of besides data: fixed once built. */
+struct lf_train_model {
+    lf_decoder *dec;
+    lf_pstore *ps;
+    lf_plan *plan;
+    lf_back *back;
+    lf_exec *ex;
+    int train, valid; /* chains; valid < 0: none */
+    int64_t rows, n_docs;
+};
+
+/* What changes from step to step and goes into a checkpoint. */
+struct lf_train_state {
+    int64_t step;      /* optimizer steps done */
+    int64_t samples;   /* sequences trained */
+    int64_t tokens;    /* targets trained */
+    int64_t cursor;    /* the loader's next sample */
+    double loss_mean;  /* running mean of the loss, for spikes; 0 before the first step */
+    double first_loss; /* of step 1 */
+    double valid_loss; /* the last one, NaN before */
+    double best_valid; /* NaN before */
+    double active_s;   /* seconds trained, over all incarnations */
+};
+
+struct lf_train_step {
+    int64_t batch; /* number in the data order */
+    int64_t samples, trained;
+    double loss, z, grad_norm, lr;
+    double valid_loss; /* NaN: not measured at this step */
+    double seconds, data_seconds, valid_seconds;
+    bool skip; /* the optimizer refused non-finite numbers */
+};
+
+typedef struct lf_trainer {
+    const struct lf_train_config *c;
+    const struct lf_train_sink *sink;
+    lf_model_config mc; /* resolved */
+    struct lf_train_model m;
+    lf_loader *data, *vdata;
+    lf_schedule lr;
+    int64_t total_steps, total_samples;
+    int64_t *samples_buf; /* rows: global sample of each row, with dropout */
+    int32_t *offsets_buf;
+    struct lf_train_state s;
+    json_t *history; /* resumes, with why they were not bitwise */
+    json_t *fingerprint;
+    char tokenizer[LF_HASH_HEX];
+
+    lf_arena *arena; /* names and tables of the writer */
+    lf_ckpt_writer *writer;
+    const lf_ckpt_tensor *tensors;
+    size_t n_tensors;
+    void *snapshot;
+    size_t snapshot_bytes;
+    bool saving;
+    double last_save;
+
+    lf_frame_writer *metrics;
+    int64_t rss0; /* before planned memory was taken */
+    bool rss_told;
+    double t_log;        /* when the last line was logged */
+    int64_t samples_log; /* samples then */
+    double session0;     /* start of this incarnation's training */
+    double active0;      /* active_s then */
+} lf_trainer;
+
+/* setup.c */
+int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
+                        bool valid, lf_err *err);
+int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
+void lf_train_model_fini(struct lf_train_model *m);
+int lf_train_open_data(lf_trainer *t, lf_err *err);
+int64_t lf_train_max_docs(const struct lf_train_config *c);
+/* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an error). */
+int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
+                    int64_t epoch_samples, lf_err *err);
+
+/* save.c */
+int lf_train_writer_open(lf_trainer *t, lf_err *err);
+int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
+int lf_train_save_wait(lf_trainer *t, lf_err *err);
+json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
+
+/* resume.c: positions the run; *done when the final checkpoint is in place already. */
+int lf_train_start(lf_trainer *t, bool *done, lf_err *err);
+json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
+
+/* report.c */
+void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int lf_train_metrics_open(lf_trainer *t, lf_err *err);
+int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
+void lf_train_report_begin(lf_trainer *t);
+void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
+
+/* diverge.c: keep the weights and the batch, then fail with LF_ENUMERIC. */
+int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err);
+
+#endif

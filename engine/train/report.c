@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run says: one metrics record per step, log lines now and then. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/sys.h"
+#include "engine/train/loop_priv.h"
+
+#define MIB (1024.0 * 1024.0)
+
+void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
+{
+    char text[1200];
+    if (!t->sink || !t->sink->log)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    t->sink->log(t->sink->user, level, text);
+}
+
+static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
+{
+    const lf_trainer *t = ctx;
+    char what[64];
+    int64_t step = 0;
+    snprintf(what, sizeof(what), "record at byte %lld", (long long)offset);
+    json_t *o = lf_json_load_text(payload, n, what, err);
+    int rc = o ? lf_json_get_i64(&step, o, "step", true, what, err) : err ? err->rc : LF_EFORMAT;
+    json_decref(o);
+    return rc ? rc : step <= t->s.step;
+}
+
+int lf_train_metrics_open(lf_trainer *t, lf_err *err)
+{
+    if (!t->c->metrics)
+        return 0;
+    int rc = lf_frame_truncate(t->c->metrics, keep_until, t, NULL, err);
+    if (rc)
+        return lf_err_prefix(err, "metrics %s", t->c->metrics);
+    t->metrics = lf_frame_writer_open(t->c->metrics, err);
+    return t->metrics ? 0 : err ? err->rc : LF_EIO;
+}
+
+/* Appends ,"key":value; a value that is not finite is left out, JSON has no word for it. */
+static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double x)
+{
+    if (!isfinite(x) || at >= cap)
+        return at;
+    int n = snprintf(buf + at, cap - at, ",\"%s\":%.17g", key, x);
+    return n < 0 ? at : at + (size_t)n;
+}
+
+/* snprintf and not jansson: nothing is allocated in a step. */
+static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
+{
+    char b[1024];
+    double tokens = (double)(st->samples * t->c->seq_length), busy = st->seconds > 0 ? st->seconds : 1e-9;
+    int n = snprintf(b, sizeof(b), "{\"step\":%lld,\"samples\":%lld,\"tokens\":%lld,\"batch\":%lld",
+                     (long long)t->s.step, (long long)t->s.samples, (long long)t->s.tokens, (long long)st->batch);
+    size_t at = n < 0 ? 0 : (size_t)n;
+    at = add_real(b, sizeof(b), at, "loss", st->loss);
+    at = add_real(b, sizeof(b), at, "valid_loss", st->valid_loss);
+    at = add_real(b, sizeof(b), at, "grad_norm", st->grad_norm);
+    at = add_real(b, sizeof(b), at, "lr", st->lr);
+    if (t->c->z_loss > 0)
+        at = add_real(b, sizeof(b), at, "z_loss", st->z);
+    if (t->s.step == 1)
+        at = add_real(b, sizeof(b), at, "ln_vocab", log((double)t->mc.vocab));
+    at = add_real(b, sizeof(b), at, "tokens_per_s", tokens / busy);
+    at = add_real(b, sizeof(b), at, "model_flops_causal",
+                  tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true));
+    at = add_real(b, sizeof(b), at, "model_flops_full",
+                  tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, false));
+    at = add_real(b, sizeof(b), at, "step_s", st->seconds);
+    at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
+    at = add_real(b, sizeof(b), at, "rss", (double)lf_rss_bytes());
+    at = add_real(b, sizeof(b), at, "t", lf_wall_s());
+    if (at + 2 > sizeof(b))
+        return lf_fail(err, LF_EINVAL, "a metrics record is longer than %zu bytes", sizeof(b));
+    b[at++] = '}';
+    return lf_frame_append(t->metrics, b, at, err);
+}
+
+static void log_line(lf_trainer *t, const struct lf_train_step *st)
+{
+    double now = lf_now_s(), dt = now - t->t_log;
+    double rate = dt > 0 ? (double)(t->s.samples - t->samples_log) * t->c->seq_length / dt : 0;
+    double left = rate > 0 ? (double)(t->total_samples - t->s.samples) * t->c->seq_length / rate : 0;
+    char tok[32], flops[32], time[32], valid[48] = "";
+    if (isfinite(st->valid_loss))
+        snprintf(valid, sizeof(valid), " valid %.4f", st->valid_loss);
+    lf_train_log(
+        t, 2, "step %lld/%lld loss %.4f%s grad %.3f lr %.3g tok/s %s flop/s %s left %s", (long long)t->s.step,
+        (long long)t->total_steps, st->loss, valid, st->grad_norm, st->lr, lf_fmt_count(tok, sizeof(tok), rate),
+        lf_fmt_count(flops, sizeof(flops), rate * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true)),
+        lf_fmt_duration(time, sizeof(time), left));
+    t->t_log = now;
+    t->samples_log = t->s.samples;
+}
+
+void lf_train_report_begin(lf_trainer *t)
+{
+    char a[32], b[32];
+    struct lf_plan_bytes pb;
+    t->session0 = t->t_log = t->last_save = lf_now_s();
+    t->active0 = t->s.active_s;
+    t->samples_log = t->s.samples;
+    if (lf_plan_bytes(t->m.plan, &pb))
+        return;
+    lf_train_log(t, 2, "%s parameters, %lld steps, %s tokens",
+                 lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(t->m.ps)), (long long)t->total_steps,
+                 lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
+    lf_train_log(t, 2,
+                 "planned memory %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, activations %.1f, inputs %.1f",
+                 (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB, (double)pb.optimizer / MIB,
+                 (double)pb.arena / MIB, (double)pb.inputs / MIB);
+}
+
+/* The first step of a run at random weights: is the loss that of a uniform guess? */
+void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st)
+{
+    double uniform = log((double)t->mc.vocab);
+    /* Logits of N(0, hidden std^2) cost half their variance more than a uniform guess. */
+    double more = 0.5 * (double)t->mc.hidden * t->mc.init_std * t->mc.init_std;
+    bool odd = st->loss < uniform - 0.5 || st->loss > uniform + 2 * more + 0.5;
+    lf_train_log(t, odd && !t->c->init_from ? 1 : 2, "loss of the first step %.4f, ln(vocab) %.4f%s", st->loss, uniform,
+                 t->c->init_from ? " (weights given)"
+                 : odd           ? ": not what random weights give; is the data or the model right?"
+                                 : "");
+}
+
+static void report_memory(lf_trainer *t)
+{
+    t->rss_told = true;
+    int64_t now = lf_rss_bytes();
+    if (now < 0 || t->rss0 < 0)
+        return;
+    double grown = (double)(now - t->rss0), planned = (double)lf_exec_bytes(t->m.ex);
+    lf_train_log(t, 2, "measured memory %.1f MiB, planned %.1f MiB (%+.1f %%)", grown / MIB, planned / MIB,
+                 planned > 0 ? 100 * (grown / planned - 1) : 0);
+}
+
+int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
+{
+    int rc = t->metrics ? write_record(t, st, err) : 0;
+    if (!t->rss_told)
+        report_memory(t);
+    if (t->s.step % t->c->log_interval == 0 || t->s.step == t->total_steps || isfinite(st->valid_loss))
+        log_line(t, st);
+    return rc;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a run begins: at random weights, at given weights, or where an earlier incarnation left off. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/model/weights.h"
+#include "engine/train/loop_priv.h"
+
+json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err)
+{
+    json_t *o = lf_exec_fingerprint(t->m.ex, err);
+    if (o && json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch))) {
+        json_decref(o);
+        lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");
+        return NULL;
+    }
+    return o;
+}
+
+/* "isa was x, is y; ..." over members that differ; empty when the continuation is bitwise. */
+static void fingerprint_diff(json_t *was, json_t *is, lf_buf *out)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(is, key, v)
+    {
+        json_t *w = json_object_get(was, key);
+        if (w && json_equal(w, v))
+            continue;
+        char *a = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY);
+        lf_buf_addf(out, "%s%s was %s, is %s", out->len ? "; " : "", key, a ? a : "not recorded", b ? b : "?");
+        free(a);
+        free(b);
+    }
+}
+
+static int get_i64(int64_t *out, json_t *state, const char *key, const char *dir, lf_err *err)
+{
+    return lf_json_get_i64(out, state, key, true, dir, err);
+}
+
+/* null and absent are NaN. */
+static double get_real(json_t *state, const char *key)
+{
+    json_t *v = json_object_get(state, key);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *err)
+{
+    struct lf_train_state s = {0};
+    int64_t seed = 0;
+    const char *order = NULL;
+    int rc = get_i64(&s.step, state, "step", dir, err);
+    rc = rc ? rc : get_i64(&s.samples, state, "samples", dir, err);
+    rc = rc ? rc : get_i64(&s.tokens, state, "tokens", dir, err);
+    rc = rc ? rc : get_i64(&s.cursor, state, "cursor", dir, err);
+    rc = rc ? rc : get_i64(&seed, state, "seed", dir, err);
+    rc = rc ? rc : lf_json_get_str(&order, state, "order", true, dir, err);
+    if (rc)
+        return rc;
+    if (strcmp(order, lf_loader_order_id(t->data)) != 0)
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs or seed "
+            "changed), so its cursor means nothing here; init_from takes its weights alone",
+            dir);
+    if ((uint64_t)seed != t->c->seed)
+        return lf_fail(err, LF_EINVAL, "%s has seed %lld, this run %llu", dir, (long long)seed,
+                       (unsigned long long)t->c->seed);
+    if (s.step > t->total_steps)
+        return lf_fail(err, LF_EINVAL, "%s is at step %lld, beyond the %lld of this run", dir, (long long)s.step,
+                       (long long)t->total_steps);
+    s.loss_mean = get_real(state, "loss_mean");
+    s.first_loss = get_real(state, "first_loss");
+    s.valid_loss = get_real(state, "valid_loss");
+    s.best_valid = get_real(state, "best_valid");
+    s.active_s = get_real(state, "active_s");
+    if (!isfinite(s.active_s))
+        s.active_s = 0;
+    t->s = s;
+    return 0;
+}
+
+/* Remember in the run's history that it went on here, and tell whether the bits can be the same. */
+static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *err)
+{
+    lf_buf why;
+    lf_buf_init(&why);
+    fingerprint_diff(json_object_get(state, "fingerprint"), t->fingerprint, &why);
+    int rc = lf_buf_check(&why, err);
+    json_t *old = json_object_get(state, "history");
+    if (!rc && json_is_array(old)) {
+        json_decref(t->history);
+        t->history = json_deep_copy(old);
+    }
+    json_t *h = json_pack("{s:I,s:b,s:s}", "step", (json_int_t)t->s.step, "bitwise", why.len == 0, "why", why.data);
+    if (!rc && (!t->history || !h || json_array_append(t->history, h)))
+        rc = lf_fail(err, LF_ENOMEM, "history of the run: out of memory");
+    json_decref(h);
+    if (!rc && why.len)
+        lf_train_log(t, 1, "continuing from %s at step %lld, but not bitwise: %s", dir, (long long)t->s.step, why.data);
+    else if (!rc)
+        lf_train_log(t, 2, "continuing bitwise from %s at step %lld of %lld", dir, (long long)t->s.step,
+                     (long long)t->total_steps);
+    lf_buf_fini(&why);
+    return rc;
+}
+
+static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
+{
+    lf_model_config mc;
+    const char *key = NULL;
+    int rc = lf_weights_config(&mc, ck, err);
+    if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
+        rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
+    if (!rc)
+        rc = restore_state(t, lf_ckpt_state(ck), dir, err);
+    if (!rc)
+        rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
+    if (!rc)
+        rc = lf_loader_seek(t->data, t->s.cursor, err);
+    return rc ? rc : record_resume(t, lf_ckpt_state(ck), dir, err);
+}
+
+static int start_from_weights(lf_trainer *t, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    lf_model_config mc;
+    const char *key = NULL;
+    int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
+    if (rc)
+        return lf_err_prefix(err, "init_from");
+    rc = lf_weights_config(&mc, ck, err);
+    if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
+        lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
+    if (!rc)
+        rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
+    if (!rc)
+        lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from, (long long)lf_ckpt_step(ck));
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+static void report_broken(void *user, const char *dir, const char *text)
+{
+    lf_train_log(user, 1, "passing over %s: %s", dir, text);
+}
+
+/* A damaged checkpoint of our own must not stand where a good one will be written. */
+static int set_aside(lf_trainer *t, const char *dir, lf_err *err)
+{
+    size_t n = strlen(t->c->out);
+    if (strncmp(dir, t->c->out, n) != 0 || dir[n] != '/')
+        return 0;
+    lf_buf to;
+    lf_buf_init(&to);
+    lf_buf_addf(&to, "%s.broken", dir);
+    int rc = lf_buf_check(&to, err);
+    if (!rc && rename(dir, to.data) != 0)
+        rc = lf_fail_errno(err, "setting aside the damaged %s", dir);
+    lf_buf_fini(&to);
+    return rc;
+}
+
+/* Open the newest checkpoint whose bytes are right. *ck NULL: none. */
+static int open_newest(lf_trainer *t, const char *const *dirs, size_t n, lf_ckpt **ck, char **dir, lf_err *err)
+{
+    int64_t step, bound = -1;
+    for (;;) {
+        int rc = lf_ckpt_find_newest(dir, &step, dirs, n, bound, report_broken, t, err);
+        if (rc < 0 || !*dir)
+            return rc < 0 ? rc : 0;
+        lf_err why = LF_ERR_INIT;
+        rc = lf_ckpt_open(ck, *dir, t->c->threads, &why);
+        if (!rc)
+            return 0;
+        if (rc != LF_EFORMAT || step == 0)
+            return lf_fail(err, rc, "%s", why.text);
+        report_broken(t, *dir, why.text);
+        rc = set_aside(t, *dir, err);
+        free(*dir);
+        *dir = NULL;
+        if (rc)
+            return rc;
+        bound = step - 1;
+    }
+}
+
+/* The final checkpoint of out, when there is one: the run is over, or out belongs to a shorter one. */
+static int check_final(lf_trainer *t, const char *final, bool *done, lf_err *err)
+{
+    enum lf_artifact_state st;
+    int rc = lf_artifact_state(&st, final, err);
+    if (rc || st == LF_ARTIFACT_ABSENT)
+        return rc;
+    if (st != LF_ARTIFACT_PRESENT)
+        return lf_err_prefix(err, "the final checkpoint %s is damaged", final);
+    lf_ckpt *ck = NULL;
+    rc = lf_ckpt_open(&ck, final, t->c->threads, err);
+    if (rc)
+        return rc;
+    int64_t step = lf_ckpt_step(ck);
+    lf_ckpt_close(ck);
+    if (step == t->total_steps) {
+        *done = true;
+        return 0;
+    }
+    return lf_fail(err, LF_EEXIST,
+                   "%s ends a run of %lld steps, not %lld; write to another out (resume_from continues it)", final,
+                   (long long)step, (long long)t->total_steps);
+}
+
+static int fresh(lf_trainer *t, lf_err *err)
+{
+    int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
+    if (!rc && t->c->init_from)
+        rc = start_from_weights(t, err);
+    t->s = (struct lf_train_state){.loss_mean = NAN, .first_loss = NAN, .valid_loss = NAN, .best_valid = NAN};
+    return rc ? rc : lf_loader_seek(t->data, 0, err);
+}
+
+int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    size_t n = c->n_resume_from + 1;
+    const char **dirs = lf_calloc(n, sizeof(*dirs), err);
+    char *dir = NULL, *final = lf_path_join(c->out, "checkpoint", err);
+    lf_ckpt *ck = NULL;
+    int rc = dirs && final ? 0 : LF_ENOMEM;
+    *done = false;
+    for (size_t i = 0; i < c->n_resume_from && !rc; i++) {
+        dirs[i] = c->resume_from[i];
+        if (!lf_io_exists(dirs[i]))
+            rc = lf_fail(err, LF_ENOENT, "resume_from = %s does not exist", dirs[i]);
+    }
+    if (!rc)
+        rc = check_final(t, final, done, err);
+    if (rc || *done)
+        goto out;
+    dirs[n - 1] = c->out;
+    rc = open_newest(t, dirs, n, &ck, &dir, err);
+    if (!rc && ck)
+        rc = resume_from(t, ck, dir, err);
+    else if (!rc) {
+        if (c->n_resume_from)
+            lf_train_log(t, 1, "no earlier incarnation left a checkpoint: beginning at step 0");
+        rc = fresh(t, err);
+    }
+out:
+    lf_ckpt_close(ck);
+    free(dir);
+    free(final);
+    free(dirs);
+    return rc;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints of the loop: what goes into state.json, when the background writer is begun and waited for. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/base/sys.h"
+#include "engine/model/weights.h"
+#include "engine/train/loop_priv.h"
+
+int lf_train_writer_open(lf_trainer *t, lf_err *err)
+{
+    lf_ckpt_tensor *tensors = NULL;
+    int rc = lf_weights_tensors(&tensors, &t->n_tensors, t->m.ps, LF_WEIGHTS_PREFIX, true, t->arena, err);
+    if (rc)
+        return rc;
+    t->tensors = tensors;
+    if (t->c->save_async) {
+        t->snapshot_bytes = lf_ckpt_snapshot_bytes(tensors, t->n_tensors);
+        t->snapshot = lf_pages_alloc(t->snapshot_bytes, err);
+        if (!t->snapshot)
+            return lf_err_prefix(err, "memory for background saving (save_async = no does without)");
+    }
+    lf_ckpt_options o = {.arena = t->snapshot, .threads = t->c->threads < 4 ? t->c->threads : 4};
+    return lf_ckpt_writer_create(&t->writer, tensors, t->n_tensors, &o, err);
+}
+
+/* A real, or null where there is none yet. */
+static json_t *real_or_null(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    json_t *model = lf_model_config_to_json(&t->mc, err);
+    if (!model)
+        return NULL;
+    double active = t->s.active_s;
+    json_t *o = json_pack("{s:i,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:o,s:O,s:O}", "lf_train", 1, "step", (json_int_t)t->s.step,
+                          "samples", (json_int_t)t->s.samples, "tokens", (json_int_t)t->s.tokens, "cursor",
+                          (json_int_t)t->s.cursor, "seed", (json_int_t)c->seed, "order", lf_loader_order_id(t->data),
+                          "tokenizer_sha256", t->tokenizer, "model", model, "fingerprint", t->fingerprint, "history",
+                          t->history);
+    json_t *optim =
+        json_pack("{s:f,s:f,s:f,s:f,s:f}", "beta1", (double)c->adam.beta1, "beta2", (double)c->adam.beta2, "eps",
+                  (double)c->adam.eps, "weight_decay", (double)c->adam.weight_decay, "clip", c->clip);
+    json_t *sched = json_pack("{s:i,s:i,s:f,s:f,s:I,s:I,s:I}", "kind", (int)t->lr.kind, "tail", (int)t->lr.tail, "peak",
+                              t->lr.peak, "min", t->lr.min, "warmup", (json_int_t)t->lr.warmup, "total",
+                              (json_int_t)t->lr.total, "decay", (json_int_t)t->lr.decay);
+    int bad = !o || json_object_set_new(o, "optimizer", optim) | json_object_set_new(o, "schedule", sched) |
+                        json_object_set_new(o, "loss_mean", real_or_null(t->s.loss_mean)) |
+                        json_object_set_new(o, "first_loss", real_or_null(t->s.first_loss)) |
+                        json_object_set_new(o, "valid_loss", real_or_null(t->s.valid_loss)) |
+                        json_object_set_new(o, "best_valid", real_or_null(t->s.best_valid)) |
+                        json_object_set_new(o, "active_s", json_real(active));
+    if (bad) {
+        json_decref(o);
+        lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
+        return NULL;
+    }
+    return o;
+}
+
+int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err)
+{
+    int rc = lf_train_save_wait(t, err);
+    /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
+    if (!rc && t->metrics)
+        rc = lf_frame_sync(t->metrics, err);
+    if (rc)
+        return rc;
+    json_t *state = lf_train_state_json(t, err);
+    if (!state)
+        return LF_ENOMEM;
+    if (extra && json_object_update(state, extra))
+        rc = lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
+    if (!rc)
+        rc = lf_ckpt_save_begin(t->writer, dir, state, err);
+    json_decref(state);
+    t->saving = rc == 0;
+    t->last_save = lf_now_s();
+    return rc;
+}
+
+int lf_train_save_wait(lf_trainer *t, lf_err *err)
+{
+    if (!t->saving)
+        return 0;
+    t->saving = false;
+    lf_ckpt_result r;
+    int rc = lf_ckpt_save_wait(t->writer, &r, err);
+    if (rc < 0)
+        return lf_err_prefix(err, "checkpoint");
+    if (rc == 1) {
+        char size[32];
+        lf_train_log(t, 2, "saved %s in %.1f s (training held up for %.2f s)",
+                     lf_fmt_bytes(size, sizeof(size), (double)r.bytes), r.write_s, r.snapshot_s);
+    }
+    return lf_ckpt_retain(t->c->out, t->c->keep, t->c->keep_every, err);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Before the first step: checks, model, plan, memory, data, length of the run; and the answer to --plan. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/model/weights.h"
+#include "engine/train/loop_priv.h"
+
+#define ERA_TRAIN 1u
+#define ERA_VALID 2u
+
+int64_t lf_train_max_docs(const struct lf_train_config *c)
+{
+    int32_t per = c->max_docs > 0 ? c->max_docs : c->seq_length < 256 ? c->seq_length : 256;
+    return (int64_t)per * c->micro_batch;
+}
+
+static int check_ramp(const struct lf_train_config *c, lf_err *err)
+{
+    if (c->n_ramp < 1 || c->ramp[0].from_sample != 0)
+        return lf_fail(err, LF_EINVAL, "batch_ramp must begin with N@0");
+    for (size_t i = 0; i < c->n_ramp; i++) {
+        if (i > 0 && c->ramp[i].from_sample <= c->ramp[i - 1].from_sample)
+            return lf_fail(err, LF_EINVAL, "batch_ramp: %lld@%lld does not come after the row before it",
+                           (long long)c->ramp[i].samples, (long long)c->ramp[i].from_sample);
+        if (c->ramp[i].samples < 1 || c->ramp[i].samples % c->micro_batch)
+            return lf_fail(err, LF_EINVAL, "a batch of %lld sequences is not a multiple of micro_batch = %d",
+                           (long long)c->ramp[i].samples, c->micro_batch);
+    }
+    return 0;
+}
+
+int lf_train_check(const struct lf_train_config *c, lf_err *err)
+{
+    int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
+    if (given != 1)
+        return lf_fail(err, LF_EINVAL, "give one of steps, tokens and epochs (%d given)", given);
+    if (c->n_sources < 1)
+        return lf_fail(err, LF_EINVAL, "no data given");
+    if (c->epochs > 0 && c->n_sources > 1)
+        return lf_fail(err, LF_EINVAL, "epochs are counted in one data; with several give steps or tokens");
+    if (!c->model_given && !c->init_from)
+        return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
+    if (c->model_given && c->seq_length > c->model.max_positions)
+        return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld", c->seq_length,
+                       (long long)c->model.max_positions);
+    if (c->decay_steps && c->schedule != LF_SCHED_WSD)
+        return lf_fail(err, LF_EINVAL, "decay belongs to schedule = wsd");
+    if (c->schedule == LF_SCHED_WSD && !c->decay_steps)
+        return lf_fail(err, LF_EINVAL, "schedule = wsd needs decay");
+    return check_ramp(c, err);
+}
+
+int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
+                    int64_t epoch_samples, lf_err *err)
+{
+    if (c->steps > 0) {
+        *steps = c->steps;
+    } else if (c->tokens > 0) {
+        *steps = lf_ramp_steps_to(c->ramp, c->n_ramp, (c->tokens + c->seq_length - 1) / c->seq_length);
+    } else {
+        if (epoch_samples < 1)
+            return lf_fail(err, LF_EINVAL, "the length of an epoch is not known yet");
+        *steps = lf_ramp_steps_to(c->ramp, c->n_ramp, (int64_t)ceil(c->epochs * (double)epoch_samples));
+    }
+    *samples = lf_ramp_samples_of_steps(c->ramp, c->n_ramp, *steps);
+    int64_t tail = *steps - c->decay_steps;
+    *lr = (lf_schedule){.kind = c->schedule,
+                        .tail = c->tail,
+                        .peak = c->lr,
+                        .min = c->min_lr,
+                        .warmup = lf_ramp_samples_of_steps(c->ramp, c->n_ramp, c->warmup_steps),
+                        .total = *samples};
+    if (tail < 0)
+        return lf_fail(err, LF_EINVAL, "decay = %lld steps is longer than the run of %lld", (long long)c->decay_steps,
+                       (long long)*steps);
+    lr->decay = *samples - lf_ramp_samples_of_steps(c->ramp, c->n_ramp, tail);
+    return lf_schedule_check(lr, err);
+}
+
+/* ---- model and plan ---- */
+
+static int add_chains(struct lf_train_model *m, const struct lf_train_config *c, bool valid, lf_err *err)
+{
+    struct lf_decoder_rows r = {.rows = m->rows, .n_docs = m->n_docs, .max_doc = c->seq_length};
+    lf_graph *g = lf_decoder_loss_graph(m->dec, m->ps, "train", &r, true, err);
+    if (!g)
+        return err ? err->rc : LF_EINVAL;
+    struct lf_chain_opts train = {.train = true, .recompute = c->recompute, .slots = 1, .eras = ERA_TRAIN};
+    m->train = lf_plan_add(m->plan, g, &train, err);
+    lf_graph_destroy(g);
+    m->valid = -1;
+    if (m->train < 0 || !valid)
+        return m->train < 0 ? m->train : 0;
+    g = lf_decoder_loss_graph(m->dec, m->ps, "valid", &r, false, err);
+    if (!g)
+        return err ? err->rc : LF_EINVAL;
+    m->valid = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.slots = 1, .eras = ERA_VALID}, err);
+    lf_graph_destroy(g);
+    return m->valid < 0 ? m->valid : 0;
+}
+
+int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
+                        bool valid, lf_err *err)
+{
+    struct lf_plan_opts po = {.threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = true};
+    m->rows = (int64_t)c->micro_batch * c->seq_length;
+    m->n_docs = lf_train_max_docs(c);
+    m->dec = lf_decoder_create(mc, c->seq_length, err);
+    m->ps = m->dec ? lf_pstore_create(err) : NULL;
+    if (!m->ps)
+        return err ? err->rc : LF_EINVAL;
+    int rc = lf_decoder_declare(m->dec, m->ps, err);
+    if (rc)
+        return rc;
+    m->plan = lf_plan_create(m->ps, &po, err);
+    if (!m->plan)
+        return err ? err->rc : LF_ENOMEM;
+    rc = add_chains(m, c, valid, err);
+    if (!rc)
+        rc = lf_plan_optimizer(m->plan, &c->adam, err);
+    if (!rc)
+        rc = lf_plan_finish(m->plan, err);
+    return rc;
+}
+
+int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+{
+    m->back = lf_back_cpu_create(lf_target_host()->isa, c->threads, err);
+    m->ex = m->back ? lf_exec_create(m->plan, m->back, NULL, err) : NULL;
+    return m->ex ? 0 : err ? err->rc : LF_ENOMEM;
+}
+
+void lf_train_model_fini(struct lf_train_model *m)
+{
+    lf_exec_destroy(m->ex);
+    lf_back_destroy(m->back);
+    lf_plan_destroy(m->plan);
+    lf_pstore_destroy(m->ps);
+    lf_decoder_destroy(m->dec);
+    memset(m, 0, sizeof(*m));
+}
+
+/* ---- data ---- */
+
+static int open_train(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_sources, sizeof(*src), err);
+    lf_loader_ramp *ramp = lf_arena_alloc(t->arena, c->n_ramp, sizeof(*ramp), err);
+    if (!src || !ramp)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < c->n_ramp; i++)
+        ramp[i] = (lf_loader_ramp){c->ramp[i].from_sample, c->ramp[i].samples};
+    for (size_t i = 0; i < c->n_sources; i++) {
+        src[i] = c->sources[i];
+        if (src[i].weight > 0)
+            continue;
+        lf_shardset *s = NULL;
+        int rc = lf_shardset_open(&s, src[i].dir, "train", err);
+        if (rc)
+            return rc;
+        src[i].weight = (double)lf_shardset_get_info(s)->n_tokens;
+        lf_shardset_close(s);
+        if (!(src[i].weight > 0))
+            return lf_fail(err, LF_EINVAL, "%s: no tokens to train on", src[i].dir);
+    }
+    lf_loader_config lc = {.mode = LF_LOADER_TRAIN,
+                           .split = "train",
+                           .sources = src,
+                           .n_sources = c->n_sources,
+                           .T = c->seq_length,
+                           .B = c->micro_batch,
+                           .policy = c->packing,
+                           .max_segs = c->max_docs,
+                           .seed = c->seed,
+                           .ramp = ramp,
+                           .n_ramp = c->n_ramp,
+                           .skip = c->skip,
+                           .n_skip = c->n_skip,
+                           .vocab_size = t->mc.vocab};
+    return lf_loader_open(&t->data, &lc, err);
+}
+
+/* 1: has a valid split, 0: has none. */
+static int has_valid(const char *dir, lf_err *err)
+{
+    lf_artifact a = {0};
+    int rc = lf_artifact_load(&a, dir, "shards", err);
+    for (size_t i = 0; !rc && i < a.n_files; i++)
+        if (lf_str_has_prefix(a.files[i].path, "valid-"))
+            rc = 1;
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int open_valid(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_valid, sizeof(*src), err);
+    size_t n = 0;
+    if (!src)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < c->n_valid; i++) {
+        int rc = has_valid(c->valid[i], err);
+        if (rc < 0)
+            return rc;
+        if (rc)
+            src[n++] = (lf_loader_source){c->valid[i], 1};
+        else if (c->valid_required)
+            return lf_fail(err, LF_ENOENT, "%s has no valid split to validate on", c->valid[i]);
+    }
+    if (!n)
+        return 0;
+    lf_loader_config lc = {.mode = LF_LOADER_VALID,
+                           .split = "valid",
+                           .sources = src,
+                           .n_sources = n,
+                           .T = c->seq_length,
+                           .B = c->micro_batch,
+                           .policy = c->packing,
+                           .max_segs = c->max_docs,
+                           .seed = c->seed,
+                           .max_tokens = c->valid_tokens,
+                           .vocab_size = t->mc.vocab};
+    return lf_loader_open(&t->vdata, &lc, err);
+}
+
+int lf_train_open_data(lf_trainer *t, lf_err *err)
+{
+    int rc = open_train(t, err);
+    if (!rc)
+        rc = open_valid(t, err);
+    if (rc)
+        return rc;
+    const lf_shard_info *info = lf_loader_info(t->data, 0);
+    for (size_t i = 0; i < t->c->n_sources; i++) {
+        const lf_shard_info *other = lf_loader_info(t->data, i);
+        if (strcmp(other->tokenizer_sha256, info->tokenizer_sha256) != 0)
+            return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers", t->c->sources[0].dir,
+                           t->c->sources[i].dir);
+        if (t->mc.vocab < other->vocab_size)
+            t->mc.vocab = other->vocab_size;
+    }
+    memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
+    return lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
+                           (int64_t)lf_loader_source_samples(t->data, 0), err);
+}
+
+/* ---- --plan ---- */
+
+/* Vocabulary and training tokens as the manifests tell them; 0 when they are not there (yet) or do not say. */
+static void manifest_facts(const struct lf_train_config *c, int64_t *vocab, int64_t *tokens)
+{
+    *vocab = *tokens = 0;
+    for (size_t i = 0; i < c->n_sources; i++) {
+        lf_artifact a = {0};
+        int64_t v = 0, n = 0;
+        if (lf_artifact_load(&a, c->sources[i].dir, "shards", NULL) == 0) {
+            lf_json_get_i64(&v, a.meta, "vocab_size", false, "meta", NULL);
+            lf_json_get_i64(&n, a.meta, "train_tokens", false, "meta", NULL);
+        }
+        lf_artifact_fini(&a);
+        *vocab = v > *vocab ? v : *vocab;
+        *tokens += n;
+    }
+}
+
+static int config_of_checkpoint(lf_model_config *out, const char *dir, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, dir, 0, err);
+    if (!rc)
+        rc = lf_weights_config(out, ck, err);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int64_t vocab, lf_err *err)
+{
+    *mc = c->model;
+    if (!c->model_given) {
+        int rc = config_of_checkpoint(mc, c->init_from, err);
+        if (rc)
+            return rc;
+    }
+    if (!mc->vocab)
+        mc->vocab = vocab;
+    if (!mc->vocab)
+        return lf_fail(err, LF_EINVAL, "[model] vocab is not given and the data is not there yet to say it; set vocab");
+    return 0;
+}
+
+static void note(json_t *notes, const char *text)
+{
+    json_array_append_new(notes, json_string(text));
+}
+
+static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                        const struct lf_train_model *m, int64_t tokens, lf_err *err)
+{
+    struct lf_plan_bytes b;
+    int rc = lf_plan_bytes(m->plan, &b);
+    if (rc)
+        return lf_fail(err, rc, "the plan has no sizes");
+    int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
+    double snapshot = c->save_async ? 12.0 * (double)params : 0;
+    double host = snapshot + (double)lf_target_host()->reserved;
+    lf_schedule lr;
+    json_t *notes = json_array();
+    if (c->epochs > 0 && !tokens) {
+        note(notes, "the length of an epoch is known when the data is there");
+    } else {
+        rc = lf_train_length(&steps, &samples, &lr, c, tokens / c->seq_length, err);
+        if (rc) {
+            json_decref(notes);
+            return rc;
+        }
+    }
+    if (c->epochs > 0 && tokens)
+        note(notes, "steps follow from the tokens of the data; packing may add a few");
+    double per_step = lf_model_train_flops_per_token(mc, c->seq_length, true) *
+                      (double)(c->ramp[c->n_ramp - 1].samples * c->seq_length);
+    double per_step_full = per_step / lf_model_train_flops_per_token(mc, c->seq_length, true) *
+                           lf_model_train_flops_per_token(mc, c->seq_length, false);
+    json_t *bytes =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads,
+                  "optimizer", (double)b.optimizer, "activations", (double)(b.saved + b.transient), "workspace",
+                  (double)b.workspace, "inputs", (double)b.inputs, "host", host, "total", (double)b.total + host);
+    int bad = json_object_set_new(plan, "parameters", json_integer(params)) |
+              json_object_set_new(plan, "bytes", bytes) |
+              json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
+              json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
+              json_object_set_new(plan, "disk_bytes", json_real((double)(c->keep + 2) * 12.0 * (double)params)) |
+              json_object_set_new(plan, "notes", notes);
+    if (!bad && steps > 0)
+        bad = json_object_set_new(plan, "steps", json_integer(steps)) |
+              json_object_set_new(plan, "tokens", json_integer(samples * c->seq_length));
+    return bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+}
+
+int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
+{
+    struct lf_train_model m = {0};
+    lf_model_config mc;
+    int64_t vocab, tokens;
+    manifest_facts(c, &vocab, &tokens);
+    int rc = plan_model(&mc, c, vocab, err);
+    if (!rc)
+        rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0, err);
+    if (!rc)
+        rc = plan_members(plan, c, &mc, &m, tokens, err);
+    lf_train_model_fini(&m);
+    return rc;
+}
