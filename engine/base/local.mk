@@ -8,3 +8,26 @@ engine_libbase_a_SOURCES += \
   engine/base/lock.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
 # the store helper's
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c
+
+base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
+  tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys
+check_PROGRAMS += $(base_tests)
+TESTS += $(base_tests)
+tests_unit_base_str_SOURCES = tests/unit/base_str.c
+tests_unit_base_str_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_io_SOURCES = tests/unit/base_io.c
+tests_unit_base_io_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+# The calls whose order is a promise are recorded.
+tests_unit_base_io_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=write,--wrap=link,--wrap=unlink,--wrap=rename
+tests_unit_base_ini_SOURCES = tests/unit/base_ini.c
+tests_unit_base_ini_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_opt_SOURCES = tests/unit/base_opt.c
+tests_unit_base_opt_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_rng_SOURCES = tests/unit/base_rng.c
+tests_unit_base_rng_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_frame_SOURCES = tests/unit/base_frame.c
+tests_unit_base_frame_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_lock_SOURCES = tests/unit/base_lock.c
+tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
+tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)

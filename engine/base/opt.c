@@ -317,7 +317,7 @@ int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int 
     if (!words)
         return LF_ENOMEM;
     const char *config = lf_opt_find(s->t, "config") ? config_of(argc, argv) : NULL;
-    if (config)
+    if (config && config[0]) /* an empty one is refused as a value below */
         rc = lf_optset_load_ini(s, config, "stage", err);
     for (int i = 1; rc == 0 && i < argc; i++) {
         if (only_words || argv[i][0] != '-' || argv[i][1] == '\0') {

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sys.h and json.h: stop requests, times, log lines; JSON positions, types, refusals.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "tests/tap/tap.h"
+
+static void test_stop(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/stop", tap_tmpdir());
+    tap_rc(lf_stop_install(path, &err), 0, &err, NULL, "install");
+    tap_ok(!lf_stop_requested() && !lf_stop_reason(), "no request yet");
+    lf_io_replace(path, "", 0, 0644, &err);
+    usleep(1100 * 1000);
+    tap_ok(lf_stop_requested(), "a stop file is a request");
+    tap_str(lf_stop_reason(), "stop file", "its name");
+    static const struct {
+        int sig;
+        const char *name;
+    } v[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR2, "SIGUSR2"}};
+    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
+        lf_stop_install(NULL, &err);
+        raise(v[i].sig);
+        tap_ok(lf_stop_requested(), "%s is a request", v[i].name);
+        tap_str(lf_stop_reason(), v[i].name, "its name");
+    }
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        lf_stop_install(NULL, NULL);
+        raise(SIGINT);
+        raise(SIGINT);
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    tap_ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "a second SIGINT ends the process");
+    lf_stop_install(NULL, &err);
+    raise(SIGPIPE);
+    tap_ok(!lf_stop_requested(), "SIGPIPE is ignored");
+}
+
+static void test_times(void)
+{
+    char b[21];
+    tap_str(lf_time_iso(b, 0), "1970-01-01T00:00:00Z", "the epoch");
+    tap_str(lf_time_iso(b, 1795260005.9), "2026-11-21T11:20:05Z", "seconds are cut");
+    tap_str(lf_time_iso(b, -0.5), "1969-12-31T23:59:59Z", "before the epoch");
+    double a = lf_now_s();
+    tap_ok(lf_now_s() >= a && lf_wall_s() > 1.7e9, "clocks");
+    tap_ok(lf_rss_bytes() > 100000 && lf_rss_peak_bytes() >= lf_rss_bytes() / 2, "resident bytes");
+    tap_ok(lf_ncpu() >= 1, "processors");
+}
+
+static void test_log(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1024];
+    lf_buf b;
+    lf_buf_init(&b);
+    snprintf(path, sizeof path, "%s/log", tap_tmpdir());
+    fflush(stderr);
+    int saved = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    dup2(fd, STDERR_FILENO);
+    lf_log_init("lf-test", 2);
+    lf_log(2, "step %d loss %.2f", 1200, 2.31);
+    lf_log(0, "bad");
+    lf_log(3, "hidden");
+    lf_progress p;
+    lf_progress_begin(&p, "tokenizing", "tokens", 0, 1000);
+    lf_progress_update(&p, 500);
+    lf_progress_end(&p);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(fd);
+    lf_io_read_file(path, 10000, &b, &err);
+    tap_ok(lf_str_has_prefix(b.data, "lf-test: step 1200 loss 2.31\nlf-test: error: bad\nlf-test: tokenizing 500 of 1.0k tokens"),
+           "%s", b.data);
+    lf_buf_fini(&b);
+}
+
+static void test_json(void)
+{
+    lf_err err = LF_ERR_INIT;
+    static const struct {
+        const char *text, *error;
+    } bad[] = {
+        {"{\"a\": 1,\n \"a\": 2}", "f.json:2:"}, {"{\n  \"a\": }", "f.json:2:"},      {"", "f.json:1:"},
+        {"{\"a\": 1} x", "f.json:1:"},           {"{\"a\": \"\\u0000\"}", "f.json:1:"}, {"{\"a\": \"\xff\"}", "f.json:1:"},
+        {"{\"a\": 1e999}", "f.json:1:"},         {"{\"a\": 99999999999999999999}", "f.json:1:"}, {"3", "f.json:1:"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tap_ok(!lf_json_load_text(bad[i].text, strlen(bad[i].text), "f.json", &err), "refused");
+        tap_rc(err.rc, LF_EFORMAT, &err, bad[i].error, bad[i].text);
+    }
+    char *deep = malloc(100001);
+    memset(deep, '[', 100000);
+    tap_ok(!lf_json_load_text(deep, 100000, "deep", &err), "nesting without end is refused");
+    lf_err_clear(&err);
+    free(deep);
+    static const char text[] = "{\"s\":\"x\",\"i\":7,\"f\":0.1,\"b\":true,\"a\":[1],\"o\":{\"k\":null}}";
+    json_t *o = lf_json_load_text(text, strlen(text), "f", &err), *v = NULL;
+    const char *s = NULL;
+    int64_t i = -1;
+    double f = -1;
+    bool b = false;
+    tap_rc(lf_json_get_str(&s, o, "s", true, "f", &err), 0, &err, NULL, "string");
+    tap_str(s, "x", "string");
+    tap_rc(lf_json_get_i64(&i, o, "i", true, "f", &err), 0, &err, NULL, "integer");
+    tap_i64(i, 7, "integer");
+    tap_rc(lf_json_get_f64(&f, o, "i", true, "f", &err), 0, &err, NULL, "an integer is a number");
+    tap_f64(f, 7, 0, "number");
+    tap_rc(lf_json_get_i64(&i, o, "f", true, "f", &err), LF_EFORMAT, &err, "f: \"f\" is a number, not an integer", "type");
+    tap_rc(lf_json_get_bool(&b, o, "b", true, "f", &err), 0, &err, NULL, "boolean");
+    tap_rc(lf_json_get_array(&v, o, "a", true, "f", &err), 0, &err, NULL, "list");
+    tap_rc(lf_json_get_object(&v, o, "a", true, "f", &err), LF_EFORMAT, &err, "is a list, not an object", "not object");
+    tap_rc(lf_json_get_str(&s, o, "zz", true, "what", &err), LF_EFORMAT, &err, "what has no \"zz\"", "missing");
+    tap_rc(lf_json_get_i64(&i, o, "zz", false, "what", &err), 0, &err, NULL, "missing, with a default");
+    tap_i64(i, 7, "default kept");
+    tap_rc(lf_json_get_str(&s, json_object_get(o, "a"), "k", false, "what", &err), LF_EFORMAT, &err, "is a list", "parent");
+    char *d = lf_json_dump(o, &err);
+    tap_str(d, "{\"a\":[1],\"b\":true,\"f\":0.10000000000000001,\"i\":7,\"o\":{\"k\":null},\"s\":\"x\"}", "canonical");
+    free(d);
+    json_decref(o);
+}
+
+int main(void)
+{
+    test_stop();
+    test_times();
+    test_log();
+    test_json();
+    return tap_done();
+}
