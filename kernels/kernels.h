@@ -156,6 +156,17 @@ struct lf_k_linear_xent {
     size_t work_bytes;
 };
 
+/* What a draw needs of rows of logits that gemm made with the output layer, with the bits of linear_xent:
+ * z[r] becomes softcap(z[r]) in place over columns < v_real (0: off); lse[r] = logsumexp; argmax[r] (NULL allowed) lowest index of
+ * the largest. */
+struct lf_k_logit_stats {
+    int64_t rows, v_real, ldz;
+    float *z;
+    float *lse;
+    int32_t *argmax;
+    float softcap;
+};
+
 /* ---- embeddings ------------------------------------------------------------------------------------------------ */
 
 /* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]   (wpe NULL: none). A token outside [0, V) gives NaN rows. */
@@ -403,6 +414,7 @@ struct lf_k_adamw {
     X(gemm_pack)                                                                                                       \
     X(colsum)                                                                                                          \
     X(linear_xent)                                                                                                     \
+    X(logit_stats)                                                                                                     \
     X(embed_fwd)                                                                                                       \
     X(embed_bwd)                                                                                                       \
     X(norm_fwd)                                                                                                        \

@@ -20,6 +20,7 @@
 LF_CPU_DECLARE(gemm)
 LF_CPU_DECLARE(colsum)
 LF_CPU_DECLARE(linear_xent)
+LF_CPU_DECLARE(logit_stats)
 
 enum { XENT_ROWS = 512, XENT_BLOCK = 4096, CHAINS = 4, ALIGN = 64 };
 
@@ -165,14 +166,22 @@ static void row_zero(float *z, int64_t from, int64_t to, uint8_t type)
         lf_put(z, j, type, min64(to - j, LF_VL), lf_v_zero());
 }
 
+/* The reduction that loss, scoring and sampling share. */
+static void row_stats(float *z, int64_t n, float softcap, float *max, float *sum, struct row_out *out)
+{
+    if (softcap > 0)
+        row_softcap(z, n, softcap);
+    *max = row_max(z, n, &out->argmax);
+    *sum = row_sum_exp(z, n, *max);
+    out->lse = *max + logf(*sum);
+}
+
 static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struct row_out *out)
 {
     const int32_t t = a->target[r];
     const float coef = a->rec ? a->rec->z_loss : 0, g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
-    if (a->softcap > 0)
-        row_softcap(z, a->v_real, a->softcap);
-    float max = row_max(z, a->v_real, &out->argmax), sum = row_sum_exp(z, a->v_real, max);
-    out->lse = max + logf(sum);
+    float max, sum;
+    row_stats(z, a->v_real, a->softcap, &max, &sum, out);
     out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
     if (a->loss)
         a->loss[r] = out->loss;
@@ -269,4 +278,32 @@ int LF_SYM(linear_xent)(lf_queue *q, const struct lf_k_linear_xent *a)
         rc = backward(q, a, r0, rows, z, l.ld, gw, l.gemm);
     }
     return rc;
+}
+
+size_t LF_SYM(logit_stats_work)(const struct lf_k_logit_stats *a, int threads)
+{
+    (void)a;
+    (void)threads;
+    return 0;
+}
+
+int LF_SYM(logit_stats_check)(const struct lf_k_logit_stats *a)
+{
+    return a->rows >= 0 && a->v_real > 0 && a->v_real <= INT32_MAX && a->ldz >= a->v_real && a->softcap >= 0 ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
+{
+    if (LF_SYM(logit_stats_check)(a))
+        return LF_K_EINVAL;
+#pragma omp parallel for schedule(static) num_threads(q->threads)
+    for (int64_t r = 0; r < a->rows; r++) {
+        struct row_out out;
+        float max, sum;
+        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, &max, &sum, &out);
+        a->lse[r] = out.lse;
+        if (a->argmax)
+            a->argmax[r] = out.argmax;
+    }
+    return LF_K_OK;
 }

@@ -283,6 +283,35 @@ static void same_bits(const struct lf_kernels *k, uint8_t type)
     lf_cpu_queue_destroy(q3);
 }
 
+/* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the bits of the fused layer. */
+static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type)
+{
+    const struct xcase t = {.rows = 21, .k = 40, .v = 4500, .v_real = 4490, .type = type, .bias = true, .packed = true, .softcap = 5};
+    struct xdata d;
+    setup(&d, &t, k, q);
+    bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
+    float *z = calloc((size_t)t.v, sizeof *z), lse = 0;
+    int32_t arg = -1;
+    for (int64_t r = 0; z && ok && r < t.rows; r++) {
+        const char *x = (const char *)d.x.p + (size_t)(r * d.a.ldx) * lf_dtype_size((enum lf_dtype)type);
+        struct lf_k_gemm g = {.m = 1, .n = t.v, .k = t.k, .a = x, .b_packed = d.a.w_packed, .c = z, .bias = d.a.bias, .lda = d.a.ldx,
+                              .ldb = d.a.ldw, .ldc = t.v, .tb = true, .ab_type = type, .c_type = LF_F32, .bias_type = type,
+                              .mode = LF_INVARIANT};
+        struct op_buf work = op_random((int64_t)k->gemm.work(&g, 2) / 4 + 1, LF_F32, 1, 1);
+        g.work = work.p;
+        g.work_bytes = work.bytes;
+        struct lf_k_logit_stats s = {1, t.v_real, t.v, z, &lse, &arg, t.softcap};
+        ok = k->gemm.run(q, &g) == LF_K_OK && k->logit_stats.check(&s) == LF_K_OK && k->logit_stats.run(q, &s) == LF_K_OK;
+        int32_t y = ((const int32_t *)d.target.p)[r];
+        float loss = y < 0 ? 0 : lse - z[y];
+        ok = ok && lse == ((const float *)d.lse.p)[r] && arg == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
+        op_free(&work);
+    }
+    tap_ok(ok && z, "%s: type %d: sampling sees the log-probabilities of the loss, bit for bit", k->family, type);
+    free(z);
+    teardown(&d);
+}
+
 static void colsums(const struct lf_kernels *k, lf_queue *q)
 {
     int bad = 0;
@@ -339,6 +368,8 @@ int main(void)
             }
         tap_ok(bad == 0, "%s: %d cases agree with the f64 reference", k->family, (int)(2 * sizeof cases / sizeof *cases));
         differences(k, q);
+        sampling_agrees(k, q, LF_F32);
+        sampling_agrees(k, q, LF_BF16);
         invalid_target(k, q);
         same_bits(k, LF_F32);
         same_bits(k, LF_BF16);
