@@ -5,5 +5,4 @@ check_PROGRAMS += tests/unit/text_pack
 TESTS += tests/unit/text_pack
 tests_unit_text_pack_SOURCES = tests/unit/text_pack.c
 tests_unit_text_pack_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-engine_libengine_a_SOURCES += engine/text/tokenizer.h engine/text/uniclass_data.h
-EXTRA_DIST += tests/golden/tokenizer/make_unicode.py
+include engine/text/text.mk

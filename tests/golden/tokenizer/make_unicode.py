@@ -10,9 +10,9 @@ import sys
 import unicodedata
 
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-L, N, S, NUM, W, SAFE = 1, 2, 4, 8, 16, 32
+L, N, S, NUM, W, SAFE, NORM = 1, 2, 4, 8, 16, 32, 64
 CPS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 flags = bytearray(0x110000)
 
@@ -56,6 +56,13 @@ for ch in chunks(4096):
         if s[a] == "Q" and a % 2 == 0 and b != a + 1 + (1 if flags[ord(s[a + 1])] & S else 0):
             sys.exit("strip and regex white space differ at %x" % ord(s[a + 1]))
 
+# Characters that the library's normaliser (of an older Unicode version) decomposes or moves.
+nfd, nfkd = normalizers.NFD().normalize_str, normalizers.NFKD().normalize_str
+for c in CPS:
+    x = chr(c)
+    if nfkd(x) != x or nfd(x + "\u0334")[-1] != "\u0334" or nfd("\u0301" + x)[0] != "\u0301":
+        flags[c] |= NORM
+
 second = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
 for c in CPS:
     d = unicodedata.decomposition(chr(c))
@@ -93,4 +100,4 @@ static const uint32_t lf_uniclass_runs[] = {
     for i in range(0, len(rows), 9):
         f.write("    " + " ".join("0x%x," % (c << 8 | fl) for c, fl in rows[i:i + 9]) + "\n")
     f.write("};\n/* clang-format on */\n\n#endif\n")
-print(len(rows), "runs", [sum(1 for c in CPS if flags[c] & b) for b in (1, 2, 4, 8, 16, 32)])
+print(len(rows), "runs", [sum(1 for c in CPS if flags[c] & b) for b in (1, 2, 4, 8, 16, 32, 64)])

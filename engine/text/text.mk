@@ -1,0 +1,23 @@
+# tokenizers, corpora, BPE training (engine/text), their tests and benches
+engine_libengine_a_SOURCES += \
+  engine/text/tokenizer.h engine/text/tokenizer.c engine/text/tokenizer_priv.h engine/text/tokenizer_load.c \
+  engine/text/tokenizer_parts.h engine/text/tokenizer_parts.c engine/text/textnorm.c engine/text/added.c \
+  engine/text/bpe.h engine/text/bpe.c engine/text/regex.h engine/text/regex.c engine/text/scan.h engine/text/scan.c \
+  engine/text/uniclass.h engine/text/uniclass.c engine/text/uniclass_data.h
+EXTRA_DIST += \
+  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/gpt2.json \
+  tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
+  tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
+  tests/bench/tokenize_peer.py engine/text/README.md
+EXTRA_PROGRAMS += tests/bench/tokenize_bench
+tests_bench_tokenize_bench_SOURCES = tests/bench/tokenize_bench.c
+tests_bench_tokenize_bench_LDADD = $(LF_ENGINE_LIBS)
+text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer
+check_PROGRAMS += $(text_tests)
+TESTS += $(text_tests)
+tests_unit_text_golden_SOURCES = tests/unit/text_golden.c
+tests_unit_text_golden_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_scan_SOURCES = tests/unit/text_scan.c
+tests_unit_text_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_tokenizer_SOURCES = tests/unit/text_tokenizer.c
+tests_unit_text_tokenizer_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
