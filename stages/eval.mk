@@ -1,1 +1,2 @@
 # lf-eval: option table, main, tests
+stages_libopts_a_SOURCES += stages/eval_opts.c

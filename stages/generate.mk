@@ -1,1 +1,3 @@
-# lf-generate: option table, main, tests
+# lf-generate: option table, main, tests; and what it shares with lf-eval
+stages_libopts_a_SOURCES += stages/generate_opts.c
+stages_libstages_a_SOURCES += stages/infer_common.c stages/infer_common.h

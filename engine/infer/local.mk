@@ -1,1 +1,19 @@
 # sources of engine/infer, and their tests
+engine_libengine_a_SOURCES += \
+  engine/infer/gen.c engine/infer/gen.h \
+  engine/infer/lines.c engine/infer/lines.h \
+  engine/infer/request.c engine/infer/request.h \
+  engine/infer/runner.c engine/infer/runner.h \
+  engine/infer/sample.c engine/infer/sample.h \
+  engine/infer/score.c engine/infer/score.h \
+  engine/infer/tasks.c engine/infer/tasks.h engine/infer/tasks_priv.h engine/infer/tasks_results.c
+
+LF_INFER_TESTS = tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen
+check_PROGRAMS += $(LF_INFER_TESTS)
+TESTS += $(LF_INFER_TESTS)
+tests_unit_infer_sample_SOURCES = tests/unit/infer_sample.c
+tests_unit_infer_sample_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_infer_score_SOURCES = tests/unit/infer_score.c
+tests_unit_infer_score_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_infer_gen_SOURCES = tests/unit/infer_gen.c
+tests_unit_infer_gen_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -195,7 +195,6 @@ static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, in
             for (int64_t p = p0; p < p1; p++) {
                 const int64_t col = p * LF_NR;
                 const int n = (int)min64(LF_NR, g->n - col);
-                const void *next = p == p0 ? a + m * units : NULL; /* the next row panel follows in memory */
                 int64_t ld = j->scratch ? j->c.cols : g->ldc;
                 float *part = NULL;
                 if (j->scratch)
@@ -204,10 +203,10 @@ static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, in
                     part = (float *)g->c + row * ld + col;
                 const uint32_t *bp = b + (p - p0) * units * LF_NR;
                 if (n == LF_NR && part && (!last || simple)) {
-                    micro[m](units, a, bp, part, ld, add, next);
+                    micro[m](units, a, bp, part, ld, add);
                     continue;
                 }
-                micro[m](units, a, bp, tile, LF_NR, false, next);
+                micro[m](units, a, bp, tile, LF_NR, false);
                 if (add)
                     tile_add(tile, part, ld, m, n);
                 if (last)
@@ -226,8 +225,8 @@ static void run_group(const struct job *j, int thread)
     const int64_t items = div_up(rows, step), chunks = j->g1 - j->g0;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < items * chunks; i++) {
-        int64_t p0 = i / chunks * step;
-        pack_a(j, j->g0 + i % chunks, p0, min64(p0 + step, rows));
+        int64_t p0 = i % items * step;
+        pack_a(j, j->g0 + i / items, p0, min64(p0 + step, rows));
     }
     unsigned char *mine = j->private + (size_t)thread * (j->c.b_bytes + j->c.tile_bytes);
     const int64_t col0 = j->n0 / LF_NR, col1 = div_up(j->n1, LF_NR);

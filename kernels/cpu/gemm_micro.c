@@ -18,10 +18,8 @@ LF_INLINE lf_v madd(const bool pair, lf_v a, lf_v b, lf_v c)
 }
 
 LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t *a0, const uint32_t *b0, float *c, int64_t ldc,
-                     bool add, const void *next)
+                     bool add)
 {
-    const char *far = next ? next : a0;
-    const int64_t step = next ? 64 : 0;
     lf_v x[LF_MR], y[LF_MR];
     const float *a = (const float *)a0, *b = (const float *)b0;
 #pragma GCC unroll 16
@@ -42,8 +40,6 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
             x[i] = madd(pair, v, p, x[i]);
             y[i] = madd(pair, v, r, y[i]);
         }
-        __builtin_prefetch(far, 0, 2);
-        far += step;
         a += m;
         b += LF_NR;
     }
@@ -62,10 +58,9 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
 }
 
 #define MICRO(type, pair, m)                                                                                           \
-    static void type##_##m(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add,        \
-                         const void *next)                                                                             \
+    static void type##_##m(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add)       \
     {                                                                                                                  \
-        micro(m, pair, units, a, b, c, ldc, add, next);                                                                      \
+        micro(m, pair, units, a, b, c, ldc, add);                                                                      \
     }
 #define ENTRY(type, pair, m) [m] = type##_##m,
 #if LF_MR == 14

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batched generation: which sequence gets which rows of which step. Knows nothing of graphs: a model is a step function over a
+ * paged KV cache (engine/infer/cache.h makes one from a decoder).
+ *
+ * Continuous batching. A job takes a slot and all the pages it can ever need, so nothing is evicted; a step carries one row for
+ * every sequence that decodes and fills up with rows of prompts (chunked prefill). Because every kernel behind the step function
+ * gives a row the same bits whatever stands beside it, and a draw depends on (seed of the sequence, index of the token) alone,
+ * results do not depend on slots, chunk size, order or threads.
+ *
+ * The log-probability of a token is that of the model's own distribution: logit - logsumexp(logits), before penalties, temperature and
+ * cuts.
+ */
+#ifndef LF_INFER_GEN_H
+#define LF_INFER_GEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "engine/base/str.h"
+#include "engine/infer/sample.h"
+#include "engine/text/tokenizer.h"
+
+/* One step of the model over rows: row r is token[r] at position pos[r] of sequence slot seq[r] (seq < 0: padding, ignored). The keys
+ * and values of the rows are written to the cache, then each row attends to positions 0..pos[r] of its slot. Afterwards
+ * logits row i and lse[i] (i < n_want) belong to step row want[i]; lse is the row's logsumexp with the bits of the training loss. */
+struct lf_gen_logits {
+    const float *z; /* [n_want, vocab], rows ld apart */
+    int64_t ld;
+    const float *lse; /* [n_want] */
+};
+typedef struct lf_gen_model {
+    void *ctx;
+    int64_t vocab;       /* logits per row */
+    int64_t max_context; /* positions a sequence may have */
+    int64_t slots;       /* sequences at a time */
+    int64_t max_rows;    /* rows of a step */
+    int64_t page_tokens; /* positions of a page */
+    int64_t n_pages;     /* pages of the cache, all slots together */
+    int64_t max_pages;   /* entries per slot of the page table */
+    /* table: i32 [slots, max_pages]. *out is borrowed until the next step. */
+    int (*step)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err);
+} lf_gen_model;
+
+enum lf_finish { LF_FINISH_STOP = 0, LF_FINISH_LENGTH, LF_FINISH_ERROR };
+const char *lf_finish_name(enum lf_finish f); /* "stop", "length", "error" */
+
+/* What to generate; borrowed until its result was delivered. */
+typedef struct lf_gen_job {
+    const char *id;
+    uint32_t sample;         /* index among the samples of the same prompt */
+    const int32_t *prompt;   /* at least one token */
+    size_t n_prompt;
+    lf_sample_params params;
+    int64_t max_tokens;      /* >= 1 */
+    int64_t min_tokens;      /* the end tokens are forbidden before */
+    const int32_t *end;      /* tokens that end the sequence; kept in `tokens`, not in the text */
+    size_t n_end;
+    const char *const *stop; /* strings that end it; cut from the text with all that follows */
+    size_t n_stop;
+    uint64_t seed;           /* of this sequence: lf_sample_seed() */
+    int top_logprobs;        /* alternatives reported per token */
+    bool skip_special;       /* leave special tokens out of the text */
+} lf_gen_job;
+
+typedef struct lf_gen_result {
+    const lf_gen_job *job;
+    const int32_t *tokens; /* [n] */
+    const float *logprobs; /* [n] */
+    size_t n;
+    const int32_t *top_ids;     /* [n, top_logprobs] */
+    const float *top_logprobs;  /* [n, top_logprobs] */
+    const char *text;           /* "" without a tokenizer */
+    size_t text_len;
+    enum lf_finish finish;
+    const char *stop_reason;    /* the stop string met, or NULL */
+} lf_gen_result;
+
+/* Results come in the order of the jobs. A negative return stops the run and is returned. */
+typedef int (*lf_gen_sink)(void *arg, const lf_gen_result *r, lf_err *err);
+
+struct lf_gen_stats {
+    int64_t steps, rows, prompt_tokens, new_tokens;
+    double seconds;
+};
+
+/* Run all jobs. tok may be NULL when no job has stop strings (text stays empty). LF_EINTR when stop() said so between two steps:
+ * what was delivered stays delivered. LF_EINVAL names a job that does not fit before anything is run. LF_ENUMERIC: logits without
+ * a finite value. */
+int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_gen_sink sink, void *arg,
+               bool (*stop)(void), struct lf_gen_stats *stats, lf_err *err);
+
+#endif

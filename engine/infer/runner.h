@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A decoder from a checkpoint, ready to generate or to score: the bridge from graphs (engine/graph, engine/model) to gen.h and score.h.
+ *
+ * Generation has one segment per bucket of rows (1, 2, 4, ... max_rows) over one paged cache; a step takes the smallest bucket that
+ * holds its rows. Scoring has one segment over packed documents. All of them share weights and, never running together, memory.
+ */
+#ifndef LF_INFER_RUNNER_H
+#define LF_INFER_RUNNER_H
+
+#include <jansson.h>
+
+#include "engine/infer/gen.h"
+#include "engine/infer/score.h"
+#include "engine/model/config.h"
+
+typedef struct lf_runner lf_runner;
+
+struct lf_runner_opts {
+    int threads;
+    bool bf16;           /* compute and cache in bf16, else f32 */
+    bool fast;           /* LF_FAST kernels; results may then depend on the batch */
+    int64_t max_context; /* 0: the model's max_positions */
+    /* generation; slots 0: none */
+    int64_t slots, max_rows, kv_tokens; /* kv_tokens: positions in the cache, 0: slots * max_context */
+    int64_t page_tokens;                /* multiple of LF_ATTN_TILE */
+    /* scoring; rows 0: none */
+    int64_t score_rows, score_docs;
+};
+
+/* The model description of the checkpoint in dir, from its manifest and state alone (for --plan). */
+int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err);
+/* Plan JSON (lf_plan_json) of a runner over a model, without weights or a device. Returns owned. */
+json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o, lf_err *err);
+
+/* Open, check every hash, plan, bind and load. */
+int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err);
+void lf_runner_close(lf_runner *r);
+const lf_model_config *lf_runner_model(const lf_runner *r);
+const char *lf_runner_identity(const lf_runner *r);       /* of the checkpoint, hex */
+json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err); /* what the numbers depend on; owned */
+
+/* Filled in for the parts asked for; valid until close. */
+int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err);
+int lf_runner_score_model(lf_runner *r, lf_score_model *out, lf_err *err);
+
+#endif

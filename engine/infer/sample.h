@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choosing the next token from a row of logits, on the host.
+ *
+ * Order of operations (that of Hugging Face transformers):
+ *   1. logit bias and banned tokens     added / -inf
+ *   2. repetition penalty r             l > 0 ? l / r : l * r, once per distinct token of prompt and output (Keskar et al. 2019)
+ *   3. presence and frequency penalty   l -= presence * [count > 0] + frequency * count, tokens of the output only (OpenAI)
+ *   4. temperature                      l /= temperature; 0 means greedy: the largest logit, lowest id on ties, and 5-7 do not apply
+ *   5. top-k                            keep the k largest; ties with the k-th are kept
+ *   6. top-p                            keep the smallest set of the most probable tokens whose mass reaches p, at least one
+ *                                       (Holtzman et al. 2020)
+ *   7. min-p                            keep p_i >= min_p * p_max
+ *   8. draw                             inverse of the cumulative distribution at u, tokens in order of descending logit, then id
+ * u is Philox(seed of the sequence, LF_SITE_SAMPLE, index of the output token): it depends on nothing else, so results do not
+ * change with batch, order or threads. All sums are f64 in that fixed order.
+ */
+#ifndef LF_INFER_SAMPLE_H
+#define LF_INFER_SAMPLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+
+#define LF_SITE_SAMPLE 0x53414d50u /* Philox site of sampling */
+
+typedef struct lf_sample_params {
+    double temperature;        /* >= 0; 0 = greedy */
+    double top_p;              /* (0, 1]; 1 = off */
+    double min_p;              /* [0, 1]; 0 = off */
+    double repetition_penalty; /* > 0; 1 = off */
+    double presence_penalty;   /* 0 = off */
+    double frequency_penalty;  /* 0 = off */
+    int64_t top_k;             /* 0 = off */
+} lf_sample_params;
+
+#define LF_SAMPLE_DEFAULTS {1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0}
+
+/* LF_EINVAL naming the parameter out of range. */
+int lf_sample_check(const lf_sample_params *p, lf_err *err);
+
+/* Seed of one output sequence: a hash of the run's seed, the request's id and the sample's index. */
+uint64_t lf_sample_seed(uint64_t run_seed, const char *request_id, uint32_t sample_index);
+
+/* Scratch for one vocabulary size, reused from token to token; not shared between threads. */
+typedef struct lf_sampler lf_sampler;
+lf_sampler *lf_sampler_create(int64_t vocab, lf_err *err);
+void lf_sampler_destroy(lf_sampler *s);
+/* Start a sequence: tokens [n] are its prompt (they count for the repetition penalty only). */
+void lf_sampler_begin(lf_sampler *s, const int32_t *prompt, size_t n);
+/* Tell it a token of the output (drawn or forced), before the next draw. */
+void lf_sampler_accept(lf_sampler *s, int32_t token);
+/* Forbid a token in the next draws (min_tokens forbids the end tokens); undone by allow. */
+void lf_sampler_forbid(lf_sampler *s, const int32_t *tokens, size_t n);
+void lf_sampler_allow_all(lf_sampler *s);
+/* Draw output token number `index` from logits [vocab] f32 (not changed). Returns the id, or -1 when no logit is finite. */
+int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits, uint64_t seed, uint64_t index);
+
+/* The distribution that the last draw used, for tests: number of kept tokens, ids in draw order and probabilities (borrowed until
+ * the next call). A greedy draw keeps one. */
+size_t lf_sampler_kept(const lf_sampler *s, const int32_t **ids, const double **probs);
+
+/* The n largest logits: ids in order of descending logit, then ascending id. Returns how many (<= n). */
+size_t lf_top_logits(const float *logits, int64_t vocab, size_t n, int32_t *ids);
+
+#endif

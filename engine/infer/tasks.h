@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Evaluation tasks: documents in, one sample line per document out, results from the lines. Definitions follow lm-evaluation-harness:
+ *
+ *   rolling          whole texts, each token once (score.h, context_len 1, a prefix token in front): word_perplexity, byte_perplexity,
+ *                    bits_per_byte, and token_perplexity = exp(-sum ll / tokens)
+ *   multiple_choice  {"context", "choices": [...], "gold": i}: log-likelihood of " " + choice; acc, acc_norm (per character of the
+ *                    choice), acc_bytes (per byte), first index on ties
+ *   last_word        {"text"}: the last word given the rest; acc (greedy) and perplexity = exp(-mean ll)
+ *
+ * loglikelihood(ctx, cont): white space at the end of ctx moves to the front of cont; cont ids = tok(ctx + cont) behind the first
+ * len(tok(ctx)); too long: the last max_context + 1 tokens are kept; an empty ctx is the prefix token.
+ *
+ * Sample lines hold all that the results need, so a run that was stopped goes on behind the last line, and results are made from the
+ * file alone.
+ */
+#ifndef LF_INFER_TASKS_H
+#define LF_INFER_TASKS_H
+
+#include <jansson.h>
+
+#include "engine/base/str.h"
+#include "engine/infer/score.h"
+#include "engine/text/tokenizer.h"
+
+enum lf_task_kind { LF_TASK_ROLLING = 0, LF_TASK_CHOICE, LF_TASK_LAST_WORD };
+const char *lf_task_kind_name(enum lf_task_kind k);
+
+typedef struct lf_tasks lf_tasks;
+
+/* tok may be NULL when only shards are measured (then words and bytes are unknown). prefix: id put in front of a text and used for an
+ * empty context. max_context: of the model. */
+lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_context, lf_err *err);
+void lf_tasks_destroy(lf_tasks *t);
+
+/* Add a task by its file; its name is the file's without folder and ending. rolling: a .jsonl file has {"text"} a line, any other file is
+ * one document. LF_EEXIST: a second task of that name. limit > 0: the first so many documents. */
+int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit, lf_err *err);
+/* A rolling task over one split of a shards artifact; name "<split>" or "<split>-<n>". A document's end token is scored too. */
+int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t limit, lf_err *err);
+
+size_t lf_tasks_n_docs(const lf_tasks *t);
+/* Score documents [first, first + n) and append their lines to out. */
+int lf_tasks_score(lf_tasks *t, const lf_score_model *m, size_t first, size_t n, lf_buf *out, bool (*stop)(void), lf_err *err);
+/* Is this the line of document `index`? LF_EFORMAT otherwise. */
+int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_t len, lf_err *err);
+
+/* {"results":{task:{"alias",metric:value,metric_stderr:value}},"n-samples":{task:{"original","effective"}},"configs":{task:{...}}} in the
+ * harness's form from a file of sample lines. Returns owned. */
+json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, lf_err *err);
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lf-eval: options, wiring, one call of the engine. Output: OUT/results/{samples.jsonl, results.json}; the samples are continued after
+ * a stop and the results are made from them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "engine/infer/runner.h"
+#include "engine/infer/tasks.h"
+#include "stages/infer_common.h"
+#include "stages/opts.h"
+#include "stages/stage.h"
+
+typedef struct eval {
+    const char *checkpoint, *tokenizer_path, *split, *prefix, *out, *metrics;
+    const char **data, **text, **choice, **last, **from;
+    size_t n_data, n_text, n_choice, n_last, n_from, block;
+    int64_t limit;
+    struct lf_runner_opts run;
+    lf_tokenizer *tok;
+    lf_tasks *tasks;
+    lf_lines *lines;
+} eval;
+
+static void destroy(void *self)
+{
+    eval *e = self;
+    if (!e)
+        return;
+    lf_lines_close(e->lines);
+    lf_tasks_destroy(e->tasks);
+    lf_tokenizer_destroy(e->tok);
+    free(e->data);
+    free(e->text);
+    free(e->choice);
+    free(e->last);
+    free(e->from);
+    free(e);
+}
+
+static int setup(void **self, const lf_optset *o, lf_err *err)
+{
+    eval *e = lf_calloc(1, sizeof *e, err);
+    if (!e)
+        return LF_ENOMEM;
+    *self = e;
+    e->checkpoint = lf_optset_str(o, "checkpoint");
+    e->tokenizer_path = lf_optset_str(o, "tokenizer");
+    e->split = lf_optset_str(o, "split");
+    e->prefix = lf_optset_str(o, "prefix");
+    e->out = lf_optset_str(o, "out");
+    e->metrics = lf_optset_str(o, "metrics");
+    e->limit = lf_optset_int(o, "limit");
+    e->block = (size_t)lf_optset_int(o, "block");
+    int64_t rows = lf_optset_int(o, "batch_tokens");
+    e->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
+                                     .bf16 = lf_optset_choice(o, "precision") == 1,
+                                     .fast = lf_optset_choice(o, "numeric") == 1,
+                                     .max_context = lf_optset_int(o, "max_context"),
+                                     .score_rows = rows,
+                                     .score_docs = rows < 256 ? rows : 256};
+    int rc = lf_infer_strings(&e->data, &e->n_data, o, "data", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->text, &e->n_text, o, "text", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->choice, &e->n_choice, o, "multiple_choice", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->last, &e->n_last, o, "last_word", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->from, &e->n_from, o, "resume_from", err);
+    if (rc == 0 && e->n_data + e->n_text + e->n_choice + e->n_last == 0)
+        rc = lf_fail(err, LF_EINVAL, "nothing to measure: give data, text, multiple_choice or last_word");
+    if (rc == 0 && e->n_text + e->n_choice + e->n_last > 0 && !e->tokenizer_path)
+        rc = lf_fail(err, LF_EINVAL, "text, multiple_choice and last_word need tokenizer =");
+    return rc;
+}
+
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    eval *e = self;
+    return lf_infer_plan(out, e->checkpoint, &e->run, err);
+}
+
+/* The token in front of texts. */
+static int find_prefix(const eval *e, int32_t *out, lf_err *err)
+{
+    static const char *const usual[] = {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>"};
+    int64_t id = -1;
+    if (!e->tok) {
+        *out = 0;
+        return 0;
+    }
+    if (e->prefix && (id = lf_tokenizer_find(e->tok, e->prefix)) < 0)
+        return lf_fail(err, LF_EINVAL, "prefix: the tokenizer has no token '%s'", e->prefix);
+    for (size_t i = 0; id < 0 && i < sizeof usual / sizeof *usual; i++)
+        id = lf_tokenizer_find(e->tok, usual[i]);
+    if (id < 0)
+        id = lf_tokenizer_eos(e->tok);
+    if (id < 0)
+        return lf_fail(err, LF_EINVAL, "the tokenizer has no BOS or end-of-document token; name one with prefix =");
+    *out = (int32_t)id;
+    return 0;
+}
+
+static int add_tasks(eval *e, int64_t max_context, lf_err *err)
+{
+    int32_t prefix;
+    int rc = e->tokenizer_path ? lf_infer_tokenizer(&e->tok, e->tokenizer_path, err) : 0;
+    if (rc == 0)
+        rc = find_prefix(e, &prefix, err);
+    if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))
+        rc = LF_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
+        rc = lf_tasks_add_shards(e->tasks, e->data[i], e->split, e->limit, err);
+    for (size_t i = 0; rc == 0 && i < e->n_text; i++)
+        rc = lf_tasks_add_file(e->tasks, LF_TASK_ROLLING, e->text[i], e->limit, err);
+    for (size_t i = 0; rc == 0 && i < e->n_choice; i++)
+        rc = lf_tasks_add_file(e->tasks, LF_TASK_CHOICE, e->choice[i], e->limit, err);
+    for (size_t i = 0; rc == 0 && i < e->n_last; i++)
+        rc = lf_tasks_add_file(e->tasks, LF_TASK_LAST_WORD, e->last[i], e->limit, err);
+    return rc;
+}
+
+static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *err)
+{
+    return lf_tasks_check_line(((eval *)arg)->tasks, index, line, len, err);
+}
+
+static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
+{
+    lf_score_model m;
+    lf_progress p;
+    lf_buf out;
+    size_t n = lf_tasks_n_docs(e->tasks);
+    int rc = lf_runner_score_model(r, &m, err);
+    lf_buf_init(&out);
+    lf_progress_begin(&p, "eval", "documents", (double)kept, (double)n);
+    for (size_t at = kept; rc == 0 && at < n;) {
+        size_t k = n - at < e->block ? n - at : e->block;
+        lf_buf_clear(&out);
+        rc = lf_tasks_score(e->tasks, &m, at, k, &out, lf_stop_requested, err);
+        if (rc == 0)
+            rc = lf_lines_append(e->lines, out.data, out.len, err);
+        at += k;
+        lf_progress_update(&p, (double)at);
+    }
+    lf_progress_end(&p);
+    lf_buf_fini(&out);
+    if (rc == LF_EINTR)
+        (void)lf_lines_sync(e->lines, NULL);
+    return rc;
+}
+
+/* One metrics record with every number, and a log line for each. */
+static int report(eval *e, json_t *results, lf_err *err)
+{
+    const char *task, *metric;
+    json_t *metrics, *value, *all = json_object_get(results, "results");
+    lf_buf rec;
+    lf_buf_init(&rec);
+    lf_buf_addf(&rec, "{\"step\":0,\"t\":%.3f", lf_wall_s());
+    json_object_foreach(all, task, metrics) {
+        json_object_foreach(metrics, metric, value) {
+            if (!json_is_number(value))
+                continue;
+            size_t len = strcspn(metric, ",");
+            lf_buf_addf(&rec, ",\"%s.%.*s\":%.17g", task, (int)len, metric, json_number_value(value));
+            if (!strstr(metric, "_stderr"))
+                lf_log(2, "%s %.*s %.6g", task, (int)len, metric, json_number_value(value));
+        }
+    }
+    lf_buf_addc(&rec, '}');
+    int rc = lf_buf_check(&rec, err);
+    if (rc == 0 && e->metrics) {
+        lf_frame_writer *w = lf_frame_writer_open(e->metrics, err);
+        rc = w ? lf_frame_append(w, rec.data, rec.len, err) : LF_EIO;
+        int closed = lf_frame_writer_close(w, rc ? NULL : err);
+        rc = rc ? rc : closed;
+    }
+    lf_buf_fini(&rec);
+    return rc;
+}
+
+static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
+{
+    lf_artifact a = {0};
+    json_t *results = NULL, *fp = NULL;
+    char *samples = lf_path_join(dir, "samples.jsonl", err), *file = lf_path_join(dir, "results.json", err), *text = NULL;
+    int rc = samples && file ? lf_lines_finish(e->lines, err) : LF_ENOMEM;
+    if (rc == LF_EEXIST) { /* a crash between link and manifest: the same bytes */
+        lf_err_clear(err);
+        rc = 0;
+    }
+    if (rc == 0 && !(results = lf_tasks_results(e->tasks, samples, err)))
+        rc = LF_EFORMAT;
+    if (rc == 0 && !(fp = lf_runner_fingerprint(r, err)))
+        rc = LF_ENOMEM;
+    if (rc == 0) {
+        json_object_set_new(results, "checkpoint_identity", json_string(lf_runner_identity(r)));
+        json_object_set(results, "fingerprint", fp);
+        text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+        rc = text ? lf_io_replace(file, text, strlen(text), 0640, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    if (rc == 0)
+        rc = lf_artifact_init(&a, "results", err);
+    if (rc == 0)
+        rc = lf_artifact_add_hashed(&a, dir, "results.json", err);
+    if (rc == 0)
+        rc = lf_artifact_add_hashed(&a, dir, "samples.jsonl", err);
+    if (rc == 0)
+        json_object_set(a.meta, "results", json_object_get(results, "results"));
+    if (rc == 0)
+        rc = report(e, results, err);
+    if (rc == 0)
+        rc = lf_artifact_publish(&a, dir, err);
+    lf_artifact_fini(&a);
+    json_decref(results);
+    json_decref(fp);
+    free(text);
+    free(samples);
+    free(file);
+    return rc;
+}
+
+static int run(void *self, lf_err *err)
+{
+    eval *e = self;
+    lf_runner *r = NULL;
+    lf_score_model m;
+    size_t kept = 0;
+    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
+    if (!e->out)
+        return lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
+    char *dir = lf_path_join(e->out, "results", err);
+    int rc = dir ? lf_artifact_state(&state, dir, err) : LF_ENOMEM;
+    if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
+        lf_log(2, "%s is complete already", dir);
+        goto out;
+    }
+    if (rc == 0)
+        rc = lf_runner_open(&r, e->checkpoint, &e->run, err);
+    if (rc == 0)
+        rc = lf_runner_score_model(r, &m, err);
+    if (rc == 0)
+        rc = add_tasks(e, m.max_context, err);
+    if (rc == 0)
+        rc = lf_infer_lines(&e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, &kept, err);
+    if (rc == 0 && kept > 0)
+        lf_log(2, "continuing behind %zu of %zu documents", kept, lf_tasks_n_docs(e->tasks));
+    if (rc == 0)
+        rc = score_all(e, r, kept, err);
+    if (rc == 0)
+        rc = publish(e, dir, r, err);
+out:
+    lf_runner_close(r);
+    free(dir);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const lf_stage stage = {&lf_eval_opts, "text", setup, plan, run, destroy};
+    return lf_stage_main(&stage, argc, argv);
+}

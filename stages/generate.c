@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lf-generate: options, wiring, one call of the engine. Output: OUT/text/out.jsonl, continued by id after a stop.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "engine/infer/lines.h"
+#include "engine/infer/request.h"
+#include "engine/infer/runner.h"
+#include "stages/infer_common.h"
+#include "stages/opts.h"
+#include "stages/stage.h"
+
+typedef struct generate {
+    const lf_optset *o;
+    const char *checkpoint, *tokenizer_path, *prompts, *out;
+    struct lf_runner_opts run;
+    lf_gen_defaults d;
+    const char **stop, **eos, **from;
+    size_t n_prompt, n_eos, n_from;
+    int32_t *end;
+    bool show;
+    lf_tokenizer *tok;
+    lf_gen_jobs jobs;
+    lf_lines *lines;
+    lf_buf line;
+    size_t kept, done;
+    lf_progress progress;
+} generate;
+
+static void destroy(void *self)
+{
+    generate *g = self;
+    if (!g)
+        return;
+    lf_lines_close(g->lines);
+    lf_gen_jobs_fini(&g->jobs);
+    lf_tokenizer_destroy(g->tok);
+    lf_buf_fini(&g->line);
+    free(g->stop);
+    free(g->eos);
+    free(g->from);
+    free(g->end);
+    free(g);
+}
+
+static void read_sampling(generate *g, const lf_optset *o)
+{
+    g->d.params = (lf_sample_params){lf_optset_float(o, "temperature"),        lf_optset_float(o, "top_p"),
+                                     lf_optset_float(o, "min_p"),              lf_optset_float(o, "repetition_penalty"),
+                                     lf_optset_float(o, "presence_penalty"),   lf_optset_float(o, "frequency_penalty"),
+                                     lf_optset_int(o, "top_k")};
+    g->d.n = lf_optset_int(o, "samples");
+    g->d.max_tokens = lf_optset_int(o, "max_tokens");
+    g->d.min_tokens = lf_optset_int(o, "min_tokens");
+    g->d.top_logprobs = lf_optset_int(o, "logprobs");
+    g->d.ignore_eos = lf_optset_bool(o, "ignore_eos");
+    g->d.add_special = lf_optset_bool(o, "add_special");
+    g->d.skip_special = lf_optset_bool(o, "skip_special");
+    g->d.seed = (uint64_t)lf_optset_int(o, "seed");
+}
+
+static int setup(void **self, const lf_optset *o, lf_err *err)
+{
+    generate *g = lf_calloc(1, sizeof *g, err);
+    if (!g)
+        return LF_ENOMEM;
+    *self = g;
+    g->o = o;
+    lf_buf_init(&g->line);
+    g->checkpoint = lf_optset_str(o, "checkpoint");
+    g->tokenizer_path = lf_optset_str(o, "tokenizer");
+    g->prompts = lf_optset_str(o, "prompts");
+    g->out = lf_optset_str(o, "out");
+    g->n_prompt = lf_optset_count(o, "prompt");
+    for (size_t i = 0; i < g->n_prompt; i++)
+        (void)lf_optset_str_at(o, "prompt", i);
+    read_sampling(g, o);
+    g->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
+                                     .bf16 = lf_optset_choice(o, "precision") == 1,
+                                     .fast = lf_optset_choice(o, "numeric") == 1,
+                                     .max_context = lf_optset_int(o, "max_context"),
+                                     .slots = lf_optset_int(o, "batch"),
+                                     .max_rows = lf_optset_int(o, "step_rows"),
+                                     .kv_tokens = lf_optset_int(o, "kv_tokens"),
+                                     .page_tokens = lf_optset_int(o, "page_tokens")};
+    g->show = lf_optset_bool(o, "show");
+    int rc = lf_infer_strings(&g->stop, &g->d.n_stop, o, "stop", err);
+    g->d.stop = g->stop;
+    if (rc == 0)
+        rc = lf_infer_strings(&g->eos, &g->n_eos, o, "eos", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&g->from, &g->n_from, o, "resume_from", err);
+    if (rc == 0)
+        rc = lf_sample_check(&g->d.params, err);
+    if (rc == 0 && g->d.min_tokens > g->d.max_tokens)
+        rc = lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld", (long long)g->d.min_tokens, (long long)g->d.max_tokens);
+    if (rc == 0 && !g->prompts && g->n_prompt == 0)
+        rc = lf_fail(err, LF_EINVAL, "nothing to continue: give prompts = FILE.jsonl or prompt = TEXT");
+    if (rc == 0 && g->n_prompt > 0 && !g->tokenizer_path)
+        rc = lf_fail(err, LF_EINVAL, "prompt = TEXT needs tokenizer =");
+    return rc;
+}
+
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    generate *g = self;
+    return lf_infer_plan(out, g->checkpoint, &g->run, err);
+}
+
+static int read_jobs(generate *g, lf_err *err)
+{
+    int rc = 0;
+    if (g->tokenizer_path)
+        rc = lf_infer_tokenizer(&g->tok, g->tokenizer_path, err);
+    if (rc == 0)
+        rc = lf_infer_end_tokens(&g->end, &g->d.n_end, g->tok, g->eos, g->n_eos, err);
+    g->d.end = g->end;
+    for (size_t i = 0; rc == 0 && i < g->n_prompt; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "prompt-%zu", i + 1);
+        rc = lf_gen_jobs_add_prompt(&g->jobs, id, lf_optset_str_at(g->o, "prompt", i), g->tok, &g->d, err);
+    }
+    if (rc == 0 && g->prompts)
+        rc = lf_gen_jobs_read(&g->jobs, g->prompts, g->tok, &g->d, err);
+    return rc;
+}
+
+/* A kept line must be the result of the job at its place. */
+static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *err)
+{
+    generate *g = arg;
+    const char *id = NULL;
+    int64_t sample = -1, seed = 0;
+    json_t *v = lf_json_load_text(line, len, "line", err);
+    if (!v)
+        return LF_EFORMAT;
+    int rc = lf_json_get_str(&id, v, "id", true, "result", err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&sample, v, "sample", true, "result", err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&seed, v, "seed", false, "result", err);
+    if (rc == 0 && (index >= g->jobs.n || strcmp(id, g->jobs.v[index].id) != 0 || sample != (int64_t)g->jobs.v[index].sample ||
+                    (uint64_t)seed != g->jobs.v[index].seed))
+        rc = lf_fail(err, LF_EFORMAT, "the result of '%s' sample %lld is not the one expected here: the file belongs to another run", id,
+                     (long long)sample);
+    json_decref(v);
+    return rc;
+}
+
+static int sink(void *arg, const lf_gen_result *r, lf_err *err)
+{
+    generate *g = arg;
+    lf_buf_clear(&g->line);
+    int rc = lf_gen_result_line(&g->line, r, err);
+    if (rc == 0 && g->lines)
+        rc = lf_lines_append(g->lines, g->line.data, g->line.len, err);
+    if (rc == 0 && g->show)
+        printf("--- %s sample %u (%s)\n%s\n", r->job->id, r->job->sample, lf_finish_name(r->finish), r->text);
+    if (rc == 0 && g->show && fflush(stdout) != 0)
+        rc = lf_fail_errno(err, "writing to standard output");
+    lf_progress_update(&g->progress, (double)(g->kept + ++g->done));
+    return rc;
+}
+
+static int run_jobs(generate *g, lf_runner *r, struct lf_gen_stats *st, lf_err *err)
+{
+    lf_gen_model m;
+    int rc = lf_runner_gen_model(r, &m, err);
+    if (rc)
+        return rc;
+    if (g->tok && (int64_t)lf_tokenizer_vocab_size(g->tok) < m.vocab)
+        m.vocab = (int64_t)lf_tokenizer_vocab_size(g->tok); /* rows that no token names are not drawn */
+    lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n);
+    rc = lf_gen_run(&m, g->tok, g->jobs.v + g->kept, g->jobs.n - g->kept, sink, g, lf_stop_requested, st, err);
+    lf_progress_end(&g->progress);
+    if (g->lines && (rc == 0 || rc == LF_EINTR)) {
+        int sync = lf_lines_sync(g->lines, rc ? NULL : err);
+        rc = rc ? rc : sync;
+    }
+    return rc;
+}
+
+static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_gen_stats *st, lf_err *err)
+{
+    lf_artifact a = {0};
+    int rc = lf_lines_finish(g->lines, err);
+    if (rc == LF_EEXIST) { /* a crash between link and manifest: the same bytes */
+        lf_err_clear(err);
+        rc = 0;
+    }
+    if (rc == 0)
+        rc = lf_artifact_init(&a, "text", err);
+    if (rc == 0)
+        rc = lf_artifact_add_hashed(&a, dir, "out.jsonl", err);
+    if (rc == 0) {
+        json_t *fp = lf_runner_fingerprint(r, err);
+        rc = fp ? 0 : LF_ENOMEM;
+        json_object_set_new(a.meta, "results", json_integer((json_int_t)g->jobs.n));
+        json_object_set_new(a.meta, "checkpoint_identity", json_string(lf_runner_identity(r)));
+        json_object_set_new(a.meta, "new_tokens_this_run", json_integer(st->new_tokens));
+        json_object_set_new(a.meta, "sampling_order",
+                            json_string("bias, repetition, presence and frequency penalty, temperature, top_k, top_p, min_p"));
+        json_object_set_new(a.meta, "fingerprint", fp);
+    }
+    if (rc == 0)
+        rc = lf_artifact_publish(&a, dir, err);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int run(void *self, lf_err *err)
+{
+    generate *g = self;
+    lf_runner *r = NULL;
+    char *dir = NULL;
+    struct lf_gen_stats st = {0};
+    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
+    int rc = read_jobs(g, err);
+    if (rc == 0 && g->out) {
+        dir = lf_path_join(g->out, "text", err);
+        rc = dir ? lf_artifact_state(&state, dir, err) : LF_ENOMEM;
+    }
+    if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
+        lf_log(2, "%s is complete already", dir);
+        goto out;
+    }
+    if (rc == 0 && dir)
+        rc = lf_infer_lines(&g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept, err);
+    if (rc == 0 && g->kept > 0)
+        lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n);
+    if (rc == 0)
+        rc = lf_runner_open(&r, g->checkpoint, &g->run, err);
+    if (rc == 0)
+        rc = run_jobs(g, r, &st, err);
+    if (rc == 0 && dir)
+        rc = publish(g, dir, r, &st, err);
+    if (rc == 0)
+        lf_log(2, "%zu results, %lld new tokens in %.1f s: %.1f tokens/s over %lld steps", g->done, (long long)st.new_tokens, st.seconds,
+               st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0, (long long)st.steps);
+out:
+    lf_runner_close(r);
+    free(dir);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy};
+    return lf_stage_main(&stage, argc, argv);
+}

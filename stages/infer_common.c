@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shared by the inference stages; see infer_common.h.
+ */
+#include "stages/infer_common.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+
+int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err)
+{
+    size_t count = lf_optset_count(o, name);
+    const char **v = lf_calloc(count + 1, sizeof *v, err);
+    if (!v)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        v[i] = lf_optset_str_at(o, name, i);
+    *out = v;
+    *n = count;
+    return 0;
+}
+
+int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err)
+{
+    struct stat st;
+    lf_tokenizer *t = NULL;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        char *file = lf_path_join(path, "tokenizer.json", err);
+        t = file ? lf_tokenizer_load(file, err) : NULL;
+        free(file);
+    } else {
+        t = lf_tokenizer_load(path, err);
+    }
+    if (!t)
+        return err && err->rc ? err->rc : LF_EFORMAT;
+    *out = t;
+    return 0;
+}
+
+int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *const *names, size_t n_names, lf_err *err)
+{
+    int32_t *v = lf_calloc(n_names + 1, sizeof *v, err);
+    size_t count = 0;
+    if (!v)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n_names; i++) {
+        int64_t id = t ? lf_tokenizer_find(t, names[i]) : -1;
+        if (id < 0) {
+            free(v);
+            return lf_fail(err, LF_EINVAL, "eos: %s '%s'", t ? "the tokenizer has no token" : "no tokenizer is given to find", names[i]);
+        }
+        v[count++] = (int32_t)id;
+    }
+    if (n_names == 0 && t && lf_tokenizer_eos(t) >= 0)
+        v[count++] = (int32_t)lf_tokenizer_eos(t);
+    *out = v;
+    *n = count;
+    return 0;
+}
+
+int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err)
+{
+    lf_model_config c;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_runner_config(&c, checkpoint, &e);
+    if (rc == LF_ENOENT) {
+        json_t *notes = json_pack("[s]", "sizes follow from the checkpoint, which does not exist yet");
+        return notes && json_object_set_new(out, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    if (rc)
+        return lf_fail(err, rc, "%s", e.text);
+    json_t *p = lf_runner_plan(&c, o, err);
+    if (!p)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    rc = json_object_update_missing(out, p) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    json_decref(p);
+    return rc;
+}
+
+int lf_infer_lines(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
+                   lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
+{
+    int rc = 0;
+    char **dirs = lf_calloc(n_from + 1, sizeof *dirs, err);
+    if (!dirs)
+        return LF_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < n_from; i++)
+        if (!(dirs[i] = lf_path_join(from[i], artifact, err)))
+            rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_lines_open(out, dir, name, (const char *const *)dirs, n_from, check, arg, n_kept, err);
+    for (size_t i = 0; i < n_from; i++)
+        free(dirs[i]);
+    free(dirs);
+    return rc;
+}

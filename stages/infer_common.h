@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What lf-generate and lf-eval share: option lists, the tokenizer, end tokens, the plan, continued line files.
+ */
+#ifndef LF_STAGES_INFER_COMMON_H
+#define LF_STAGES_INFER_COMMON_H
+
+#include <jansson.h>
+
+#include "engine/base/opt.h"
+#include "engine/infer/lines.h"
+#include "engine/infer/runner.h"
+#include "engine/text/tokenizer.h"
+
+/* Values of a REPEAT option as an owned array of borrowed texts. */
+int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err);
+
+/* path: a tokenizer artifact (directory) or a tokenizer.json. */
+int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
+
+/* End tokens by text, or the tokenizer's end of document when none is named; owned array, n may be 0. */
+int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *const *names, size_t n_names, lf_err *err);
+
+/* Plan JSON of an inference stage: parameters, bytes. Where the checkpoint is not there yet, says so in notes. */
+int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err);
+
+/* lf_lines_open on OUT/<artifact>/<name>, with the same file of the earlier incarnations from[i]. */
+int lf_infer_lines(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
+                   lf_lines_check check, void *arg, size_t *n_kept, lf_err *err);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The batching scheduler over a model made of arithmetic: its cache holds tokens, and a row's logits are a hash of every token
+ * that the page table says is before it. A wrong page, position, order or a token missing from the cache changes the output.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/infer/gen.h"
+#include "tests/tap/tap.h"
+
+enum { V = 23, PAGE = 4, CONTEXT = 40, N_JOBS = 17, MAX_OUT = 32 };
+
+struct fake {
+    lf_gen_model m;
+    int32_t *pages;
+    float *logits, *lse;
+    int64_t most_rows;
+};
+
+static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                     int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+{
+    struct fake *f = ctx;
+    if (rows > f->m.max_rows || rows < 1)
+        return lf_fail(err, LF_EINVAL, "%lld rows", (long long)rows);
+    f->most_rows = rows > f->most_rows ? rows : f->most_rows;
+    for (int64_t r = 0; r < rows; r++) {
+        const int32_t *t = table + seq[r] * f->m.max_pages;
+        f->pages[t[pos[r] / PAGE] * PAGE + pos[r] % PAGE] = token[r];
+    }
+    for (int64_t i = 0; i < n_want; i++) {
+        int32_t r = want[i];
+        const int32_t *t = table + seq[r] * f->m.max_pages;
+        uint64_t h = 99;
+        for (int32_t p = 0; p <= pos[r]; p++)
+            h = h * 6364136223846793005u + (uint64_t)f->pages[t[p / PAGE] * PAGE + p % PAGE] + 1;
+        for (uint64_t v = 0; v < V; v++)
+            f->logits[i * V + (int64_t)v] = 4 * (float)lf_rng_f64(h, 5, v);
+        f->lse[i] = f->logits[i * V] + 1;
+    }
+    *out = (struct lf_gen_logits){f->logits, V, f->lse};
+    return 0;
+}
+
+static int fake_open(struct fake *f, int64_t slots, int64_t rows, int64_t pages)
+{
+    *f = (struct fake){.m = {f, V, CONTEXT, slots, rows, PAGE, pages, CONTEXT / PAGE, fake_step}};
+    f->pages = calloc((size_t)pages * PAGE, sizeof *f->pages);
+    f->logits = calloc((size_t)slots * V, sizeof *f->logits);
+    f->lse = calloc((size_t)slots, sizeof *f->lse);
+    return f->pages && f->logits && f->lse ? 0 : -1;
+}
+
+static void fake_close(struct fake *f)
+{
+    free(f->pages);
+    free(f->logits);
+    free(f->lse);
+}
+
+struct got {
+    size_t n;
+    int32_t tokens[N_JOBS][MAX_OUT];
+    float logprobs[N_JOBS][MAX_OUT];
+    size_t len[N_JOBS];
+    enum lf_finish finish[N_JOBS];
+    bool ordered;
+    const lf_gen_job *jobs;
+};
+
+static int sink(void *arg, const lf_gen_result *r, lf_err *err)
+{
+    (void)err;
+    struct got *g = arg;
+    g->ordered = g->ordered && r->job == &g->jobs[g->n];
+    memcpy(g->tokens[g->n], r->tokens, r->n * sizeof *r->tokens);
+    memcpy(g->logprobs[g->n], r->logprobs, r->n * sizeof *r->logprobs);
+    g->len[g->n] = r->n;
+    g->finish[g->n++] = r->finish;
+    return 0;
+}
+
+static int32_t prompts[N_JOBS][24];
+static const int32_t end_token[] = {7};
+
+static void make_jobs(lf_gen_job *jobs)
+{
+    static char ids[N_JOBS][8];
+    for (int i = 0; i < N_JOBS; i++) {
+        size_t n = 1 + (size_t)(i * 7) % 23;
+        for (size_t k = 0; k < n; k++)
+            prompts[i][k] = (int32_t)(lf_rng_u32(3, (uint32_t)i, k) % V);
+        snprintf(ids[i], sizeof ids[i], "r%d", i);
+        jobs[i] = (lf_gen_job){.id = ids[i], .prompt = prompts[i], .n_prompt = n, .max_tokens = 1 + (i * 5) % 29,
+                               .params = LF_SAMPLE_DEFAULTS, .end = end_token, .n_end = 1, .seed = lf_sample_seed(1, ids[i], 0)};
+        if (i % 3 == 0)
+            jobs[i].params.temperature = 0;
+        if (i % 3 == 1)
+            jobs[i].params.top_p = 0.9;
+    }
+}
+
+static void test_composition(const lf_gen_job *jobs)
+{
+    static const int64_t shapes[][3] = {{1, 1, 10}, {1, 64, 10}, {3, 5, 12}, {5, 16, 50}, {17, 17, 170}, {4, 4, 11}};
+    static struct got ref, got;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        struct lf_gen_stats st;
+        if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
+            tap_bail("no memory");
+        got = (struct got){.ordered = true, .jobs = jobs};
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run");
+        tap_ok(got.n == N_JOBS && got.ordered, "every result once, in order");
+        if (i == 0)
+            ref = got;
+        tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "tokens do not depend on slots, rows and pages");
+        tap_mem(got.logprobs, ref.logprobs, sizeof got.logprobs, "nor do log-probabilities");
+        tap_i64(f.most_rows <= shapes[i][1], 1, "no step has more rows than the model takes");
+        fake_close(&f);
+    }
+    int stops = 0, lengths = 0;
+    for (int i = 0; i < N_JOBS; i++) {
+        bool ended = ref.len[i] > 0 && ref.tokens[i][ref.len[i] - 1] == 7;
+        stops += ref.finish[i] == LF_FINISH_STOP;
+        lengths += ref.finish[i] == LF_FINISH_LENGTH;
+        if (ended != (ref.finish[i] == LF_FINISH_STOP) || ref.len[i] > (size_t)jobs[i].max_tokens ||
+            jobs[i].n_prompt + ref.len[i] > CONTEXT)
+            tap_ok(false, "job %d: %zu tokens, finish %s", i, ref.len[i], lf_finish_name(ref.finish[i]));
+    }
+    tap_ok(stops > 0 && lengths > 0, "some stopped (%d), some met a limit (%d)", stops, lengths);
+}
+
+static void test_min_tokens(const lf_gen_job *jobs)
+{
+    lf_gen_job job = jobs[2];
+    struct fake f;
+    lf_err err = LF_ERR_INIT;
+    static struct got got;
+    if (fake_open(&f, 1, 8, 10))
+        tap_bail("no memory");
+    job.max_tokens = job.min_tokens = 16;
+    got = (struct got){.ordered = true, .jobs = &job};
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), 0, &err, NULL, "run with min_tokens");
+    bool seen = false;
+    for (size_t i = 0; i < got.len[0]; i++)
+        seen = seen || got.tokens[0][i] == 7;
+    tap_ok(got.len[0] == 16 && !seen, "min_tokens keeps the end token away");
+    fake_close(&f);
+}
+
+static bool stop_now(void) { return true; }
+
+static void test_refusals(const lf_gen_job *jobs)
+{
+    struct fake f;
+    lf_err err = LF_ERR_INIT;
+    static struct got got;
+    lf_gen_job job = jobs[0];
+    if (fake_open(&f, 2, 8, 3))
+        tap_bail("no memory");
+    got = (struct got){.jobs = &job};
+    job.max_tokens = 20;
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "pages", "cache too small for a job");
+    job = jobs[0];
+    job.n_prompt = 0;
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "'r0'", "empty prompt names the request");
+    static const int32_t outside[] = {V};
+    job = jobs[0];
+    job.prompt = outside;
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "vocabulary", "token outside the vocabulary");
+    job = jobs[0];
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, stop_now, NULL, &err), LF_EINTR, &err, NULL, "a stop request ends the run");
+    tap_i64((int64_t)got.n, 0, "and nothing was delivered");
+    fake_close(&f);
+}
+
+int main(void)
+{
+    static lf_gen_job jobs[N_JOBS];
+    make_jobs(jobs);
+    test_composition(jobs);
+    test_min_tokens(jobs);
+    test_refusals(jobs);
+    return tap_done();
+}
