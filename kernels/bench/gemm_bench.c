@@ -198,10 +198,10 @@ static int parse(int argc, char **argv, struct opts *o)
             o->gemv = true;
             break;
         case 't':
-            o->threads = atoi(optarg);
+            o->threads = (int)strtol(optarg, NULL, 10);
             break;
         case 'r':
-            o->rounds = atoi(optarg);
+            o->rounds = (int)strtol(optarg, NULL, 10);
             break;
         case 'i':
             for (int i = 0; i <= LF_ISA_AVX512BF16; i++)

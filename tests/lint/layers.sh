@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Includes point down only; headers compile alone; only stages and flow print or exit; symbols carry the prefix.
+set -u
+src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
+n=0
+result() { # $1: 0 = ok, $2: name, $3: findings
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
+        echo "not ok $n - $2"
+        printf '%s\n' "$3" | sed 's/^/# /'
+    fi
+}
+
+# Folders that each folder may include from, besides itself and tests/tap for tests.
+allowed() {
+    case $1 in
+    engine/base) echo "" ;;
+    engine/text) echo "engine/base engine/store" ;; # packing reads document lengths of shards
+    engine/store) echo "engine/base" ;;
+    engine/comm) echo "engine/base" ;;
+    kernels*) echo "kernels engine/base/rng.h" ;;
+    engine/back) echo "engine/base kernels" ;;
+    engine/graph) echo "engine/base engine/back kernels" ;;
+    engine/model) echo "engine/base engine/graph engine/back engine/store kernels" ;;
+    engine/train | engine/infer) echo "engine/base engine/text engine/store engine/comm engine/back engine/graph engine/model kernels" ;;
+    db) echo "engine/base" ;;
+    flow) echo "db engine/base stages/opts.h" ;;
+    stages) echo "engine kernels" ;;
+    esac
+}
+
+# Prints the includes of files in tree $1 that break the rule.
+violations() {
+    (cd "$1" && find engine kernels db flow stages -name '*.[ch]' 2>/dev/null | sort | while read -r f; do
+        folder=$(dirname "$f")
+        case $folder in kernels/*) key=kernels ;; *) key=$folder ;; esac
+        ok="$key $(allowed "$folder")"
+        sed -n 's/^#include "\([^"]*\/[^"]*\)".*/\1/p' "$f" | while read -r inc; do
+            good=no
+            for a in $ok; do case $inc in "$a" | "$a"/*) good=yes ;; esac; done
+            [ $good = yes ] || echo "$f includes $inc"
+        done
+    done)
+}
+
+found=$(violations "$src")
+result "$([ -z "$found" ]; echo $?)" "includes point down only" "$found"
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir -p "$tmp/engine/base" "$tmp/db"
+echo '#include "engine/graph/graph.h"' >"$tmp/db/x.c"
+echo '#include "engine/train/loop.h"' >"$tmp/engine/base/y.h"
+found=$(violations "$tmp" | wc -l)
+result "$([ "$found" -eq 2 ]; echo $?)" "the check sees a planted include from above" "$found of 2 found"
+
+found=$(cd "$src" && grep -nE '\b(exit|abort|puts|printf|perror)[[:space:]]*\(|\bstdout\b' $(find engine kernels/cpu db -name '*.c') |
+    grep -vE '^engine/base/(err|sys)\.c:|^[^:]*:[0-9]*:[[:space:]]*(\*|/\*|//)|_exit\(128' || true)
+result "$([ -z "$found" ]; echo $?)" "the engine, the kernels and db neither print nor exit" "$found"
+
+found=$(cd "$src" && grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca)[[:space:]]*\(' \
+    $(find engine kernels db flow stages -name '*.[ch]') || true)
+result "$([ -z "$found" ]; echo $?)" "no unsafe libc calls" "$found"
+
+found=$(cd "$src" && find engine kernels db flow stages tests -name '*.[ch]' | while read -r f; do
+    head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
+done)
+result "$([ -z "$found" ]; echo $?)" "every source names its licence" "$found"
+
+found=$(cd "$src" && find engine kernels db flow stages -name '*.[ch]' | xargs wc -l | awk '$2 != "total" && $1 > 1000 {print $2 ": " $1 " lines"}')
+result "$([ -z "$found" ]; echo $?)" "no file above 1,000 lines" "$found"
+
+if command -v nm >/dev/null 2>&1; then
+    found=$(for a in engine/libbase.a engine/libengine.a kernels/libkernels.a db/libdb.a; do
+        [ -f "$build/$a" ] && nm -g --defined-only "$build/$a" 2>/dev/null | awk -v a="$a" '$2 ~ /[TDBR]/ && $3 !~ /^(lf_|__asan|__odr|__ubsan|_)/ {print a ": " $3}'
+    done)
+    result "$([ -z "$found" ]; echo $?)" "every global symbol begins with lf_" "$found"
+else
+    n=$((n + 1))
+    echo "ok $n - every global symbol begins with lf_ # SKIP no nm"
+fi
+
+# Each header alone. The generated config.h is not included by headers.
+cc=${CC:-cc}
+found=$(cd "$src" && find engine kernels db flow stages -name '*.h' ! -name '*_priv.h' ! -path '*/cuda/*' ! -path 'kernels/cpu/*' | sort | while read -r h; do
+    printf '#include "%s"\nint lf_lint_unit;\n' "$h" >"$tmp/h.c"
+    # shellcheck disable=SC2086
+    $cc -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -I"$build" ${LF_LINT_CFLAGS:-} "$tmp/h.c" 2>"$tmp/err" || { echo "$h:"; head -n 3 "$tmp/err"; }
+done)
+result "$([ -z "$found" ]; echo $?)" "every header compiles alone" "$found"
+echo "1..$n"
