@@ -22,14 +22,14 @@
 #include "engine/base/err.h"
 #include "engine/base/hash.h"
 
-#define LF_ARTIFACT_MANIFEST "manifest.json"
-#define LF_ARTIFACT_MAX_FILES 1000000
+#define LF_ARTIFACT_MANIFEST     "manifest.json"
+#define LF_ARTIFACT_MAX_FILES    1000000
 #define LF_ARTIFACT_MAX_MANIFEST ((size_t)256 << 20) /* bytes of manifest.json */
-#define LF_ARTIFACT_MODE 0640                        /* of files; share settings of the flow may change it */
+#define LF_ARTIFACT_MODE         0640                /* of files; share settings of the flow may change it */
 
 typedef struct lf_artifact_file {
-    char *path;    /* relative to the artifact's directory */
-    int64_t bytes; /* its length */
+    char *path;                    /* relative to the artifact's directory */
+    int64_t bytes;                 /* its length */
     uint8_t sha256[LF_HASH_BYTES]; /* tree hash */
 } lf_artifact_file;
 

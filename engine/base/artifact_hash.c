@@ -18,7 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 
-#define READ_BYTES ((size_t)1 << 20)
+#define READ_BYTES  ((size_t)1 << 20)
 #define MAX_THREADS 64
 
 struct hashing {
@@ -33,7 +33,10 @@ struct hashing {
     lf_err err;
 };
 
-static size_t leaf_count(int64_t bytes) { return ((size_t)bytes + LF_HASH_LEAF - 1) / LF_HASH_LEAF; }
+static size_t leaf_count(int64_t bytes)
+{
+    return ((size_t)bytes + LF_HASH_LEAF - 1) / LF_HASH_LEAF;
+}
 
 static int hash_leaf(const struct hashing *h, size_t job, size_t leaf, lf_hash *sha, uint8_t *buf, uint8_t *digest,
                      lf_err *err)

@@ -20,7 +20,7 @@
 #include "engine/store/h5_priv.h"
 
 #define ALIGN_FROM 65536 /* objects of at least this many bytes begin on a page */
-#define ALIGN_TO 4096
+#define ALIGN_TO   4096
 
 static pthread_mutex_t h5_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -69,12 +69,15 @@ int lf_h5_fail(lf_err *err, int rc, const char *fmt, ...)
 static const struct {
     const char *name;
     size_t bytes;
-} types[] = {[LF_H5_U8] = {"u8", 1},   [LF_H5_U16] = {"u16", 2},   [LF_H5_U32] = {"u32", 4},
-             [LF_H5_U64] = {"u64", 8}, [LF_H5_I32] = {"i32", 4},   [LF_H5_I64] = {"i64", 8},
+} types[] = {[LF_H5_U8] = {"u8", 1},     [LF_H5_U16] = {"u16", 2}, [LF_H5_U32] = {"u32", 4},
+             [LF_H5_U64] = {"u64", 8},   [LF_H5_I32] = {"i32", 4}, [LF_H5_I64] = {"i64", 8},
              [LF_H5_BF16] = {"bf16", 2}, [LF_H5_F32] = {"f32", 4}, [LF_H5_F64] = {"f64", 8}};
 #define N_TYPES (sizeof types / sizeof types[0])
 
-size_t lf_h5_type_bytes(enum lf_h5_type t) { return (size_t)t < N_TYPES ? types[t].bytes : 0; }
+size_t lf_h5_type_bytes(enum lf_h5_type t)
+{
+    return (size_t)t < N_TYPES ? types[t].bytes : 0;
+}
 
 const char *lf_h5_type_name(enum lf_h5_type t)
 {
@@ -208,7 +211,8 @@ static int check_signature(const char *path, lf_err *err)
     if (n != (ssize_t)sizeof head || memcmp(head, magic, sizeof magic) != 0)
         return lf_fail(err, LF_EFORMAT, "%s is not an HDF5 file", path);
     if (head[8] < 2 || head[8] > 3)
-        return lf_fail(err, LF_EFORMAT, "%s has HDF5 superblock version %d; files of loong-flow have 2 or 3", path, head[8]);
+        return lf_fail(err, LF_EFORMAT, "%s has HDF5 superblock version %d; files of loong-flow have 2 or 3", path,
+                       head[8]);
     return 0;
 }
 
@@ -338,7 +342,8 @@ static hid_t create_dataset(lf_h5 *f, const char *name, hid_t type, hid_t space,
 static int to_hsize(hsize_t *out, int ndim, const int64_t *dims, const char *name, lf_err *err)
 {
     if (ndim < 1 || ndim > LF_H5_MAX_DIMS)
-        return lf_fail(err, LF_EINVAL, "dataset %s with %d dimensions; 1 to %d are possible", name, ndim, LF_H5_MAX_DIMS);
+        return lf_fail(err, LF_EINVAL, "dataset %s with %d dimensions; 1 to %d are possible", name, ndim,
+                       LF_H5_MAX_DIMS);
     for (int i = 0; i < ndim; i++) {
         if (dims[i] <= 0)
             return lf_fail(err, LF_EINVAL, "dataset %s: dimension %d is %lld", name, i, (long long)dims[i]);
@@ -355,7 +360,8 @@ int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
+    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
+          d = -1;
     haddr_t at = HADDR_UNDEF;
     if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0 || H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY) < 0 ||
         H5Pset_fill_time(dcpl, H5D_FILL_TIME_NEVER) < 0)
@@ -383,7 +389,8 @@ int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data
     hsize_t dim = n;
     int rc = 0;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(1, &dim, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
+    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(1, &dim, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
+          d = -1;
     if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot describe the dataset %s", f->path, name);
     else if ((d = create_dataset(f, name, t, space, dcpl, err)) < 0)
@@ -479,7 +486,8 @@ int lf_h5_put_virtual(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
+    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
+          d = -1;
     for (size_t i = 0; i < n_blocks && rc == 0; i++)
         if (space < 0 || dcpl < 0 || map_block(dcpl, space, &blocks[i], ndim) < 0)
             rc = lf_h5_fail(err, LF_EIO, "%s: cannot map a piece of %s", f->path, name);

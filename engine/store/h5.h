@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one gateway to HDF5: no other file includes hdf5.h. Object times and file locking are off, the format is pinned to
- * what HDF5 1.10 reads (and checksums), filter plugins are never loaded, errors become lf_err text and are never printed.
- * The library is not re-entrant, so every call here takes one process-wide lock.
+ * The one gateway to HDF5: no other file includes hdf5.h. Object times and file locking are off, the format is pinned
+ * to what HDF5 1.10 reads (and checksums), filter plugins are never loaded, errors become lf_err text and are never
+ * printed. The library is not re-entrant, so every call here takes one process-wide lock.
  *
  * HDF5 makes the structure; bulk bytes go by pread/pwrite at the extents reported here, from any thread.
  *
@@ -20,7 +20,7 @@
 #include "engine/base/err.h"
 
 #define LF_H5_MAX_DIMS 8
-#define LF_H5_MAX_STR 60000 /* bytes of a string attribute */
+#define LF_H5_MAX_STR  60000 /* bytes of a string attribute */
 
 /* LF_H5_BF16 is an HDF5 float of 1 sign, 8 exponent and 7 mantissa bits; h5py reads it as float32. */
 enum lf_h5_type {
@@ -35,8 +35,8 @@ enum lf_h5_type {
     LF_H5_F64
 };
 
-size_t lf_h5_type_bytes(enum lf_h5_type t);                       /* 0 for an unknown value */
-const char *lf_h5_type_name(enum lf_h5_type t);                   /* "u16", "bf16", ... */
+size_t lf_h5_type_bytes(enum lf_h5_type t);     /* 0 for an unknown value */
+const char *lf_h5_type_name(enum lf_h5_type t); /* "u16", "bf16", ... */
 int lf_h5_type_parse(enum lf_h5_type *out, const char *name, lf_err *err);
 
 typedef struct lf_h5 lf_h5; /* an open file */
@@ -56,8 +56,8 @@ int lf_h5_get_attr_i64(lf_h5 *f, const char *name, int64_t *out, lf_err *err);
 
 /* A contiguous dataset whose space is allocated at once and not filled; groups in `name` ("weight/model/x") are made.
  * *offset is the file position of its first byte: write it with pwrite after closing f. Empty shapes are refused. */
-int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim, const int64_t *dims,
-                     uint64_t *offset, lf_err *err);
+int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim, const int64_t *dims, uint64_t *offset,
+                     lf_err *err);
 /* A 1-D contiguous dataset with its contents (n may be 0). */
 int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data, size_t n, lf_err *err);
 /* A 1-D chunked dataset that grows by appending; one at a time per file. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a file that nobody vouches for contains: attributes, and where the bytes of a dataset lie. Everything HDF5 would
- * follow out of the file (soft, external and user-defined links, external storage, virtual datasets, filters) is refused
- * before it is followed, and every extent is held against the length of the file.
+ * follow out of the file (soft, external and user-defined links, external storage, virtual datasets, filters) is
+ * refused before it is followed, and every extent is held against the length of the file.
  */
 #define LF_STORE_H5_INTERNAL
 #include "engine/store/h5.h"
@@ -26,7 +26,8 @@ static int open_attr(lf_h5 *f, const char *name, hid_t *a, hid_t *type, lf_err *
         return lf_fail(err, LF_EFORMAT, "%s: the attribute %s is missing", f->path, name);
     hid_t space = -1;
     int rc = 0;
-    if ((*a = H5Aopen(f->file, name, H5P_DEFAULT)) < 0 || (*type = H5Aget_type(*a)) < 0 || (space = H5Aget_space(*a)) < 0)
+    if ((*a = H5Aopen(f->file, name, H5P_DEFAULT)) < 0 || (*type = H5Aget_type(*a)) < 0 ||
+        (space = H5Aget_space(*a)) < 0)
         rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot open the attribute %s", f->path, name);
     else if (H5Sget_simple_extent_type(space) != H5S_SCALAR)
         rc = lf_fail(err, LF_EFORMAT, "%s: the attribute %s is not a single value", f->path, name);
@@ -45,8 +46,8 @@ int lf_h5_get_attr_str(lf_h5 *f, const char *name, char **out, lf_err *err)
         goto out;
     size_t n = H5Tget_size(t);
     if (H5Tget_class(t) != H5T_STRING || H5Tis_variable_str(t) != 0 || n == 0 || n > LF_H5_MAX_STR + 1) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: the attribute %s is not a string of fixed length of at most %d bytes", f->path,
-                     name, LF_H5_MAX_STR);
+        rc = lf_fail(err, LF_EFORMAT, "%s: the attribute %s is not a string of fixed length of at most %d bytes",
+                     f->path, name, LF_H5_MAX_STR);
         goto out;
     }
     if (!(s = lf_calloc(n + 1, 1, err))) {
@@ -109,7 +110,8 @@ static int check_links(const lf_h5 *f, const char *name, lf_err *err)
         else if (there < 0 || H5Lget_info(f->file, p, &info, H5P_DEFAULT) < 0)
             rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
         else if (info.type != H5L_TYPE_HARD)
-            rc = lf_fail(err, LF_EFORMAT, "%s: %s is a soft or external link; links out of the file are refused", f->path, p);
+            rc = lf_fail(err, LF_EFORMAT, "%s: %s is a soft or external link; links out of the file are refused",
+                         f->path, p);
         if (end)
             *end++ = '/';
     }
@@ -132,8 +134,9 @@ static int read_type(const lf_h5 *f, hid_t d, const char *name, enum lf_h5_type 
     }
     H5Tclose(t);
     if (!found)
-        return lf_fail(err, LF_EFORMAT, "%s: the type of %s is none of ours (little-endian u8..u64 i32 i64 bf16 f32 f64)",
-                       f->path, name);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: the type of %s is none of ours (little-endian u8..u64 i32 i64 bf16 f32 f64)", f->path,
+                       name);
     *out = found;
     return 0;
 }
@@ -147,7 +150,8 @@ static int read_shape(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset *
     if (space >= 0)
         H5Sclose(space);
     if (!ok)
-        return lf_h5_fail(err, LF_EFORMAT, "%s: the shape of %s is not 1 to %d dimensions", f->path, name, LF_H5_MAX_DIMS);
+        return lf_h5_fail(err, LF_EFORMAT, "%s: the shape of %s is not 1 to %d dimensions", f->path, name,
+                          LF_H5_MAX_DIMS);
     ds->ndim = n;
     ds->n_elems = 1;
     for (int i = 0; i < n; i++) {
@@ -166,7 +170,8 @@ static int check_extent(const lf_h5 *f, const char *name, haddr_t at, uint64_t b
     return 0;
 }
 
-static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t file_bytes, lf_h5_dataset *ds, lf_err *err)
+static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t file_bytes, lf_h5_dataset *ds,
+                             lf_err *err)
 {
     haddr_t at = H5Dget_offset(d);
     int rc = check_extent(f, name, at, ds->n_elems * lf_h5_type_bytes(ds->type), file_bytes, err);
@@ -180,8 +185,8 @@ static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t
 }
 
 /* Chunks in order; neighbours that touch in the file become one extent. */
-static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *name, uint64_t file_bytes, lf_h5_dataset *ds,
-                         lf_err *err)
+static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *name, uint64_t file_bytes,
+                         lf_h5_dataset *ds, lf_err *err)
 {
     uint64_t elem = lf_h5_type_bytes(ds->type), n_chunks = (ds->n_elems - 1) / chunk + 1;
     if (chunk > file_bytes / elem || n_chunks > file_bytes / (chunk * elem))
@@ -194,13 +199,15 @@ static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *nam
         unsigned mask = 0;
         haddr_t at = HADDR_UNDEF;
         if (H5Dget_chunk_info_by_coord(d, &at_elem, &mask, &at, &size) < 0)
-            return lf_h5_fail(err, LF_EFORMAT, "%s: cannot find chunk %llu of %s", f->path, (unsigned long long)i, name);
+            return lf_h5_fail(err, LF_EFORMAT, "%s: cannot find chunk %llu of %s", f->path, (unsigned long long)i,
+                              name);
         uint64_t n = ds->n_elems - at_elem < chunk ? ds->n_elems - at_elem : chunk;
         int rc = check_extent(f, name, at, chunk * elem, file_bytes, err);
         if (rc < 0)
             return rc;
         if (size != chunk * elem || mask != 0)
-            return lf_fail(err, LF_EFORMAT, "%s: chunk %llu of %s has a wrong size", f->path, (unsigned long long)i, name);
+            return lf_fail(err, LF_EFORMAT, "%s: chunk %llu of %s has a wrong size", f->path, (unsigned long long)i,
+                           name);
         lf_h5_extent *last = ds->n_extents ? &ds->extents[ds->n_extents - 1] : NULL;
         if (last && last->offset + last->n * elem == at)
             last->n += n;
@@ -223,10 +230,11 @@ static int find_extents(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset
     int rc = 0;
     uint64_t bytes;
     if (H5Pget_nfilters(dcpl) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is compressed or filtered, which shards and checkpoints never are", f->path,
-                     name);
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is compressed or filtered, which shards and checkpoints never are",
+                     f->path, name);
     else if (layout != H5D_CHUNKED && (layout != H5D_CONTIGUOUS || H5Pget_external_count(dcpl) != 0))
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not stored in this file (virtual, external or compact)", f->path, name);
+        rc =
+            lf_fail(err, LF_EFORMAT, "%s: %s is not stored in this file (virtual, external or compact)", f->path, name);
     else if (__builtin_mul_overflow(ds->n_elems, (uint64_t)lf_h5_type_bytes(ds->type), &bytes))
         rc = lf_fail(err, LF_EFORMAT, "%s: the shape of %s overflows", f->path, name);
     else if (ds->n_elems == 0)

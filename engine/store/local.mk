@@ -2,12 +2,15 @@
 engine_libengine_a_SOURCES += \
   engine/store/h5.h engine/store/h5_priv.h engine/store/h5.c engine/store/h5_read.c \
   engine/store/shard.h engine/store/shard.c engine/store/shard_write.c engine/store/shardset.c \
-  engine/store/ckpt.h
+  engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write.c \
+  engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c
 EXTRA_DIST += engine/store/README.md
 
-check_PROGRAMS += tests/unit/store_artifact tests/unit/store_shard
-TESTS += tests/unit/store_artifact tests/unit/store_shard
+check_PROGRAMS += tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt
+TESTS += tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt
 tests_unit_store_artifact_SOURCES = tests/unit/store_artifact.c
 tests_unit_store_artifact_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_store_shard_SOURCES = tests/unit/store_shard.c
 tests_unit_store_shard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_store_ckpt_SOURCES = tests/unit/store_ckpt.c
+tests_unit_store_ckpt_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -93,7 +93,8 @@ static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
                        (unsigned long long)s->info.n_tokens);
     for (uint64_t i = 0; i < s->info.n_docs; i++)
         if (s->offsets[i] > s->offsets[i + 1])
-            return lf_fail(err, LF_EFORMAT, "%s: doc_offsets decrease at document %llu", s->path, (unsigned long long)i);
+            return lf_fail(err, LF_EFORMAT, "%s: doc_offsets decrease at document %llu", s->path,
+                           (unsigned long long)i);
     return 0;
 }
 
@@ -145,8 +146,14 @@ void lf_shard_close(lf_shard *s)
     free(s);
 }
 
-const lf_shard_info *lf_shard_get_info(const lf_shard *s) { return &s->info; }
-const uint64_t *lf_shard_offsets(const lf_shard *s) { return s->offsets; }
+const lf_shard_info *lf_shard_get_info(const lf_shard *s)
+{
+    return &s->info;
+}
+const uint64_t *lf_shard_offsets(const lf_shard *s)
+{
+    return s->offsets;
+}
 
 /* Widen u16 in place: the raw bytes stand in the upper half of dst, so ascending order never overwrites what is
  * still to be read. */
@@ -175,7 +182,7 @@ int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_
     for (size_t i = 0; i < n; i++)
         top = (uint32_t)dst[i] > top ? (uint32_t)dst[i] : top;
     if (n && top >= vocab)
-        return lf_fail(err, LF_EFORMAT, "%s: token id %u near token %llu is not below vocab_size %u (damaged shard)", s->path,
-                       top, (unsigned long long)first, vocab);
+        return lf_fail(err, LF_EFORMAT, "%s: token id %u near token %llu is not below vocab_size %u (damaged shard)",
+                       s->path, top, (unsigned long long)first, vocab);
     return 0;
 }

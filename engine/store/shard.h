@@ -6,10 +6,10 @@
  *   doc_offsets  u64 [n_docs + 1]                   document d is tokens[doc_offsets[d] .. doc_offsets[d + 1])
  *   attributes   lf_format = "lf-shard-1", tokenizer_sha256 (64 hex), vocab_size, eos_id (-1: none), source
  *
- * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a manifest (base/artifact.h);
- * lf_shardset shows one split of it as a single sequence of documents.
- * Readers trust nothing: structure is checked at open, ids against vocab_size whenever tokens are read. After open there
- * is no HDF5 call and no allocation: reads are preads, from any number of threads.
+ * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a manifest
+ * (base/artifact.h); lf_shardset shows one split of it as a single sequence of documents. Readers trust nothing:
+ * structure is checked at open, ids against vocab_size whenever tokens are read. After open there is no HDF5 call and
+ * no allocation: reads are preads, from any number of threads.
  */
 #ifndef LF_STORE_SHARD_H
 #define LF_STORE_SHARD_H
@@ -26,7 +26,7 @@ typedef struct lf_shard_info {
     char tokenizer_sha256[LF_HASH_HEX]; /* hex of the SHA-256 of tokenizer.json */
     int64_t vocab_size;                 /* ids are below this; 1 .. 2^31 - 1 */
     int64_t eos_id;                     /* -1: none */
-    const char *source;                 /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
+    const char *source; /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
     /* filled by readers, ignored by the writer: */
     int token_bytes; /* 2 or 4 */
     uint64_t n_docs, n_tokens;

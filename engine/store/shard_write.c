@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
-#include "engine/base/artifact.h"
 #include "engine/base/rng.h"
 #include "engine/store/h5.h"
 
@@ -127,8 +127,14 @@ int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err
     return 0;
 }
 
-uint64_t lf_shard_writer_docs(const lf_shard_writer *w) { return w->n_docs; }
-uint64_t lf_shard_writer_tokens(const lf_shard_writer *w) { return w->n_tokens; }
+uint64_t lf_shard_writer_docs(const lf_shard_writer *w)
+{
+    return w->n_docs;
+}
+uint64_t lf_shard_writer_tokens(const lf_shard_writer *w)
+{
+    return w->n_tokens;
+}
 
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
 {

@@ -86,7 +86,8 @@ int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_e
     if (rc < 0)
         return rc;
     rc = LF_ENOMEM;
-    if (!(s = lf_calloc(1, sizeof *s, err)) || !(s->m = lf_calloc(a.n_files, sizeof *s->m, err)) || !(h = lf_hash_create(err)))
+    if (!(s = lf_calloc(1, sizeof *s, err)) || !(s->m = lf_calloc(a.n_files, sizeof *s->m, err)) ||
+        !(h = lf_hash_create(err)))
         goto out;
     rc = 0;
     for (size_t i = 0; i < a.n_files && rc == 0; i++)
@@ -122,8 +123,14 @@ void lf_shardset_close(lf_shardset *s)
     free(s);
 }
 
-const lf_shard_info *lf_shardset_get_info(const lf_shardset *s) { return &s->info; }
-const uint8_t *lf_shardset_id(const lf_shardset *s) { return s->id; }
+const lf_shard_info *lf_shardset_get_info(const lf_shardset *s)
+{
+    return &s->info;
+}
+const uint8_t *lf_shardset_id(const lf_shardset *s)
+{
+    return s->id;
+}
 
 static const struct member *member_of(const lf_shardset *s, uint64_t doc)
 {
@@ -148,7 +155,8 @@ uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc)
 int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst, lf_err *err)
 {
     if (doc >= s->info.n_docs)
-        return lf_fail(err, LF_EINVAL, "document %llu of %llu", (unsigned long long)doc, (unsigned long long)s->info.n_docs);
+        return lf_fail(err, LF_EINVAL, "document %llu of %llu", (unsigned long long)doc,
+                       (unsigned long long)s->info.n_docs);
     const struct member *m = member_of(s, doc);
     uint64_t d = doc - m->first_doc, len = m->offsets[d + 1] - m->offsets[d];
     if (first > len || n > len - first)

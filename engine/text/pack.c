@@ -11,7 +11,8 @@
 #include "engine/text/pack_priv.h"
 
 /* The segments of the sequence that begins at *at into segs (NULL: not wanted); *at moves to the next sequence. */
-static uint32_t concat_walk(const lf_pack *p, struct lf_pack_start *at, lf_pack_seg *segs, uint32_t *tokens, uint32_t *ends)
+static uint32_t concat_walk(const lf_pack *p, struct lf_pack_start *at, lf_pack_seg *segs, uint32_t *tokens,
+                            uint32_t *ends)
 {
     uint32_t used = 0, n = 0, last = 0;
     while (used < p->T && at->doc < p->n_docs) {
@@ -58,7 +59,8 @@ int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_
     if (T < 2 || T > 1u << 24)
         return lf_fail(err, LF_EINVAL, "sequence length %u; 2 to %u are possible", T, 1u << 24);
     if (max_segs < 2 || max_segs > T)
-        return lf_fail(err, LF_EINVAL, "at most %u documents in a sequence of %u tokens; 2 to %u are possible", max_segs, T, T);
+        return lf_fail(err, LF_EINVAL, "at most %u documents in a sequence of %u tokens; 2 to %u are possible",
+                       max_segs, T, T);
     if (policy != LF_PACK_CONCAT && policy != LF_PACK_BFD)
         return lf_fail(err, LF_EINVAL, "unknown packing policy %d", (int)policy);
     lf_pack *p = lf_calloc(1, sizeof *p, err);
@@ -84,19 +86,27 @@ void lf_pack_destroy(lf_pack *p)
     free(p);
 }
 
-uint64_t lf_pack_count(const lf_pack *p) { return p->n; }
-uint32_t lf_pack_max_segs(const lf_pack *p) { return p->max_segs; }
+uint64_t lf_pack_count(const lf_pack *p)
+{
+    return p->n;
+}
+uint32_t lf_pack_max_segs(const lf_pack *p)
+{
+    return p->max_segs;
+}
 
 size_t lf_pack_bytes(const lf_pack *p)
 {
     size_t n = (size_t)p->n;
-    return p->starts ? n * sizeof *p->starts : (size_t)p->first_item[n] * sizeof *p->items + (n + 1) * sizeof *p->first_item;
+    return p->starts ? n * sizeof *p->starts
+                     : (size_t)p->first_item[n] * sizeof *p->items + (n + 1) * sizeof *p->first_item;
 }
 
 static lf_pack_seg item_seg(const lf_pack *p, const struct lf_pack_item *it)
 {
     uint64_t first = (uint64_t)it->piece * p->T;
-    return (lf_pack_seg){.doc = it->doc, .first = first, .len = it->len, .last = first + it->len == p->len(p->user, it->doc)};
+    return (lf_pack_seg){
+        .doc = it->doc, .first = first, .len = it->len, .last = first + it->len == p->len(p->user, it->doc)};
 }
 
 uint32_t lf_pack_get(const lf_pack *p, uint64_t i, lf_pack_seg *segs)

@@ -10,7 +10,7 @@
 #include "engine/base/mem.h"
 #include "engine/text/pack_priv.h"
 
-#define NONE UINT32_MAX
+#define NONE   UINT32_MAX
 #define LEVELS 5 /* 64^5 > 2^24 */
 
 /* A set of numbers below 2^24 with "smallest member >= x". */

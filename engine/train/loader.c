@@ -4,8 +4,8 @@
  *
  * Two walkers go over the same order: the caller's (lf_loader_begin_step: counts, from the packing index alone) and the
  * filling thread's. Slots form a ring; `made` and `used` count micro-batches since the last seek.
- *   1. The thread writes slot made % SLOTS without the lock, only while made - used < SLOTS - 1: the slot handed out last
- *      (used - 1) is never written to.
+ *   1. The thread writes slot made % SLOTS without the lock, only while made - used < SLOTS - 1: the slot handed out
+ * last (used - 1) is never written to.
  *   2. A seek raises `gen`; the thread drops what it filled under an older one and takes its place from seek_to.
  *   3. A failure of the thread is kept and told by every lf_loader_next until the next seek.
  */
@@ -20,7 +20,7 @@
 #include "engine/base/mem.h"
 #include "engine/train/loader_priv.h"
 
-#define SLOTS 3
+#define SLOTS            3
 #define DEFAULT_MAX_SEGS 256
 
 struct source {
@@ -99,8 +99,8 @@ static int fill_segment(const lf_shardset *set, const lf_pack_seg *s, int32_t *t
 }
 
 /* Row `row` of a micro-batch from one sequence; n_segs 0: all padding. */
-static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const lf_shardset *set, const lf_pack_seg *segs,
-                    uint32_t n_segs, lf_err *err)
+static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const lf_shardset *set,
+                    const lf_pack_seg *segs, uint32_t n_segs, lf_err *err)
 {
     size_t base = (size_t)row * (size_t)l->T;
     int32_t at = 0;
@@ -238,14 +238,17 @@ int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err)
 int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
 {
     if (l->in_step && l->micro < l->now.n_micro)
-        return lf_fail(err, LF_EINVAL, "optimizer step %lld has used %d of its %d micro-batches", (long long)l->now.number,
-                       l->micro, l->now.n_micro);
+        return lf_fail(err, LF_EINVAL, "optimizer step %lld has used %d of its %d micro-batches",
+                       (long long)l->now.number, l->micro, l->now.n_micro);
     if (!lf_stepper_settle(&l->step, &l->order))
         return 0;
     if (l->walk.sample != l->step.first)
         lf_walker_seek(&l->walk, &l->order, l->step.first);
-    lf_loader_step s = {.number = l->step.number, .first_sample = l->step.first, .n_samples = l->step.n,
-                        .n_micro = (int32_t)micros_of(l, l->step.n), .next_sample = l->step.first + l->step.n};
+    lf_loader_step s = {.number = l->step.number,
+                        .first_sample = l->step.first,
+                        .n_samples = l->step.n,
+                        .n_micro = (int32_t)micros_of(l, l->step.n),
+                        .next_sample = l->step.first + l->step.n};
     for (int64_t i = 0; i < s.n_samples; i++) {
         size_t k;
         uint64_t seq;
@@ -282,22 +285,40 @@ int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err)
     if (rc < 0)
         return rc;
     if (b->step != l->now.number || b->micro != l->micro)
-        LF_BUG("loader: micro-batch %lld.%d where %lld.%d was due", (long long)b->step, b->micro, (long long)l->now.number,
-               l->micro);
+        LF_BUG("loader: micro-batch %lld.%d where %lld.%d was due", (long long)b->step, b->micro,
+               (long long)l->now.number, l->micro);
     l->micro++;
     *out = b;
     return 0;
 }
 
-int64_t lf_loader_cursor(const lf_loader *l) { return l->cursor; }
-const char *lf_loader_order_id(const lf_loader *l) { return l->order_id; }
-size_t lf_loader_host_bytes(const lf_loader *l) { return l->bytes; }
-uint64_t lf_loader_source_samples(const lf_loader *l, size_t k) { return l->order.n[k]; }
-const lf_shard_info *lf_loader_info(const lf_loader *l, size_t k) { return lf_shardset_get_info(l->src[k].set); }
+int64_t lf_loader_cursor(const lf_loader *l)
+{
+    return l->cursor;
+}
+const char *lf_loader_order_id(const lf_loader *l)
+{
+    return l->order_id;
+}
+size_t lf_loader_host_bytes(const lf_loader *l)
+{
+    return l->bytes;
+}
+uint64_t lf_loader_source_samples(const lf_loader *l, size_t k)
+{
+    return l->order.n[k];
+}
+const lf_shard_info *lf_loader_info(const lf_loader *l, size_t k)
+{
+    return lf_shardset_get_info(l->src[k].set);
+}
 
 /* ---- opening ---- */
 
-static uint64_t doc_len(const void *set, uint64_t doc) { return lf_shardset_doc_len(set, doc); }
+static uint64_t doc_len(const void *set, uint64_t doc)
+{
+    return lf_shardset_doc_len(set, doc);
+}
 
 static int check_config(const lf_loader_config *c, lf_err *err)
 {
@@ -371,7 +392,8 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
         return rc;
     o->n_ramp = valid ? 1 : c->n_ramp;
     o->n_skip = valid ? 0 : c->n_skip;
-    if (!(l->ramp = lf_calloc(o->n_ramp, sizeof *l->ramp, err)) || !(l->skip = lf_calloc(o->n_skip, sizeof *l->skip, err)))
+    if (!(l->ramp = lf_calloc(o->n_ramp, sizeof *l->ramp, err)) ||
+        !(l->skip = lf_calloc(o->n_skip, sizeof *l->skip, err)))
         return LF_ENOMEM;
     if (valid)
         l->ramp[0] = (lf_loader_ramp){0, unit};
@@ -412,7 +434,8 @@ static int alloc_slots(lf_loader *l, lf_err *err)
     for (int i = 0; i < SLOTS; i++) {
         lf_loader_batch *b = &l->slot[i];
         *b = (lf_loader_batch){.B = l->B, .T = l->T, .max_segs = l->max_segs};
-        if (!(b->tokens = lf_calloc(n, sizeof *b->tokens, err)) || !(b->targets = lf_calloc(n, sizeof *b->targets, err)) ||
+        if (!(b->tokens = lf_calloc(n, sizeof *b->tokens, err)) ||
+            !(b->targets = lf_calloc(n, sizeof *b->targets, err)) ||
             !(b->positions = lf_calloc(n, sizeof *b->positions, err)) ||
             !(b->cu_seqlens = lf_calloc(cu, sizeof *b->cu_seqlens, err)) ||
             !(b->sample_ids = lf_calloc((size_t)l->B, sizeof *b->sample_ids, err)))
@@ -536,8 +559,8 @@ json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err)
     lf_walker_seek(&w, &l->order, sample);
     lf_walker_next(&w, &l->order, &k, &seq, &epoch);
     json_t *list = describe_segs(l, k, seq, segs);
-    json_t *o = list ? json_pack("{s:I, s:s, s:I, s:I, s:o}", "sample", (json_int_t)sample, "source", l->src[k].dir, "epoch",
-                                 (json_int_t)epoch, "sequence", (json_int_t)seq, "segments", list)
+    json_t *o = list ? json_pack("{s:I, s:s, s:I, s:I, s:o}", "sample", (json_int_t)sample, "source", l->src[k].dir,
+                                 "epoch", (json_int_t)epoch, "sequence", (json_int_t)seq, "segments", list)
                      : NULL;
     free(segs);
     if (!o)

@@ -55,7 +55,7 @@ typedef struct lf_loader_config {
     size_t n_ramp;              /* VALID: none needed; a step is one micro-batch per rank */
     const int64_t *skip;        /* optimizer-step numbers (batch numbers) that are passed over; any order */
     size_t n_skip;
-    int64_t max_tokens; /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
+    int64_t max_tokens;   /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
     int dp_rank, dp_size; /* data-parallel rank and ranks; size 0 means 1 */
     int64_t vocab_size;   /* > 0: every source must have a vocabulary of at most this */
 } lf_loader_config;
@@ -63,11 +63,11 @@ typedef struct lf_loader_config {
 typedef struct lf_loader_batch {
     int32_t B, T, max_segs; /* max_segs: per sequence */
     int32_t *tokens, *targets, *positions, *cu_seqlens;
-    int32_t n_segs;     /* segments with padding; cu_seqlens has n_segs + 1 meaningful values */
-    int32_t max_seglen; /* longest segment */
-    int64_t *sample_ids; /* [B] global sample index, -1 for a row of padding (end of validation) */
-    int64_t trained;     /* targets >= 0 */
-    int64_t step;        /* batch number of the optimizer step it belongs to */
+    int32_t n_segs;         /* segments with padding; cu_seqlens has n_segs + 1 meaningful values */
+    int32_t max_seglen;     /* longest segment */
+    int64_t *sample_ids;    /* [B] global sample index, -1 for a row of padding (end of validation) */
+    int64_t trained;        /* targets >= 0 */
+    int64_t step;           /* batch number of the optimizer step it belongs to */
     int32_t micro, n_micro; /* which micro-batch of this rank, of how many */
 } lf_loader_batch;
 
@@ -92,7 +92,7 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err);
 /* The next micro-batch of the step begun; *out is borrowed until the next call on l. LF_EINVAL after the last one. */
 int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
 
-int64_t lf_loader_cursor(const lf_loader *l);      /* next_sample of the last step begun, or where seek went */
+int64_t lf_loader_cursor(const lf_loader *l); /* next_sample of the last step begun, or where seek went */
 const lf_shard_info *lf_loader_info(const lf_loader *l, size_t source);
 uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequences of one epoch */
 /* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's cursor is valid for

@@ -8,7 +8,7 @@
 #include "engine/base/hash.h"
 #include "engine/train/loader.h"
 
-#define LF_LOADER_MAX_SOURCES 256
+#define LF_LOADER_MAX_SOURCES  256
 #define LF_LOADER_WEIGHT_TOTAL 1000000
 
 /* Weights as integers; *total is their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL: not positive, or a share that

@@ -80,7 +80,8 @@ int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t 
     uint32_t g = 0;
     for (size_t k = 0; k < n; k++) {
         if (w[k] == 0)
-            return lf_fail(err, LF_EINVAL, "the weight of dataset %zu is %g of %g: less than 1 sample in 10^6", k, weight[k], sum);
+            return lf_fail(err, LF_EINVAL, "the weight of dataset %zu is %g of %g: less than 1 sample in 10^6", k,
+                           weight[k], sum);
         g = gcd(w[k], g);
     }
     *total = 0;
@@ -91,8 +92,9 @@ int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t 
     return 0;
 }
 
-/* With c = 2K - 2, t = i + 1, x = count: eligible when t w/W - x >= 1/c, that is c (t w - W x) >= W; the deadline is where
- * t' w/W - x reaches 1 - 1/c, so compare (c - 1 + c x) / w. Counts are taken within one period, so nothing overflows. */
+/* With c = 2K - 2, t = i + 1, x = count: eligible when t w/W - x >= 1/c, that is c (t w - W x) >= W; the deadline is
+ * where t' w/W - x reaches 1 - 1/c, so compare (c - 1 + c x) / w. Counts are taken within one period, so nothing
+ * overflows. */
 size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i, const uint64_t *count)
 {
     if (n == 1)
@@ -171,7 +173,8 @@ int lf_order_check(const struct lf_order *o, int64_t unit, lf_err *err)
         return lf_fail(err, LF_EINVAL, "the batch schedule must have a row from sample 0");
     for (size_t r = 0; r < o->n_ramp; r++) {
         if (o->ramp[r].samples <= 0 || o->ramp[r].samples % unit != 0 || o->ramp[r].samples > INT32_MAX)
-            return lf_fail(err, LF_EINVAL, "a batch of %lld sequences is not a positive multiple of micro-batch x ranks (%lld)",
+            return lf_fail(err, LF_EINVAL,
+                           "a batch of %lld sequences is not a positive multiple of micro-batch x ranks (%lld)",
                            (long long)o->ramp[r].samples, (long long)unit);
         if (r && o->ramp[r].from_sample <= o->ramp[r - 1].from_sample)
             return lf_fail(err, LF_EINVAL, "the rows of the batch schedule are not ascending at sample %lld",
@@ -210,10 +213,11 @@ int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t samp
         at += steps * n;
         number += steps;
     }
-    return lf_fail(err, LF_EINVAL,
-                   "sample %lld is not where an optimizer step begins in this batch schedule; a changed batch size needs a "
-                   "schedule row from that sample on",
-                   (long long)sample);
+    return lf_fail(
+        err, LF_EINVAL,
+        "sample %lld is not where an optimizer step begins in this batch schedule; a changed batch size needs a "
+        "schedule row from that sample on",
+        (long long)sample);
 }
 
 static bool skipped(const struct lf_order *o, int64_t number)

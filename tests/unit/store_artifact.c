@@ -117,9 +117,9 @@ static void test_states(void)
 
 static void test_bad_manifests(void)
 {
-#define SHA "0000000000000000000000000000000000000000000000000000000000000000"
+#define SHA                        "0000000000000000000000000000000000000000000000000000000000000000"
 #define FILE_ROW(path, bytes, sha) "{\"path\":\"" path "\",\"bytes\":" bytes ",\"tree_sha256\":\"" sha "\"}"
-#define DOC(files) "{\"lf_manifest\":1,\"kind\":\"k\",\"meta\":{},\"files\":[" files "]}"
+#define DOC(files)                 "{\"lf_manifest\":1,\"kind\":\"k\",\"meta\":{},\"files\":[" files "]}"
     static const struct {
         const char *text, *want;
     } v[] = {

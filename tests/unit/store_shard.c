@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards: what is written is read, bytes are reproducible, damage is one clear error, and files HDF5 would follow out of
- * the directory are refused.
+ * Shards: what is written is read, bytes are reproducible, damage is one clear error, and files HDF5 would follow out
+ * of the directory are refused.
  */
 #include "engine/store/shard.h"
 
@@ -37,7 +37,10 @@ static uint32_t token(uint64_t doc, size_t k, int64_t vocab)
     return (uint32_t)((doc * 2654435761u + k * 40503u) % (uint64_t)vocab);
 }
 
-static size_t doc_len(uint64_t d) { return d % 5 == 3 ? 0 : (size_t)(d * d % 1777); }
+static size_t doc_len(uint64_t d)
+{
+    return d % 5 == 3 ? 0 : (size_t)(d * d % 1777);
+}
 
 static void write_shard(const char *path, int64_t vocab, uint64_t n_docs, lf_shard_stat *st)
 {
@@ -193,8 +196,8 @@ static void test_hostile(void)
         const uint64_t *off;
         int64_t vocab, eos;
         const char *format, *want;
-    } v[] = {{off_dec, 10, 0, "lf-shard-1", "decrease"},   {off_long, 10, 0, "lf-shard-1", "doc_offsets"},
-             {off_good, 4, 0, "lf-shard-1", "token id 4"}, {off_good, 10, 10, "lf-shard-1", "eos_id"},
+    } v[] = {{off_dec, 10, 0, "lf-shard-1", "decrease"},    {off_long, 10, 0, "lf-shard-1", "doc_offsets"},
+             {off_good, 4, 0, "lf-shard-1", "token id 4"},  {off_good, 10, 10, "lf-shard-1", "eos_id"},
              {off_good, 0, -1, "lf-shard-1", "vocab_size"}, {off_good, 10, 0, "lf-shard-9", "lf-shard-9"}};
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         lf_err err = LF_ERR_INIT;
@@ -203,8 +206,9 @@ static void test_hostile(void)
         unlink(at("h.h5"));
         if (lf_h5_create(&f, at("h.h5"), &err) < 0 || lf_h5_put_attr_str(f, "lf_format", v[i].format, &err) < 0 ||
             lf_h5_put_attr_str(f, "tokenizer_sha256", hex, &err) < 0 ||
-            lf_h5_put_attr_i64(f, "vocab_size", v[i].vocab, &err) < 0 || lf_h5_put_attr_i64(f, "eos_id", v[i].eos, &err) < 0 ||
-            lf_h5_put_attr_str(f, "source", "", &err) < 0 || lf_h5_put(f, "tokens", LF_H5_U16, tok, 4, &err) < 0 ||
+            lf_h5_put_attr_i64(f, "vocab_size", v[i].vocab, &err) < 0 ||
+            lf_h5_put_attr_i64(f, "eos_id", v[i].eos, &err) < 0 || lf_h5_put_attr_str(f, "source", "", &err) < 0 ||
+            lf_h5_put(f, "tokens", LF_H5_U16, tok, 4, &err) < 0 ||
             lf_h5_put(f, "doc_offsets", LF_H5_U64, v[i].off, 3, &err) < 0 || lf_h5_close(f, &err) < 0)
             tap_bail("%s", err.text);
         int rc = try_all(at("h.h5"), &err);

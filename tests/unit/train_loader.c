@@ -23,8 +23,16 @@ static const lf_loader_ramp ramp4[] = {{0, 4}};
 
 static lf_loader_config config(const lf_loader_source *s, size_t n, int32_t B)
 {
-    return (lf_loader_config){.mode = LF_LOADER_TRAIN, .split = "train", .sources = s, .n_sources = n, .T = 32, .B = B,
-                              .policy = LF_PACK_CONCAT, .seed = 7, .ramp = ramp4, .n_ramp = 1};
+    return (lf_loader_config){.mode = LF_LOADER_TRAIN,
+                              .split = "train",
+                              .sources = s,
+                              .n_sources = n,
+                              .T = 32,
+                              .B = B,
+                              .policy = LF_PACK_CONCAT,
+                              .seed = 7,
+                              .ramp = ramp4,
+                              .n_ramp = 1};
 }
 
 static lf_loader *must_open(const lf_loader_config *c)
@@ -44,7 +52,8 @@ static int64_t audit_row(const lf_loader *l, const lf_loader_batch *b, int row, 
     size_t i;
     int64_t bad = 0;
     int32_t at = row * b->T;
-    json_array_foreach (segs, i, s) {
+    json_array_foreach(segs, i, s)
+    {
         const char *file = json_string_value(json_object_get(s, "file"));
         uint64_t doc = (uint64_t)json_integer_value(json_object_get(s, "doc"));
         uint32_t first = (uint32_t)json_integer_value(json_object_get(s, "first"));
@@ -281,7 +290,8 @@ static void test_blend(void)
         uint64_t count[16] = {0}, index;
         lf_err err = LF_ERR_INIT;
         for (size_t k = 0; k < n; k++)
-            weight[k] = trial % 2 ? 1 + lf_rng_u32(6, 1, trial * 16 + k) % 50 : exp(3 * lf_rng_f64(6, 1, trial * 16 + k));
+            weight[k] =
+                trial % 2 ? 1 + lf_rng_u32(6, 1, trial * 16 + k) % 50 : exp(3 * lf_rng_f64(6, 1, trial * 16 + k));
         if (lf_blend_weights(w, &total, weight, n, &err) < 0)
             tap_bail("%s", err.text);
         for (uint64_t i = 0; i < 3000; i++) {
@@ -304,7 +314,8 @@ static void test_blend(void)
     lf_blend_weights(w, &total, (double[]){3, 3, 3}, 3, &err);
     tap_ok(w[0] == 1 && total == 3, "and reduced");
     tap_rc(lf_blend_weights(w, &total, (double[]){1, 0}, 2, &err), LF_EINVAL, &err, "positive", "no zero weight");
-    tap_rc(lf_blend_weights(w, &total, (double[]){M_PI, 1e-9}, 2, &err), LF_EINVAL, &err, "10^6", "no share that vanishes");
+    tap_rc(lf_blend_weights(w, &total, (double[]){M_PI, 1e-9}, 2, &err), LF_EINVAL, &err, "10^6",
+           "no share that vanishes");
     tap_rc(lf_blend_weights(w, &total, (double[]){1, (double)NAN}, 2, &err), LF_EINVAL, &err, "nan", "no NaN");
 }
 
@@ -329,7 +340,8 @@ static void test_ramp_and_skip(void)
         bad += lf_loader_begin_step(l, &st, &err) != 1 || st.number != numbers[i] || st.first_sample != starts[i] ||
                st.n_samples != sizes[i];
         for (int m = 0; m < st.n_micro; m++)
-            bad += lf_loader_next(l, &b, &err) < 0 || b->sample_ids[0] != st.first_sample + 2 * m || audit_row(l, b, 1, NULL);
+            bad += lf_loader_next(l, &b, &err) < 0 || b->sample_ids[0] != st.first_sample + 2 * m ||
+                   audit_row(l, b, 1, NULL);
     }
     tap_i64(bad, 0, "batches grow at their samples and the skipped ones are left out");
     tap_rc(lf_loader_seek(l, 14, &err), 0, &err, NULL, "seek into the ramp");

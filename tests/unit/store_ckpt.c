@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints: round trip in every layout with one identity, reading boxes, damage anywhere is seen and named, a killed
+ * or refused save leaves the earlier checkpoints alone, newest and retention.
+ */
+#include "engine/store/ckpt.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/rng.h"
+#include "engine/store/ckpt_priv.h"
+#include "tests/tap/tap.h"
+
+#define N_TENSORS 7
+
+static uint32_t memory[N_TENSORS][20000];
+static lf_ckpt_tensor tensors[N_TENSORS] = {
+    {.name = "model/embed.weight", .kind = "weight", .dtype = LF_H5_BF16, .ndim = 2, .shape = {37, 24}},
+    {.name = "model/embed.weight", .kind = "master", .dtype = LF_H5_F32, .ndim = 2, .shape = {37, 24}},
+    {.name = "model/embed.weight", .kind = "adam_m", .dtype = LF_H5_F32, .ndim = 2, .shape = {37, 24}},
+    {.name = "model/layers.0/q.weight", .kind = "weight", .dtype = LF_H5_F32, .ndim = 3, .shape = {5, 7, 11}},
+    {.name = "model/norm", .kind = "weight", .dtype = LF_H5_F32, .ndim = 1, .shape = {1}},
+    {.name = "model/big", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {100, 200}},
+    {.name = "rng", .kind = "other", .dtype = LF_H5_I64, .ndim = 1, .shape = {3}},
+};
+static char tmp[4096];
+
+static const char *at(const char *name)
+{
+    snprintf(tmp, sizeof tmp, "%s/%s", tap_tmpdir(), name);
+    return tmp;
+}
+
+static size_t bytes_of(const lf_ckpt_tensor *t)
+{
+    size_t n = lf_h5_type_bytes(t->dtype);
+    for (int k = 0; k < t->ndim; k++)
+        n *= (size_t)t->shape[k];
+    return n;
+}
+
+static void fill(uint64_t seed)
+{
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        for (size_t k = 0; k < 20000; k++)
+            memory[i][k] = lf_rng_u32(seed, (uint32_t)i, k) & 0x3fff3fff; /* no NaN as f32 or bf16 */
+        tensors[i].data = memory[i];
+    }
+}
+
+static json_t *state_at(int64_t step)
+{
+    return json_pack("{s:I, s:f, s:s}", "step", (json_int_t)step, "lr", 0.1 + 0.2, "text", "caf\xc3\xa9");
+}
+
+/* Save synchronously or not; returns what begin/wait said. */
+static int save_to(const char *dir, int64_t step, const lf_ckpt_options *o, lf_ckpt_result *res, lf_err *err)
+{
+    lf_ckpt_writer *w = NULL;
+    json_t *state = state_at(step);
+    int rc = lf_ckpt_writer_create(&w, tensors, N_TENSORS, o, err);
+    if (rc == 0 && (rc = lf_ckpt_save_begin(w, dir, state, err)) == 0)
+        rc = lf_ckpt_save_wait(w, res, err);
+    json_decref(state);
+    lf_ckpt_writer_destroy(w);
+    return rc;
+}
+
+static void check_contents(const char *dir, const char *what)
+{
+    lf_ckpt *c = NULL;
+    lf_err err = LF_ERR_INIT;
+    static uint32_t buf[20000];
+    int64_t bad = 0;
+    tap_rc(lf_ckpt_open(&c, dir, 2, &err), 0, &err, NULL, what);
+    if (!c)
+        return;
+    tap_i64((int64_t)lf_ckpt_n_entries(c), N_TENSORS, "all tensors");
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        const lf_ckpt_tensor *t = &tensors[i];
+        const lf_ckpt_entry *e = lf_ckpt_find(c, t->name, t->kind);
+        bad += !e || e->dtype != t->dtype || e->ndim != t->ndim;
+        bad += !e || lf_ckpt_read(c, e, NULL, NULL, buf, &err) < 0 || memcmp(buf, t->data, bytes_of(t)) != 0;
+    }
+    tap_i64(bad, 0, "every byte of every tensor");
+    tap_ok(lf_ckpt_find(c, "model/none", "weight") == NULL, "find says no");
+    tap_f64(json_real_value(json_object_get(lf_ckpt_state(c), "lr")), 0.1 + 0.2, 0.0, "reals of the state are exact");
+    lf_ckpt_close(c);
+}
+
+/* Random boxes of the tensors against memory. */
+static void check_boxes(const char *dir)
+{
+    lf_ckpt *c = NULL;
+    lf_err err = LF_ERR_INIT;
+    static uint32_t buf[20000];
+    int64_t bad = 0;
+    if (lf_ckpt_open(&c, dir, 1, &err) < 0)
+        tap_bail("%s", err.text);
+    for (uint64_t trial = 0; trial < 300; trial++) {
+        const lf_ckpt_tensor *t = &tensors[trial % 2 ? 3 : 5];
+        int64_t lo[LF_CKPT_MAX_DIMS] = {0}, hi[LF_CKPT_MAX_DIMS] = {1, 1, 1, 1, 1, 1}, n = 0, s[4] = {1, 1, 1, 1};
+        const uint32_t *src = t->data;
+        for (int k = 0; k < t->ndim; k++) {
+            lo[k] = lf_rng_u32(3, 1, trial * 8 + (uint64_t)k) % t->shape[k];
+            hi[k] = lo[k] + 1 + lf_rng_u32(3, 2, trial * 8 + (uint64_t)k) % (t->shape[k] - lo[k]);
+        }
+        for (int k = t->ndim - 2; k >= 0; k--)
+            s[k] = s[k + 1] * t->shape[k + 1];
+        bad += lf_ckpt_read(c, lf_ckpt_find(c, t->name, t->kind), lo, hi, buf, &err) < 0;
+        for (int64_t i = lo[0]; i < hi[0]; i++)
+            for (int64_t j = lo[1]; j < hi[1]; j++)
+                for (int64_t k = t->ndim > 2 ? lo[2] : 0; k < (t->ndim > 2 ? hi[2] : 1); k++)
+                    bad += buf[n++] != src[i * s[0] + j * s[1] + (t->ndim > 2 ? k : 0)];
+    }
+    tap_i64(bad, 0, "boxes of tensors");
+    int64_t lo[2] = {0, 0}, hi[2] = {101, 1};
+    const lf_ckpt_entry *e = lf_ckpt_find(c, "model/big", "weight");
+    tap_rc(lf_ckpt_read(c, e, lo, hi, buf, &err), LF_EINVAL, &err, "model/big", "a box that is too large");
+    lf_ckpt_close(c);
+}
+
+static void test_layouts(void)
+{
+    static const lf_ckpt_options o[] = {{.threads = 1},
+                                        {.threads = 3},
+                                        {.threads = 2, .file_bytes = 8000},
+                                        {.threads = 2, .file_bytes = 3000, .piece_bytes = 1004}};
+    lf_ckpt_result first = {0}, r = {0};
+    lf_err err = LF_ERR_INIT;
+    char name[64];
+    fill(1);
+    for (size_t i = 0; i < sizeof o / sizeof o[0]; i++) {
+        snprintf(name, sizeof name, "layout%zu/deep/er", i);
+        tap_rc(save_to(at(name), 7, &o[i], &r, &err), 1, &err, NULL, "save");
+        check_contents(at(name), name);
+        check_boxes(at(name));
+        if (i == 0)
+            first = r;
+        tap_mem(r.identity, first.identity, LF_HASH_BYTES, "one identity for every layout");
+    }
+    memory[2][5] ^= 1;
+    save_to(at("other"), 7, &o[0], &r, &err);
+    tap_ok(memcmp(r.identity, first.identity, LF_HASH_BYTES) != 0, "one bit changes the identity");
+    memory[2][5] ^= 1;
+    tap_rc(save_to(at("other"), 7, &o[0], &r, &err), LF_EEXIST, &err, "already", "a checkpoint is never overwritten");
+    tap_ok(access(at("layout3/deep/er/index.h5"), F_OK) == 0, "several files have an index");
+}
+
+static void test_snapshot(void)
+{
+    lf_ckpt_writer *w = NULL;
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt_result r = {0};
+    size_t n = lf_ckpt_snapshot_bytes(tensors, N_TENSORS);
+    void *arena = aligned_alloc(64, n);
+    lf_ckpt_options o = {.arena = arena, .threads = 1};
+    json_t *state = state_at(3);
+    fill(2);
+    if (lf_ckpt_writer_create(&w, tensors, N_TENSORS, &o, &err) < 0)
+        tap_bail("%s", err.text);
+    tap_i64(lf_ckpt_save_wait(w, &r, &err), 0, "nothing to wait for");
+    tap_ok(lf_ckpt_save_idle(w), "idle");
+    tap_rc(lf_ckpt_save_begin(w, at("snap"), state, &err), 0, &err, NULL, "begin");
+    fill(3); /* training goes on */
+    tap_rc(lf_ckpt_save_wait(w, &r, &err), 1, &err, NULL, "wait");
+    fill(2);
+    check_contents(at("snap"), "the snapshot is what was saved");
+    /* A failure is delivered once, at the next call, and the writer can be used again. */
+    lf_io_mkdirs(at("file-parent"), 0750, &err);
+    close(open(at("file-parent/x"), O_CREAT | O_WRONLY, 0600));
+    tap_rc(lf_ckpt_save_begin(w, at("file-parent/x/y"), state, &err), LF_EIO, &err, "x", "a directory that cannot be");
+    tap_rc(lf_ckpt_save_begin(w, at("file-parent"), state, &err), LF_EEXIST, &err, "'x'", "nothing foreign is removed");
+    tap_rc(lf_ckpt_save_begin(w, at("snap2"), state, &err), 0, &err, NULL, "and again");
+    tap_rc(lf_ckpt_save_wait(w, &r, &err), 1, &err, NULL, "wait");
+    json_object_del(state, "step");
+    tap_rc(lf_ckpt_save_begin(w, at("snap3"), state, &err), LF_EINVAL, &err, "step", "a state needs a step");
+    json_decref(state);
+    lf_ckpt_writer_destroy(w);
+    free(arena);
+}
+
+static void test_refused(void)
+{
+    lf_ckpt_writer *w = NULL;
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt_options o = {.threads = 1};
+    static const struct {
+        const char *name[2], *kind, *want;
+        int64_t dim;
+    } v[] = {{{"a", "a"}, "weight", "twice", 4},
+             {{"a", "a/b"}, "weight", "folder", 4},
+             {{"a/../b", "c"}, "weight", "a/../b", 4},
+             {{"/a", "c"}, "weight", "/a", 4},
+             {{"a b", "c"}, "weight", "a b", 4},
+             {{"a", "c"}, "Weight", "Weight", 4},
+             {{"a", "c"}, "pieces", "pieces", 4},
+             {{"a", "c"}, "weight", "dimension", 0},
+             {{"a", "c"}, "weight", "large", INT64_MAX / 4}};
+    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
+        lf_ckpt_tensor t[2] = {
+            {.name = v[i].name[0], .kind = v[i].kind, .dtype = LF_H5_F32, .ndim = 1, .shape = {v[i].dim}},
+            {.name = v[i].name[1], .kind = v[i].kind, .dtype = LF_H5_F32, .ndim = 1, .shape = {4}}};
+        int rc = lf_ckpt_writer_create(&w, t, 2, &o, &err);
+        tap_ok(rc < 0 && strstr(err.text, v[i].want), "refused: %s", err.text);
+        lf_err_clear(&err);
+    }
+}
+
+static char *slurp(const char *path, size_t *n)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    if (lf_io_read_file(path, (size_t)1 << 30, &b, NULL) < 0)
+        tap_bail("read %s", path);
+    *n = b.len;
+    return b.data;
+}
+
+static void spit(const char *path, const char *data, size_t n)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0640);
+    if (fd < 0 || write(fd, data, n) != (ssize_t)n)
+        tap_bail("write %s", path);
+    close(fd);
+}
+
+static void flip_all(const char *dir, const char *file, size_t step, lf_ckpt_options o)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt_result r;
+    char path[8192];
+    size_t n;
+    int64_t accepted = 0, unnamed = 0, tensor_named = 0, tried = 0;
+    if (save_to(at(dir), 9, &o, &r, &err) != 1)
+        tap_bail("%s", err.text);
+    snprintf(path, sizeof path, "%s/%s", at(dir), file);
+    char *data = slurp(path, &n);
+    for (size_t i = 0; i < n; i += step) {
+        lf_ckpt *c = NULL;
+        data[i] = (char)(data[i] ^ 1);
+        spit(path, data, n);
+        data[i] = (char)(data[i] ^ 1);
+        int rc = lf_ckpt_open(&c, at(dir), 1, &err);
+        accepted += rc == 0;
+        unnamed += rc < 0 && !strstr(err.text, at(dir));
+        if (rc < 0 && !strstr(err.text, at(dir)))
+            tap_diag("no place: %s", err.text);
+        tensor_named += rc < 0 && strstr(err.text, "tensor ") != NULL;
+        tried++;
+        lf_ckpt_close(c);
+        lf_err_clear(&err);
+    }
+    tap_i64(accepted, 0, "no flipped byte is accepted");
+    tap_i64(unnamed, 0, "every message says where");
+    tap_diag("%s: %lld flips tried, %lld name a tensor", file, (long long)tried, (long long)tensor_named);
+    if (strncmp(file, "data", 4) == 0)
+        tap_ok(tensor_named > tried / 2, "flips inside tensors name the tensor");
+    for (size_t cut = 0; cut < n; cut += n / 7) {
+        lf_ckpt *c = NULL;
+        spit(path, data, cut);
+        int rc = lf_ckpt_open(&c, at(dir), 1, &err);
+        tap_ok(rc < 0 && err.text[0], "cut to %zu bytes: %s", cut, err.text);
+        lf_err_clear(&err);
+    }
+    free(data);
+}
+
+static void test_damage(void)
+{
+    fill(4);
+    flip_all("flip-data", "data-00000.h5", 397, (lf_ckpt_options){.threads = 1});
+    flip_all("flip-piece", "data-00003.h5", 997, (lf_ckpt_options){.file_bytes = 9000, .piece_bytes = 4000});
+    flip_all("flip-manifest", "manifest.json", 3, (lf_ckpt_options){.threads = 1});
+    flip_all("flip-state", "state.json", 1, (lf_ckpt_options){.threads = 1});
+}
+
+/* A checkpoint as several ranks would write it: the right and left halves of a matrix, one of them in two flat ranges.
+ * Whole boxes are 2-D pieces, so this also proves that the reader follows boxes, not rows. */
+static void test_boxes_by_hand(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_h5 *f = NULL;
+    lf_artifact a;
+    float full[6][10], part[30], got[60];
+    uint64_t off[3];
+    int64_t n0 = 24, n1 = 17, n2 = 19;
+    struct lf_ckpt_piece p[3] = {{.lo = {0, 6}, .hi = {6, 10}, .flat = {0, 24}},
+                                 {.lo = {0, 0}, .hi = {6, 6}, .flat = {0, 17}},
+                                 {.lo = {0, 0}, .hi = {6, 6}, .flat = {17, 36}}};
+    struct lf_ckpt_rec r = {.e = {.name = "m/w", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {6, 10}},
+                            .name = NULL,
+                            .n_elems = 60,
+                            .pieces = p,
+                            .n_pieces = 3};
+    struct lf_ckpt_meta m = {.recs = &r, .n_recs = 1, .step = 0};
+    char path[8192], dir[4096];
+    for (int i = 0; i < 60; i++)
+        full[i / 10][i % 10] = (float)i;
+    snprintf(dir, sizeof dir, "%s", at("hand"));
+    snprintf(path, sizeof path, "%s/data-00000.h5", dir);
+    lf_io_mkdirs(dir, 0750, &err);
+    if (lf_h5_create(&f, path, &err) < 0 ||
+        lf_h5_put_extent(f, "pieces/weight/m/w/00000", LF_H5_F32, 1, &n0, &off[0], &err) < 0 ||
+        lf_h5_put_extent(f, "pieces/weight/m/w/00001", LF_H5_F32, 1, &n1, &off[1], &err) < 0 ||
+        lf_h5_put_extent(f, "pieces/weight/m/w/00002", LF_H5_F32, 1, &n2, &off[2], &err) < 0 ||
+        lf_h5_close(f, &err) < 0)
+        tap_bail("%s", err.text);
+    int fd = open(path, O_WRONLY);
+    for (int k = 0; k < 3; k++) {
+        int64_t w = p[k].hi[1] - p[k].lo[1];
+        for (int64_t i = p[k].flat[0]; i < p[k].flat[1]; i++)
+            part[i - p[k].flat[0]] = full[i / w][p[k].lo[1] + i % w];
+        size_t n = (size_t)(p[k].flat[1] - p[k].flat[0]) * sizeof(float);
+        if (pwrite(fd, part, n, (off_t)off[k]) != (ssize_t)n)
+            tap_bail("pwrite");
+        p[k].offset = (int64_t)off[k];
+    }
+    close(fd);
+    static char name[] = "data-00000.h5";
+    p[0].file = p[1].file = p[2].file = name;
+    snprintf(path, sizeof path, "%s/state.json", dir);
+    spit(path, "{\"step\":0}", 10);
+    lf_tree_hash *h = lf_tree_hash_create(&err);
+    lf_tree_hash_update(h, full, sizeof full, &err);
+    lf_tree_hash_final(h, r.sha256, &err);
+    lf_tree_hash_destroy(h);
+    lf_ckpt_make_identity(&m, m.identity, &err);
+    lf_artifact_init(&a, "checkpoint", &err);
+    lf_artifact_add_hashed(&a, dir, "data-00000.h5", &err);
+    lf_artifact_add_hashed(&a, dir, "state.json", &err);
+    lf_ckpt_meta_store(&m, a.meta, &err);
+    tap_rc(lf_artifact_publish(&a, dir, &err), 0, &err, NULL, "publish a checkpoint in boxes");
+    lf_artifact_fini(&a);
+    lf_ckpt *c = NULL;
+    tap_rc(lf_ckpt_open(&c, dir, 1, &err), 0, &err, NULL, "open it");
+    if (c) {
+        tap_rc(lf_ckpt_read(c, lf_ckpt_entry_at(c, 0), NULL, NULL, got, &err), 0, &err, NULL, "read it whole");
+        tap_mem(got, full, sizeof full, "boxes and ranges put together");
+        int64_t lo[] = {1, 3}, hi[] = {5, 9}, bad = 0;
+        lf_ckpt_read(c, lf_ckpt_entry_at(c, 0), lo, hi, got, &err);
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 6; j++)
+                bad += got[i * 6 + j] < full[1 + i][3 + j] || got[i * 6 + j] > full[1 + i][3 + j];
+        tap_i64(bad, 0, "a box across them");
+        lf_ckpt_close(c);
+    }
+    /* Tilings that are none. */
+    p[2].flat[0] = 18;
+    tap_rc(lf_ckpt_check_pieces(&r, &err), LF_EFORMAT, &err, "follow", "a gap");
+    p[2].flat[0] = 17;
+    p[0].lo[1] = 5;
+    p[0].flat[1] = 30;
+    tap_rc(lf_ckpt_check_pieces(&r, &err), LF_EFORMAT, &err, "piece 1 overlaps", "an overlap");
+    p[0].lo[1] = 6;
+    p[0].flat[1] = 24;
+    r.n_pieces = 2;
+    tap_rc(lf_ckpt_check_pieces(&r, &err), LF_EFORMAT, &err, "missing", "an end that is missing");
+}
+
+static void test_killed(void)
+{
+    lf_err err = LF_ERR_INIT;
+    int64_t bad = 0, last = -1;
+    char out[4096];
+    snprintf(out, sizeof out, "%s", at("killed"));
+    const char *dirs[] = {out};
+    for (uint64_t round = 0; round < 8; round++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            for (int64_t step = last + 1;; step++) {
+                char *dir = lf_ckpt_step_dir(out, step, &err);
+                if (!dir || save_to(dir, step, &(lf_ckpt_options){.threads = 2, .file_bytes = 20000}, NULL, &err) < 0)
+                    _exit(1);
+                free(dir);
+            }
+        }
+        usleep(3000 + lf_rng_u32(11, 1, round) % 30000 + (round % 2 ? 200000 : 0));
+        kill(pid, SIGKILL);
+        int status;
+        waitpid(pid, &status, 0);
+        bad += !WIFSIGNALED(status);
+        char *dir = NULL;
+        int64_t step = -1;
+        lf_ckpt *c = NULL;
+        bad += lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, NULL, NULL, &err) < 0;
+        if (dir) {
+            bad += lf_ckpt_open(&c, dir, 1, &err) < 0 || lf_ckpt_step(c) != step || step < last;
+            last = step;
+        }
+        lf_ckpt_close(c);
+        free(dir);
+    }
+    tap_i64(bad, 0, "after kill -9 the newest checkpoint is whole");
+    tap_ok(last >= 0, "checkpoints were made (%lld)", (long long)last);
+}
+
+static void test_disk_full(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char dir[4096];
+    snprintf(dir, sizeof dir, "%s", at("full/ckpt"));
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit lim = {40000, 40000};
+        size_t n = lf_ckpt_snapshot_bytes(tensors, N_TENSORS);
+        void *arena = aligned_alloc(64, n);
+        setrlimit(RLIMIT_FSIZE, &lim);
+        int rc = save_to(dir, 1, &(lf_ckpt_options){.arena = arena, .threads = 2}, NULL, &err);
+        bool said = strstr(err.text, dir) && (strstr(err.text, "too large") || strstr(err.text, "disk full"));
+        free(arena);
+        _exit(rc < 0 && said ? 42 : 1);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    tap_ok(WIFEXITED(status) && WEXITSTATUS(status) == 42,
+           "a file that cannot grow is an error with its name (status %d)", status);
+    tap_ok(access(dir, F_OK) != 0, "and leaves nothing behind");
+}
+
+static int n_reports;
+static char last_report[2048];
+static void count_report(void *user, const char *dir, const char *text)
+{
+    (void)user;
+    (void)dir;
+    n_reports++;
+    snprintf(last_report, sizeof last_report, "%s", text);
+}
+
+static void save_step(const char *out, int64_t step)
+{
+    lf_err err = LF_ERR_INIT;
+    char *dir = lf_ckpt_step_dir(out, step, &err);
+    if (save_to(dir, step, &(lf_ckpt_options){.threads = 1}, NULL, &err) != 1)
+        tap_bail("%s", err.text);
+    free(dir);
+}
+
+static void test_newest_and_retain(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char a[4096], b[4096], path[8192];
+    char *dir = NULL;
+    int64_t step = -1;
+    snprintf(a, sizeof a, "%s", at("na"));
+    snprintf(b, sizeof b, "%s", at("nb"));
+    const char *dirs[] = {a, b};
+    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err), 0, &err, NULL,
+           "no directory at all");
+    tap_ok(dir == NULL, "nothing found");
+    for (int64_t s = 10; s <= 50; s += 10)
+        save_step(a, s);
+    save_step(b, 30);
+    lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
+    tap_i64(step, 50, "the greatest step");
+    free(dir);
+    lf_ckpt_find_newest(&dir, &step, dirs, 2, 30, count_report, NULL, &err);
+    tap_ok(step == 30 && dir && strncmp(dir, b, strlen(b)) == 0, "bounded, the later directory wins: %s", dir);
+    free(dir);
+    tap_i64(n_reports, 0, "nothing to report yet");
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000050/data-00000.h5", a);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000060", a);
+    lf_io_mkdirs(path, 0750, &err);
+    lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
+    tap_i64(step, 40, "purged and unfinished ones are passed over");
+    tap_ok(n_reports == 1 && strstr(last_report, "data-00000.h5"), "the purged one is reported: %s", last_report);
+    free(dir);
+    snprintf(path, sizeof path, "%s/checkpoint", b);
+    save_to(path, 45, &(lf_ckpt_options){.threads = 1}, NULL, &err);
+    lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
+    tap_i64(step, 45, "the final checkpoint counts");
+    free(dir);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005", a);
+    lf_io_mkdirs(path, 0750, &err);
+    tap_rc(lf_ckpt_retain(a, 2, 20, &err), 0, &err, NULL, "retain the last two and every 20th");
+    static const struct {
+        int64_t step;
+        bool there;
+    } v[] = {{5, false}, {10, false}, {20, true}, {30, true}, {40, true}, {50, true}, {60, true}};
+    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
+        char *d = lf_ckpt_step_dir(a, v[i].step, &err);
+        tap_ok((access(d, F_OK) == 0) == v[i].there, "step %lld %s", (long long)v[i].step,
+               v[i].there ? "stays" : "goes");
+        free(d);
+    }
+    lf_ckpt_retain(b, 0, 0, &err);
+    lf_ckpt_find_newest(&dir, &step, (const char *[]){b}, 1, 44, NULL, NULL, &err);
+    tap_i64(step, 30, "the newest one is never removed");
+    free(dir);
+}
+
+int main(void)
+{
+    test_layouts();
+    test_snapshot();
+    test_refused();
+    test_damage();
+    test_boxes_by_hand();
+    test_killed();
+    test_disk_full();
+    test_newest_and_retain();
+    return tap_done();
+}
