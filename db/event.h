@@ -15,7 +15,7 @@
  *   stage      (stage) kind*, seq* (place in the file), spec_id*, spec_version, exe_sha256, outputs:[names],
  *              options:{name: canonical text}, inputs:[{"name": option, "stage","output"} or {"name","path","sha256"}],
  *              after:[stages]. A later one for the same stage (resume with an edited file) replaces the earlier.
- *   submit     (attempt) token*, backend* ("local","slurm","pbs"), cluster, submit_cmd, script_sha256, req:{}
+ *   submit     (attempt) token*, backend* ("local","slurm","pbs"), cluster, submit_cmd, script_sha256, req:{}, spec_id
  *              written BEFORE the scheduler is called
  *   submitted  (attempt) jobid*, job_submit_t        the scheduler's answer
  *   start      (epoch) host, pid, boot_id, proc_start, jobid, step, from:{"attempt","epoch"} (whose checkpoint)

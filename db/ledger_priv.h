@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside libdb only: the handle, the schema, and small helpers around SQLite.
+ */
+#ifndef LF_DB_LEDGER_PRIV_H
+#define LF_DB_LEDGER_PRIV_H
+
+#include <sqlite3.h>
+
+#include "db/event.h"
+#include "db/ledger.h"
+
+/* steps[i] leads from version i to i + 1. */
+struct lf_schema {
+    const char *const *steps;
+    size_t n;
+};
+extern const struct lf_schema lf_ledger_schema;
+
+struct lf_ledger {
+    sqlite3 *db;
+    char *path;
+    bool writable, snapshot;
+    int version; /* of the schema, once open */
+};
+
+/* lf_ledger_open with another schema, so that migrations can be tested. */
+lf_ledger *lf_ledger_open_schema(const char *path, unsigned flags, const struct lf_schema *schema, lf_err *err);
+
+/* SQLite's last failure in our words, with what was being done. */
+int lf_db_fail(lf_ledger *l, const char *what, lf_err *err);
+int lf_db_exec(lf_ledger *l, const char *sql, lf_err *err);
+/* Prepare and bind: types has one letter per parameter, s text (NULL allowed), i int64_t, f double, I and F the same by
+ * pointer (NULL pointer = SQL NULL). NULL on failure. Texts must live until the statement is finished. */
+sqlite3_stmt *lf_db_prepare(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...);
+/* The same, run to its end. */
+int lf_db_run(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...);
+/* All rows as a JSON array of objects named by column; a column named "x:json" is a JSON text and becomes member "x".
+ * Takes the statement (NULL: gives NULL). */
+json_t *lf_db_rows(lf_ledger *l, sqlite3_stmt *st, lf_err *err);
+/* First column of the first row; *out untouched when there is no row or it is NULL. */
+int lf_db_i64(lf_ledger *l, int64_t *out, lf_err *err, const char *sql);
+
+/* Store one event's effect; the event row itself is new. path is relative to the data root. */
+int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *err);
+/* Read the new records of one incarnation's framed file. *records counts them. */
+struct lf_incarnation {
+    const char *run, *stage;
+    int64_t attempt, epoch;
+};
+int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full, const char *rel,
+                           int64_t *records, lf_err *err);
+
+/* Points of a curve kept per (attempt, key). */
+enum { LF_LEDGER_POINTS = 2000 };
+
+#endif

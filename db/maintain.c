@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies of the ledger (backup, the readers' copy), rebuilding it, and checking it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "db/ledger_priv.h"
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+
+static char *named(const char *path, const char *suffix, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s%s", path, suffix);
+    char *s = lf_buf_steal(&b, err);
+    lf_buf_fini(&b);
+    return s;
+}
+
+static int remove_file(const char *path, lf_err *err)
+{
+    return unlink(path) == 0 || errno == ENOENT ? 0 : lf_fail_errno(err, "cannot remove %s", path);
+}
+
+/* A consistent, synced copy at tmp, which is replaced. */
+static int copy_to(lf_ledger *l, const char *tmp, lf_err *err)
+{
+    int rc = remove_file(tmp, err);
+    if (rc == 0)
+        rc = lf_db_run(l, err, "VACUUM INTO ?1", "s", tmp);
+    if (rc == 0)
+        rc = lf_io_fsync_path(tmp, err);
+    return rc;
+}
+
+int lf_ledger_backup(lf_ledger *l, const char *path, lf_err *err)
+{
+    char *tmp = named(path, ".tmp", err);
+    int rc = tmp ? 0 : LF_ENOMEM;
+    if (rc == 0 && lf_io_exists(path))
+        rc = lf_fail(err, LF_EEXIST, "%s exists already and is left as it is", path);
+    if (rc == 0)
+        rc = copy_to(l, tmp, err);
+    if (rc == 0)
+        rc = lf_io_publish_tmp(tmp, path, err);
+    if (rc < 0 && tmp)
+        unlink(tmp);
+    free(tmp);
+    return rc;
+}
+
+int lf_ledger_publish(lf_ledger *l, lf_err *err)
+{
+    struct stat db, copy;
+    char *pub = named(l->path, ".pub", err), *tmp = named(l->path, ".pub.tmp", err);
+    int rc = pub && tmp ? 0 : LF_ENOMEM;
+    if (rc == 0 && stat(l->path, &db) < 0)
+        rc = lf_fail_errno(err, "cannot look at %s", l->path);
+    bool current = rc == 0 && stat(pub, &copy) == 0 &&
+                   (copy.st_mtim.tv_sec > db.st_mtim.tv_sec ||
+                    (copy.st_mtim.tv_sec == db.st_mtim.tv_sec && copy.st_mtim.tv_nsec > db.st_mtim.tv_nsec));
+    if (rc == 0 && !current) {
+        rc = copy_to(l, tmp, err);
+        if (rc == 0 && rename(tmp, pub) < 0)
+            rc = lf_fail_errno(err, "cannot place %s", pub);
+        if (rc == 0)
+            rc = lf_io_fsync_parent(pub, err);
+        if (rc < 0)
+            unlink(tmp);
+    }
+    free(pub);
+    free(tmp);
+    return rc;
+}
+
+/* Keep the old file as "<path>.old" and give its name to the new one. The old journal must not outlive the old file:
+ * SQLite would roll it back into the new one. */
+static int swap_in(const char *fresh, const char *path, lf_err *err)
+{
+    char *old = named(path, ".old", err), *journal = named(path, "-journal", err), *fj = named(fresh, "-journal", err);
+    int rc = old && journal && fj ? 0 : LF_ENOMEM;
+    if (rc == 0)
+        rc = remove_file(old, err);
+    if (rc == 0 && link(path, old) < 0 && errno != ENOENT)
+        rc = lf_fail_errno(err, "cannot keep %s as %s", path, old);
+    if (rc == 0)
+        rc = remove_file(journal, err);
+    if (rc == 0)
+        rc = lf_io_fsync_path(fresh, err);
+    if (rc == 0 && rename(fresh, path) < 0)
+        rc = lf_fail_errno(err, "cannot place %s", path);
+    if (rc == 0)
+        rc = remove_file(fj, err);
+    if (rc == 0)
+        rc = lf_io_fsync_parent(path, err);
+    free(old);
+    free(journal);
+    free(fj);
+    return rc;
+}
+
+int lf_ledger_rebuild(const char *path, const char *data_root, unsigned flags, const lf_ledger_ingest_opts *opts,
+                      lf_ledger_ingested *out, lf_err *err)
+{
+    lf_ledger *l = NULL;
+    char *fresh = named(path, ".new", err), *fj = named(path, ".new-journal", err);
+    int rc = fresh && fj ? 0 : LF_ENOMEM;
+    if (rc == 0 && opts && opts->run)
+        rc = lf_fail(err, LF_EINVAL, "a ledger is rebuilt from all runs, not from one");
+    if (rc == 0)
+        rc = remove_file(fresh, err);
+    if (rc == 0)
+        rc = remove_file(fj, err);
+    if (rc == 0 && !(l = lf_ledger_open(fresh, flags | LF_LEDGER_WRITE, err)))
+        rc = LF_EIO;
+    if (rc == 0)
+        rc = lf_ledger_ingest(l, data_root, opts, out, err);
+    lf_ledger_close(l);
+    if (rc == 0)
+        rc = swap_in(fresh, path, err);
+    else if (fresh)
+        unlink(fresh);
+    free(fresh);
+    free(fj);
+    return rc;
+}
+
+/* One finding per row of a query with the column `text`. */
+static int find_rows(lf_ledger *l, json_t *all, const char *sql, lf_err *err)
+{
+    size_t i;
+    json_t *v;
+    int rc = 0;
+    json_t *rows = lf_db_rows(l, lf_db_prepare(l, err, sql, ""), err);
+    if (!rows)
+        return LF_EFORMAT;
+    json_array_foreach(rows, i, v)
+    {
+        if (rc == 0 && json_array_append(all, json_object_get(v, "text")) < 0)
+            rc = lf_fail(err, LF_ENOMEM, "no memory for a finding");
+    }
+    json_decref(rows);
+    return rc;
+}
+
+/* One finding per path that is not below data_root. */
+static int find_missing(lf_ledger *l, json_t *all, const char *sql, const char *what, const char *data_root, lf_err *err)
+{
+    size_t i;
+    json_t *v;
+    int rc = 0;
+    json_t *rows = lf_db_rows(l, lf_db_prepare(l, err, sql, ""), err);
+    if (!rows)
+        return LF_EFORMAT;
+    json_array_foreach(rows, i, v)
+    {
+        const char *rel = json_string_value(json_object_get(v, "path"));
+        char *full = rc == 0 ? lf_path_join(data_root, rel, err) : NULL;
+        if (!full)
+            rc = LF_ENOMEM;
+        else if (!lf_io_exists(full) &&
+                 json_array_append_new(all, json_sprintf("the %s %s is not there", what, rel)) < 0)
+            rc = lf_fail(err, LF_ENOMEM, "no memory for a finding");
+        free(full);
+    }
+    json_decref(rows);
+    return rc;
+}
+
+json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err)
+{
+    static const char *const queries[] = {
+        "SELECT 'damaged file: ' || integrity_check AS text FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+        "SELECT 'run ' || run || ' is named by events but was never described' AS text FROM run WHERE ev = ''",
+        "SELECT 'run ' || run || ': stage ' || stage || ' is named by events but was never described' AS text "
+        "FROM stage WHERE ev = ''",
+        "SELECT 'run ' || run || ': ' || stage || ' attempt ' || attempt || ' is named by events but was never submitted' "
+        "AS text FROM attempt WHERE ev = ''",
+        "SELECT path || ' was refused: ' || text AS text FROM problem ORDER BY path",
+    };
+    json_t *all = json_array();
+    int rc = all ? 0 : lf_fail(err, LF_ENOMEM, "no memory for the findings");
+    for (size_t i = 0; rc == 0 && i < sizeof queries / sizeof queries[0]; i++)
+        rc = find_rows(l, all, queries[i], err);
+    if (rc == 0 && data_root)
+        rc = find_missing(l, all, "SELECT path FROM event ORDER BY path", "event file", data_root, err);
+    if (rc == 0 && data_root)
+        rc = find_missing(l, all, "SELECT path FROM artifact WHERE path NOT IN (SELECT path FROM gone) ORDER BY path",
+                          "artifact", data_root, err);
+    if (rc < 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
