@@ -1,1 +1,10 @@
-# tests of tests/flow
+# The flow, tested with stages that do nothing: loong-flow with their option tables, and their executables.
+check_PROGRAMS += tests/flow/bin/loong-flow tests/flow/bin/lf-work tests/flow/bin/lf-join
+tests_flow_bin_loong_flow_SOURCES = tests/flow/fake_flow.c tests/flow/fake_tables.c tests/flow/fake.h
+tests_flow_bin_loong_flow_LDADD = flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
+tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
+tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
+tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
+TESTS += tests/flow/run.sh tests/flow/ini.sh
+EXTRA_DIST += tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of commands and the way from argv to one of them.
+ */
+#include "config.h"
+
+#include "flow/cmd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/cmds.h"
+
+const lf_cmd_def *const lf_cmds[] = {
+#define LF_CMD(name) &lf_cmd_##name,
+#include "flow/cmds.def"
+#undef LF_CMD
+    NULL,
+};
+
+static const lf_cmd_def *find_cmd(const char *name)
+{
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
+        if (strcmp((*d)->table->stage, name) == 0)
+            return *d;
+    return NULL;
+}
+
+static int general_help(void)
+{
+    puts("usage: loong-flow COMMAND [options] [words]\n\n"
+         "Trains models end to end: an INI file with stages becomes a run that can be stopped, resumed and asked.\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
+        if (!(*d)->hidden)
+            printf("  %-10s %s\n", (*d)->table->stage, (*d)->table->summary);
+    puts("\n`loong-flow COMMAND --help` tells more; `man loong-flow` tells all.\n"
+         "exit: 0 done, 1 failed, 2 wrong usage or pipeline, 75 stopped at a good checkpoint (resume continues)");
+    return 0;
+}
+
+static int command_help(const lf_cmd_def *d)
+{
+    char name[128];
+    lf_buf b;
+    lf_buf_init(&b);
+    snprintf(name, sizeof name, "loong-flow %s%s%s", d->table->stage, d->words[0] != '\0' ? " " : "", d->words);
+    lf_opt_help(d->table, name, &b);
+    fputs(b.data, stdout);
+    lf_buf_fini(&b);
+    return 0;
+}
+
+/* Names for people who type: -o, -f, -n, -h. */
+static const char *long_form(const char *arg, const lf_opt_table *t)
+{
+    static const char *const map[][3] = {{"-o", "columns", "--columns"}, {"-f", "follow", "--follow"},
+                                         {"-n", "lines", "--lines"},     {"-h", "help", "--help"},
+                                         {"-y", "yes", "--yes"},         {"-j", "jobs", "--jobs"}};
+    for (size_t i = 0; i < sizeof map / sizeof map[0]; i++)
+        if (strcmp(arg, map[i][0]) == 0 && lf_opt_find(t, map[i][1]) != NULL)
+            return map[i][2];
+    return arg;
+}
+
+static int report(const lf_err *err, const char *cmd)
+{
+    fflush(stdout);
+    fprintf(stderr, "loong-flow %s: %s\n", cmd, err->text[0] != '\0' ? err->text : "failed");
+    return err->rc == LF_EINVAL ? LF_FLOW_USAGE : LF_FLOW_FAILED;
+}
+
+static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_table *const *tables)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_cmd c = {.def = d, .tables = tables};
+    char **args = lf_calloc((size_t)argc + 1, sizeof *args, &err);
+    c.opts = args != NULL ? lf_optset_create(d->table, &err) : NULL;
+    int rc = c.opts == NULL ? LF_ENOMEM : 0;
+    for (int i = 0; rc == 0 && i < argc; i++) {
+        args[i] = lf_strdup(i == 0 ? argv[i] : long_form(argv[i], d->table), &err);
+        rc = args[i] == NULL ? LF_ENOMEM : 0;
+    }
+    if (rc == 0)
+        rc = lf_optset_parse_argv(c.opts, argc, args, &c.words, &c.n_words, &err);
+    if (rc == 0 && lf_optset_bool(c.opts, "help")) {
+        rc = command_help(d);
+    } else if (rc == 0 && c.n_words > d->max_words) {
+        rc = lf_fail(&err, LF_EINVAL, "too many words: \"%s\"; usage: loong-flow %s %s", c.words[d->max_words],
+                     d->table->stage, d->words);
+    } else if (rc == 0) {
+        rc = lf_optset_check(c.opts, &err);
+        c.json = lf_optset_bool(c.opts, "json");
+        c.tty = isatty(1) != 0;
+        if (rc == 0)
+            rc = d->run(&c, &err);
+    }
+    int code = rc < 0 ? report(&err, d->table->stage) : rc;
+    free(c.words);
+    lf_optset_destroy(c.opts);
+    for (int i = 0; args != NULL && i < argc; i++)
+        free(args[i]);
+    free(args);
+    return code;
+}
+
+int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables)
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return argc < 2 ? (general_help(), LF_FLOW_USAGE) : general_help();
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    if (strcmp(name, "help") == 0) {
+        const lf_cmd_def *d = argc > 2 ? find_cmd(argv[2]) : NULL;
+        return d != NULL ? command_help(d) : general_help();
+    }
+    const lf_cmd_def *d = find_cmd(name);
+    if (d != NULL)
+        return run_command(d, argc - 1, argv + 1, tables);
+    const char *names[64];
+    size_t n = 0;
+    for (const lf_cmd_def *const *k = lf_cmds; *k != NULL && n < 64; k++)
+        names[n++] = (*k)->table->stage;
+    const char *near = lf_nearest(name, names, n);
+    fprintf(stderr, "loong-flow: there is no command \"%s\"%s%s%s\n", name, near != NULL ? "; did you mean " : "",
+            near != NULL ? near : "; see loong-flow --help", near != NULL ? "?" : "");
+    return LF_FLOW_USAGE;
+}

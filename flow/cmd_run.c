@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run, submit and resume: the same course with another beginning. exec: the wrapper, which jobs call.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/cmds.h"
+#include "flow/cost.h"
+#include "flow/drive.h"
+#include "flow/exec.h"
+#include "flow/pipeline_priv.h"
+#include "flow/prep.h"
+
+#define DRIVE_ROWS                                                                                                     \
+    LF_CMD_COMMON,                                                                                                     \
+        LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),  \
+        LF_CMD_ROW("accept", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                                    \
+                   "a changed setting that shall not restart its stage, may be repeated"),                             \
+        LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's (-j)"),                 \
+        LF_CMD_ROW("only", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "run this stage only, may be repeated"),             \
+        LF_CMD_ROW("until", LF_OPT_STR, 0, NULL, NULL, "run this stage and what it needs"),                            \
+        LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL, "refuse what cannot fit in memory or on disk"),               \
+        LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors")
+
+static const lf_opt run_rows[] = {
+    DRIVE_ROWS,
+    LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "a new run that takes over nothing"),
+};
+LF_CMD_TABLE(run, "run a pipeline on this machine, or continue it", run_rows);
+LF_CMD_TABLE(submit, "hand a pipeline to its scheduler (local: the same as run)", run_rows);
+static const lf_opt resume_rows[] = {
+    DRIVE_ROWS,
+    LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, NULL, NULL, "the edited pipeline file; default: the run's own"),
+    LF_CMD_ROW("restart", LF_OPT_BOOL, 0, "no", NULL, "start unfinished stages over instead of from their checkpoints"),
+};
+LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved", resume_rows);
+
+static const char **list_of(const lf_cmd *c, const char *name, size_t *n, lf_err *err)
+{
+    *n = lf_optset_count(c->opts, name);
+    const char **list = lf_calloc(*n + 1, sizeof *list, err);
+    for (size_t i = 0; list != NULL && i < *n; i++)
+        list[i] = lf_optset_str_at(c->opts, name, i);
+    return list;
+}
+
+static void say(void *user, const char *text)
+{
+    (void)user;
+    lf_print_safe(text);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void say_nothing(void *user, const char *text)
+{
+    (void)user;
+    (void)text;
+}
+
+/* Keep the answers with the stages: the run remembers what it was expected to cost, which later gives rates. */
+static int check_costs(lf_prep *p, bool refuse, lf_err *err)
+{
+    json_t *costs = NULL;
+    int rc = lf_cost_ask(&costs, p, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(costs); i++) {
+        json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
+        json_t *st = lf_run_stage(&p->view.run, json_string_value(json_object_get(row, "name")));
+        if (plan != NULL && st != NULL)
+            rc = lf_json_set_new(st, "plan", json_incref(plan), err);
+    }
+    if (rc == 0 && refuse)
+        rc = lf_cost_check(p, costs, err);
+    json_decref(costs);
+    return rc;
+}
+
+static bool all_done(const lf_prep *p)
+{
+    for (size_t i = 0; i < p->view.n; i++)
+        if (p->view.stages[i].state != LF_STATE_DONE)
+            return false;
+    return true;
+}
+
+static json_t *summary(const lf_run_view *v, int code)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < v->n; i++)
+        json_array_append_new(rows, json_pack("{s:O, s:s, s:s}", "name", json_object_get(v->stages[i].stage, "name"), "state",
+                                              lf_state_name(v->stages[i].state), "reason", v->stages[i].reason));
+    return json_pack("{s:s, s:s, s:i, s:o}", "run", v->run.id, "dir", v->run.dir, "exit", code, "stages", rows);
+}
+
+static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
+{
+    lf_run again;
+    memset(&again, 0, sizeof again);
+    memcpy(again.id, p->view.run.id, sizeof again.id);
+    again.rev = p->view.run.rev;
+    again.doc = json_incref(p->view.run.doc);
+    again.dir = lf_strdup(p->view.run.dir, err);
+    again.data = lf_strdup(p->view.run.data, err);
+    lf_run_view v;
+    int rc = again.dir != NULL && again.data != NULL ? lf_view_load(&v, &again, err) : LF_ENOMEM;
+    lf_run_fini(&again);
+    if (rc < 0)
+        return rc;
+    if (c->json) {
+        rc = lf_cmd_print_json(summary(&v, code), err);
+    } else if (!lf_optset_bool(c->opts, "quiet")) {
+        if (code == 0)
+            printf("run %s is done; results: %s\n", v.run.id, v.run.dir);
+        else
+            printf("run %s is not complete; `loong-flow resume` continues it\n", v.run.id);
+    }
+    lf_view_fini(&v);
+    return rc < 0 ? rc : code;
+}
+
+static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool restart, lf_err *err)
+{
+    const lf_submitter *sub = NULL;
+    int rc = lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), err);
+    if (rc == 0)
+        rc = lf_sync_probe(&p->project, err);
+    if (rc < 0)
+        return rc;
+    if (p->has_run && all_done(p)) {
+        if (!c->json && !lf_optset_bool(c->opts, "quiet"))
+            printf("nothing to do: every stage is done (run %s)\n", p->view.run.id);
+        return c->json ? finish(c, p, 0, err) : 0;
+    }
+    rc = check_costs(p, lf_optset_bool(c->opts, "check"), err);
+    if (rc == 0)
+        rc = lf_prep_commit(p, err);
+    if (rc < 0)
+        return rc;
+    bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
+    size_t n_only = 0;
+    const char **only = list_of(c, "only", &n_only, err);
+    int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
+                                                 : (int)json_integer_value(json_object_get(p->doc, "jobs"));
+    lf_drive d = {.project = &p->project, .submitter = sub, .accepted = accepted, .fresh = restart,
+                  .jobs = jobs > 0 ? jobs : 1, .only = only, .n_only = n_only,
+                  .until = lf_optset_str(c->opts, "until"), .say = quiet ? say_nothing : say};
+    int code = 1;
+    if (!quiet)
+        printf("run %s\n", p->view.run.id), fflush(stdout);
+    rc = only == NULL ? LF_ENOMEM : lf_drive_run(&d, &p->view.run, &code, err);
+    free(only);
+    lf_err e = LF_ERR_INIT;
+    if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0 && rc == 0)
+        lf_log(1, "the ledger was not updated: %s", e.text);
+    return rc < 0 ? rc : finish(c, p, code, err);
+}
+
+static json_t *accept_list(const lf_cmd *c)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < lf_optset_count(c->opts, "accept"); i++)
+        json_array_append_new(list, json_string(lf_optset_str_at(c->opts, "accept", i)));
+    return list;
+}
+
+static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *err)
+{
+    lf_prep p;
+    json_t *accepted = accept_list(c);
+    const char **sets = list_of(c, "set", &a->n_sets, err);
+    a->sets = sets;
+    a->tables = c->tables;
+    lf_log_init("loong-flow", 2);
+    int rc = accepted == NULL || sets == NULL ? LF_ENOMEM : lf_prep_make(&p, a, err);
+    if (rc == 0) {
+        rc = drive(c, &p, accepted, restart, err);
+        lf_prep_fini(&p);
+    }
+    free(sets);
+    json_decref(accepted);
+    return rc;
+}
+
+static int run_run(lf_cmd *c, lf_err *err)
+{
+    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini", .create = true,
+                      .fresh_run = lf_optset_bool(c->opts, "new")};
+    return prepare_and_drive(c, &a, false, err);
+}
+
+static int run_resume(lf_cmd *c, lf_err *err)
+{
+    lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"), .resume = true, .run_word = lf_cmd_word(c, 0),
+                      .project = lf_optset_str(c->opts, "project")};
+    return prepare_and_drive(c, &a, lf_optset_bool(c->opts, "restart"), err);
+}
+
+const lf_cmd_def lf_cmd_run = {.table = &run_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
+const lf_cmd_def lf_cmd_submit = {.table = &submit_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
+const lf_cmd_def lf_cmd_resume = {.table = &resume_table, .words = "[RUN]", .max_words = 1, .run = run_resume};
+
+/* ---- exec ---- */
+
+static const lf_opt exec_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("run_dir", LF_OPT_PATH, LF_OPT_REQUIRED, NULL, NULL, "directory of the run"),
+    LF_CMD_ROW("stage", LF_OPT_STR, LF_OPT_REQUIRED, NULL, NULL, "stage to run"),
+    LF_CMD_ROW("attempt", LF_OPT_INT, LF_OPT_REQUIRED, NULL, NULL, "number of the attempt"),
+    LF_CMD_ROW("token", LF_OPT_STR, LF_OPT_REQUIRED, NULL, NULL, "the attempt's token"),
+};
+LF_CMD_TABLE(exec, "run one stage inside a job (jobs call this)", exec_rows);
+
+static int run_exec(lf_cmd *c, lf_err *err)
+{
+    if (lf_optset_str(c->opts, "project") == NULL)
+        return lf_fail(err, LF_EINVAL, "--project is missing");
+    lf_exec_args a = {.run_dir = lf_optset_str(c->opts, "run_dir"), .stage = lf_optset_str(c->opts, "stage"),
+                      .attempt = (int)lf_optset_int(c->opts, "attempt"), .token = lf_optset_str(c->opts, "token"),
+                      .project = lf_optset_str(c->opts, "project")};
+    int code = lf_exec_main(&a, err);
+    if (err->rc != 0)
+        fprintf(stderr, "loong-flow exec: %s\n", err->text);
+    return code;
+}
+
+const lf_cmd_def lf_cmd_exec = {.table = &exec_table, .words = "", .max_words = 0, .hidden = true, .run = run_exec};

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fence of a stage. Names epoch.1, epoch.2, ... in the stage's directory form a log that only grows, because each is
+ * made with link(2), which fails where the name exists. A record is a claim or a commit:
+ *
+ *   claim   {"lf_epoch":1,"kind":"claim","attempt":N,"epoch":E,"token",...}     incarnation N.E begins
+ *   commit  {"lf_done":1,...,"attempt":N,"epoch":E}                             incarnation N.E is the result
+ *
+ * The commit of epoch E takes the name epoch.(E+1). A newer incarnation claims the same name. One of the two links fails,
+ * so a zombie can never publish once a newer epoch exists, and no newer epoch begins once the commit exists without
+ * seeing it. Afterwards the commit is linked to N.E/done.json; when a crash comes between, whoever reads the log next
+ * makes that link.
+ *
+ * Invariants: (1) epochs have no gaps; (2) the highest name decides: claim = that incarnation may still publish,
+ * commit = nobody may until a new attempt claims again; (3) records never change.
+ */
+#ifndef LF_FLOW_EPOCH_H
+#define LF_FLOW_EPOCH_H
+
+#include <jansson.h>
+
+#include "engine/base/err.h"
+
+typedef struct lf_epoch_log {
+    int highest;  /* 0: none */
+    json_t *last; /* record of the highest, NULL when none */
+} lf_epoch_log;
+
+int lf_epoch_read(lf_epoch_log *out, const char *stage_dir, lf_err *err);
+void lf_epoch_fini(lf_epoch_log *l);
+
+/* Claim the next epoch for an attempt: sets *epoch. record: its members are added to the claim. LF_EEXIST when a commit
+ * of spec_id is the highest record (nothing is left to do). */
+int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record,
+                   lf_err *err);
+/* Publish a commit record for `epoch`; LF_EBUSY when a higher epoch exists (fenced). done: the marker's contents. */
+int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t *done, lf_err *err);
+/* Does an epoch above this one exist? Cheap; for polling. */
+int lf_epoch_superseded(const char *stage_dir, int epoch);
+
+#endif

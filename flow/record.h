@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small JSON files of a run, and the events that the ledger reads.
+ */
+#ifndef LF_FLOW_RECORD_H
+#define LF_FLOW_RECORD_H
+
+#include <jansson.h>
+#include <limits.h>
+
+#include "engine/base/err.h"
+
+/* Publish dir/name with link(2); LF_EEXIST when it is there. */
+int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err);
+
+/* Write one event. spool_parent: RUN, RUN/<stage> or an incarnation; the spool directory below it is made. stage NULL and
+ * numbers 0 where the event has none. data: taken. */
+int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt, int epoch,
+                    const char *kind, json_t *data, lf_err *err);
+
+/* Text into a path buffer; LF_EINVAL when it does not fit. */
+int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* User name and host for records; into caller storage. */
+void lf_record_user(char *buf, size_t cap);
+void lf_record_host(char *buf, size_t cap);
+
+#endif

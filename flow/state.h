@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What state a stage is in, by evidence in its directory, strongest first: a commit whose spec id matches and whose files
+ * are there (done), or whose files are gone (purged); a living wrapper or stage process (running); an end record (failed,
+ * cancelled, or stopped at a checkpoint = pending); a process that is provably gone without one (interrupted = pending);
+ * a process that cannot be seen from here (unknown). Absence is never success.
+ *
+ *   waiting    a stage it depends on is not done
+ *   pending    it can run: never started, stopped at a good checkpoint, or interrupted
+ */
+#ifndef LF_FLOW_STATE_H
+#define LF_FLOW_STATE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/base/err.h"
+#include "flow/project.h"
+
+enum lf_state {
+    LF_STATE_WAITING,
+    LF_STATE_PENDING,
+    LF_STATE_RUNNING,
+    LF_STATE_DONE,
+    LF_STATE_FAILED,
+    LF_STATE_CANCELLED,
+    LF_STATE_PURGED,
+    LF_STATE_UNKNOWN
+};
+const char *lf_state_name(enum lf_state s);
+
+typedef struct lf_incarnation {
+    int attempt, epoch;
+    char *dir;       /* absolute */
+    json_t *claim;   /* epoch record: the wrapper's process, host, time; NULL when unreadable */
+    json_t *started; /* stage.json: the stage's process; NULL before it started */
+    json_t *end;     /* end.json, NULL when there is none */
+    json_t *done;    /* done.json, NULL when there is none */
+} lf_incarnation;
+
+typedef struct lf_stage_view {
+    json_t *stage; /* borrowed from the run's document */
+    char *dir;     /* RUN/<stage> */
+    enum lf_state state;
+    char reason[400];       /* why, for people; "" when there is nothing to say */
+    json_t **attempts;      /* attempt.N.json, index N - 1 */
+    size_t n_attempts, cap_attempts;
+    lf_incarnation *incs;   /* ascending epoch */
+    size_t n_incs, cap_incs;
+    const lf_incarnation *result; /* the incarnation that is done or purged in this run, NULL otherwise */
+    char *result_dir;       /* its directory (of another run when adopted), NULL when not done */
+    json_t *result_done;    /* its marker; borrowed or own_done */
+    json_t *own_done;
+    bool resumable;         /* an earlier incarnation left an out directory this spec may continue from */
+} lf_stage_view;
+
+typedef struct lf_run_view {
+    lf_run run;
+    lf_stage_view *stages; /* in running order */
+    size_t n;
+} lf_run_view;
+
+/* run: taken (moved into the view). */
+int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err);
+void lf_view_fini(lf_run_view *v);
+lf_stage_view *lf_view_stage(lf_run_view *v, const char *name);
+
+/* The parts, for the wrapper. */
+int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err);
+void lf_stage_scan_fini(lf_stage_view *s);
+/* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found and whole, 0 not done
+ * (reason), negative error. state DONE or PURGED is set. */
+int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);
+/* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which), other = broken. */
+int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err);
+/* Find a whole result for a stage document among the runs below `data`: sets *adopted {"run","stage","attempt","epoch",
+ * "spec_id"}, or NULL. Runs that cannot be read are passed over: the stage is then computed again. */
+int lf_find_result(json_t **adopted, const lf_run_list *runs, const char *data, const json_t *stage, lf_err *err);
+/* May incarnations of an attempt be continued by a stage of this document? accepted: array of setting names. */
+bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t *accepted);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The test stages' program, called lf-work or lf-join: honours the contract of a stage (options, plan, metrics,
+ * checkpoints, stop requests, artifacts, exit codes) and does nothing else. Its result is a function of its identity
+ * options and inputs alone, so an interrupted run can be compared with an uninterrupted one.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/frame.h"
+#include "engine/base/hash.h"
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/opt.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "tests/flow/fake.h"
+
+
+struct work {
+    lf_optset *o;
+    const char *out;
+    char state[LF_HASH_HEX];
+    int64_t step, steps;
+    lf_frame_writer *metrics;
+};
+
+static void chain(char state[LF_HASH_HEX], const char *text)
+{
+    uint8_t d[LF_HASH_BYTES];
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s|%s", state, text);
+    lf_hash_buf(d, b.data, b.len, NULL);
+    lf_hash_hex(state, d);
+    lf_buf_fini(&b);
+}
+
+static int publish_result(const char *out, const char *name, const char *text, lf_err *err)
+{
+    lf_artifact a;
+    char *dir = lf_path_join(out, name, err), *file = NULL;
+    memset(&a, 0, sizeof a);
+    int rc = dir == NULL ? LF_ENOMEM : lf_io_mkdirs(dir, 0750, err);
+    if (rc == 0)
+        file = lf_path_join(dir, "data.txt", err);
+    if (rc == 0)
+        rc = lf_io_replace(file, text, strlen(text), 0640, err);
+    if (rc == 0)
+        rc = lf_artifact_init(&a, "text", err);
+    if (rc == 0)
+        rc = lf_artifact_add_hashed(&a, dir, "data.txt", err);
+    if (rc == 0)
+        rc = lf_artifact_publish(&a, dir, err);
+    lf_artifact_fini(&a);
+    free(dir);
+    free(file);
+    return rc;
+}
+
+/* The newest checkpoint of the earlier incarnations: ck-<step> holds the state. */
+static void restore(struct work *w)
+{
+    for (size_t i = 0; i < lf_optset_count(w->o, "resume_from"); i++)
+        for (int64_t s = w->steps; s > w->step; s--) {
+            char path[4096];
+            lf_buf b;
+            lf_buf_init(&b);
+            snprintf(path, sizeof path, "%s/ck-%lld", lf_optset_str_at(w->o, "resume_from", i), (long long)s);
+            if (lf_io_read_file(path, 1024, &b, NULL) == 0 && b.len == LF_HASH_HEX - 1) {
+                memcpy(w->state, b.data, LF_HASH_HEX);
+                w->step = s;
+                fprintf(stderr, "lf-work: continues at step %lld\n", (long long)s);
+            }
+            lf_buf_fini(&b);
+        }
+}
+
+static int fail_now(const struct work *w)
+{
+    switch (lf_optset_choice(w->o, "fail_how")) {
+    case 1:
+        abort();
+    case 2:
+        fprintf(stderr, "lf-work: %s/big: cannot write: No space left on device\n", w->out);
+        return 1;
+    case 3:
+        fprintf(stderr, "lf-work: corpus.txt: invalid UTF-8 at byte 17\n");
+        return 1;
+    case 4:
+        fprintf(stderr, "lf-work: step %lld: the loss is non-finite\n", (long long)w->step);
+        return 1;
+    case 5:
+        fprintf(stderr, "lf-work: --factor is wrong\n");
+        return 2;
+    case 6:
+        for (;;)
+            sleep(1); /* hears nothing: signals only set a flag that nobody looks at */
+    default:
+        fprintf(stderr, "lf-work: something \x1b[31mred\x1b[0m <b>failed</b>\n");
+        return 1;
+    }
+}
+
+static int one_step(struct work *w, lf_err *err)
+{
+    char text[128], path[4096];
+    usleep((useconds_t)lf_optset_int(w->o, "step_time") * 1000);
+    w->step++;
+    chain(w->state, "step");
+    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f,\"t\":%.3f}", (long long)w->step,
+                     10.0 / (double)w->step, lf_wall_s());
+    int rc = lf_frame_append(w->metrics, text, (size_t)n, err);
+    snprintf(path, sizeof path, "%s/ck-%lld", w->out, (long long)w->step);
+    if (rc == 0)
+        rc = lf_io_publish(path, w->state, LF_HASH_HEX - 1, 0640, err);
+    return rc;
+}
+
+static int count_up(struct work *w, lf_err *err)
+{
+    int64_t fail_at = lf_optset_int(w->o, "fail_at");
+    while (w->step < w->steps) {
+        if (lf_stop_requested()) {
+            fprintf(stderr, "lf-work: stopped at step %lld (%s)\n", (long long)w->step, lf_stop_reason());
+            return 75;
+        }
+        if (fail_at > 0 && w->step + 1 == fail_at)
+            return fail_now(w);
+        if (one_step(w, err) < 0)
+            return 1;
+        fprintf(stderr, "lf-work: step %lld of %lld\n", (long long)w->step, (long long)w->steps);
+    }
+    if (publish_result(w->out, "result", w->state, err) < 0)
+        return 1;
+    return 0;
+}
+
+static int mix_inputs(char state[LF_HASH_HEX], const lf_optset *o, const char *option, lf_err *err)
+{
+    for (size_t i = 0; i < lf_optset_count(o, option); i++) {
+        lf_buf b, p;
+        lf_buf_init(&b);
+        lf_buf_init(&p);
+        lf_buf_adds(&p, lf_optset_str_at(o, option, i));
+        int rc = lf_io_read_file(p.data, 1 << 20, &b, NULL);
+        if (rc < 0) { /* an artifact of another stage */
+            lf_buf_adds(&p, "/data.txt");
+            rc = lf_io_read_file(p.data, 1 << 20, &b, err);
+        }
+        chain(state, b.data);
+        lf_buf_fini(&b);
+        lf_buf_fini(&p);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int print_plan(const lf_optset *o, const char *kind)
+{
+    if (strcmp(kind, "join") == 0) {
+        printf("{\"stage\":\"join\",\"bytes\":{\"total\":1000},\"disk_bytes\":100,\"outputs\":[\"joined\"],\"notes\":[]}\n");
+        return 0;
+    }
+    printf("{\"stage\":\"work\",\"parameters\":1234567,\"bytes\":{\"params\":1000,\"total\":%lld},\"flops_per_step\":1e9,"
+           "\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":[\"a fake\"]}\n",
+           (long long)lf_optset_int(o, "needs_bytes"), (long long)lf_optset_int(o, "steps"),
+           (long long)lf_optset_int(o, "needs_disk"));
+    return 0;
+}
+
+static int run_work(lf_optset *o, lf_err *err)
+{
+    struct work w = {.o = o, .out = lf_optset_str(o, "out"), .steps = lf_optset_int(o, "steps")};
+    char text[64];
+    memset(w.state, '0', sizeof w.state - 1);
+    snprintf(text, sizeof text, "factor %.6f", lf_optset_float(o, "factor"));
+    chain(w.state, text);
+    if (mix_inputs(w.state, o, "input", err) < 0)
+        return 1;
+    restore(&w);
+    w.metrics = lf_frame_writer_open(lf_optset_str(o, "metrics"), err);
+    if (w.metrics == NULL)
+        return 1;
+    int code = count_up(&w, err);
+    lf_frame_writer_close(w.metrics, NULL);
+    return code;
+}
+
+static int run_join(lf_optset *o, lf_err *err)
+{
+    char state[LF_HASH_HEX] = "join";
+    if (mix_inputs(state, o, "parts", err) < 0)
+        return 1;
+    return publish_result(lf_optset_str(o, "out"), "joined", state, err) < 0 ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *base = strrchr(argv[0], '/') != NULL ? strrchr(argv[0], '/') + 1 : argv[0];
+    bool join = strstr(base, "join") != NULL;
+    lf_err err = LF_ERR_INIT;
+    lf_optset *o = lf_optset_create(join ? &lf_fake_join : &lf_fake_work, &err);
+    int code = 1;
+    if (o == NULL || lf_optset_parse_argv(o, argc, argv, NULL, NULL, &err) < 0)
+        code = 2;
+    else if (lf_optset_bool(o, "plan"))
+        code = print_plan(o, join ? "join" : "work");
+    else if (lf_stop_install(lf_optset_str(o, "stop_file"), &err) == 0)
+        code = join ? run_join(o, &err) : run_work(o, &err);
+    if (err.rc != 0)
+        fprintf(stderr, "lf-%s: %s\n", join ? "join" : "work", err.text);
+    lf_optset_destroy(o);
+    return code;
+}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# TAP in shell for tests of the flow: source it, call ok/is/like/fails, end with `finish`. Each test works in a directory
+# of its own; processes are ended by their ids only.
+: "${LF_BUILDDIR:=$PWD}"
+LF="$LF_BUILDDIR/tests/flow/bin/loong-flow"
+LOONG_SITE_CONFIG= LOONG_USER_CONFIG= LOONG_LIBEXEC="$LF_BUILDDIR/tests/flow/bin"
+export LOONG_SITE_CONFIG LOONG_USER_CONFIG LOONG_LIBEXEC
+unset SUDO_UID
+T=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-test.XXXXXX") || exit 99
+cd "$T" || exit 99
+n=0 bad=0 BG=
+
+cleanup() {
+    for p in $BG; do kill -9 "$p" 2>/dev/null; done
+    if [ $bad -eq 0 ] && [ -z "${LF_KEEP:-}" ]; then chmod -R u+w "$T" 2>/dev/null; rm -rf "$T"; else echo "# kept $T"; fi
+}
+trap cleanup EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; bad=$((bad + 1)); [ -z "${3:-}" ] || echo "# $3"; fi
+}
+is() { [ "$1" = "$2" ]; ok $? "$3" "got '$1', want '$2'"; }
+# like FILE PATTERN NAME: an extended regular expression matches a line
+like() { grep -Eq -e "$2" "$1"; ok $? "$3" "no line like '$2' in: $(head -c 600 "$1" | tr '\n' '~')"; }
+unlike() { ! grep -Eq -e "$2" "$1"; ok $? "$3" "a line like '$2' in: $(head -c 600 "$1" | tr '\n' '~')"; }
+# runs CODE COMMAND...: exit status; output in out, errors in err
+runs() { want=$1; shift; "$@" >out 2>err; got=$?; is $got "$want" "exit $want: ${*##*/} $(head -c 200 err | tr '\n' ' ')"; }
+# state STAGE: its state in the newest run
+state() { "$LF" status --columns name,state | awk -v s="$1" '$1 == s { print $2 }'; }
+tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print $2 }'; }
+stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
+run_id() { "$LF" status | awk 'NR == 1 { print $2 }'; }
+# until_true SECONDS COMMAND...: poll
+until_true() {
+    left=$(($1 * 20)); shift
+    while [ $left -gt 0 ]; do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; left=$((left - 1)); done
+    return 1
+}
+pid_in() { sed -n 's/.*"pid":\([0-9]*\).*/\1/p' "$1" | head -1; }
+finish() { echo "1..$n"; exit $((bad > 0)); }
+
+pipeline() { # three stages in a row
+    echo "text to read" >in.txt
+    cat >pipeline.ini <<'END'
+[pipeline]
+name = demo
+[stage first]
+kind = work
+input = in.txt
+steps = 30
+step_time = 20
+[stage second]
+kind = work
+input = ${stage:first}
+[stage last]
+kind = join
+parts = ${stage:first.result}
+    ${stage:second.result}
+END
+}
+result() { cat "$(stage_dir "$1")/out/${2:-result}/data.txt"; }

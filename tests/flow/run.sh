@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run, status, resume: what runs, what does not, and what survives.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+pipeline
+
+runs 0 "$LF" plan
+like out 'a new run' "plan: a new run"
+like out 'second \(work\) <- first' "plan shows the graph"
+like out '1.2M parameters' "plan asks the stage for its cost"
+[ ! -e .loong ]; ok $? "plan makes nothing"
+
+runs 0 "$LF" run
+like out 'first: done' "run says what is done"
+is "$(state first) $(state second) $(state last)" "done done done" "all stages are done"
+ref=$(result last joined)
+id=$(run_id)
+
+runs 0 "$LF" run
+like out 'nothing to do' "a second run does nothing"
+is "$(tries first)" 1 "no second attempt was made"
+is "$(run_id)" "$id" "and no second run"
+
+"$LF" status --json >js
+like js '"state": "done"' "status --json has states"
+like js '"schema": 1' "and a schema number"
+
+# Operational settings are not part of the spec id, identity settings are.
+runs 0 "$LF" run --set first.step_time=1
+like out 'nothing to do' "an operational change reruns nothing"
+runs 0 "$LF" run --set first.mode=invariant
+like out 'nothing to do' "a numeric change reruns nothing"
+runs 0 "$LF" run --set second.factor=2
+is "$("$LF" status --columns name,attempts | awk '{ printf "%s ", $2 }')" "TRY 0 1 1 " "an identity change reruns its stage and what follows"
+like out 'second: started' "the changed stage"
+runs 0 "$LF" plan --set second.factor=1.50
+unlike out '^  run' "the same value written otherwise (1.50) is the same spec"
+echo "other text" >in.txt
+runs 0 "$LF" plan
+like out '^  run  first' "another content of an outside file is another spec"
+echo "text to read" >in.txt
+
+# Ctrl-C: stages save, exit 75, resume continues and the result is the same.
+"$LF" run --new --set first.step_time=40 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
+kill -INT $p
+wait $p
+is $? 75 "Ctrl-C: exit 75"
+is "$(state first)" pending "the stage is pending"
+like "$(stage_dir first)/end.json" '"state":"stopped"' "it stopped at a good checkpoint"
+runs 0 "$LF" resume
+like "$(stage_dir first)/log" 'continues at step' "resume continues from the checkpoint"
+is "$(result last joined)" "$ref" "and the result is that of an uninterrupted run"
+is "$(tries first)" 2 "in a second attempt"
+
+# kill -9 of the run command: the wrapper lives on, resume adopts it.
+"$LF" run --new --set first.step_time=40 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
+kill -9 $p
+wait $p 2>/dev/null
+is "$(state first)" running "the stage runs on without the command"
+runs 0 "$LF" resume
+like out 'adopted' "resume adopts what lives"
+is "$(tries first)" 1 "nothing ran twice"
+is "$(result last joined)" "$ref" "the result is the same"
+
+# kill -9 of the wrapper: the stage saves and ends, another attempt continues.
+"$LF" run --new --set first.step_time=40 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
+kill -9 "$(pid_in "$(stage_dir first)/../epoch.1")"
+wait $p
+is $? 0 "a killed wrapper is replaced"
+is "$(tries first)" 2 "by a second attempt"
+is "$(result last joined)" "$ref" "the result is the same"
+
+# kill -9 of the stage.
+"$LF" run --new --set first.step_time=40 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
+kill -9 "$(pid_in "$(stage_dir first)/stage.json")"
+wait $p
+is $? 1 "a killed stage is a failure"
+is "$(state first) $(state second)" "failed waiting" "the next ones wait"
+"$LF" status >out
+like out 'killed by signal 9' "status says how it ended"
+runs 0 "$LF" resume
+like "$(stage_dir first)/log" 'continues at step' "resume continues from its checkpoint"
+is "$(result last joined)" "$ref" "the result is the same"
+
+# kill -9 of wrapper and stage and command at once, as a power cut does.
+"$LF" run --new --set first.step_time=40 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
+kill -9 $p "$(pid_in "$(stage_dir first)/../epoch.1")" "$(pid_in "$(stage_dir first)/stage.json")"
+wait $p 2>/dev/null
+until_true 5 sh -c "$LF status | grep -q interrupted"
+is "$(state first)" pending "all gone: pending"
+"$LF" status >out
+like out 'interrupted' "and called interrupted, not done and not failed"
+runs 0 "$LF" resume
+is "$(result last joined)" "$ref" "the result is the same"
+
+# An identity change restarts the stage, --accept lets it continue.
+"$LF" run --new --set first.step_time=40 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
+kill -INT $p
+wait $p
+sed 's/steps = 30/steps = 32/' pipeline.ini >p2 && cp p2 pipeline.ini
+runs 0 "$LF" resume --only first --accept steps
+like "$(stage_dir first)/log" 'continues at step' "--accept continues from the checkpoint"
+sed 's/steps = 32/steps = 33/' pipeline.ini >p2 && cp p2 pipeline.ini
+runs 0 "$LF" resume --only first
+unlike "$(stage_dir first)/log" 'continues at step' "without it the stage starts over"
+sed 's/steps = 33/steps = 30/' pipeline.ini >p2 && cp p2 pipeline.ini
+
+finish
