@@ -2,9 +2,17 @@ noinst_LIBRARIES += db/libdb.a
 db_libdb_a_SOURCES = db/event.c db/event.h db/ledger.h db/ledger_priv.h db/sql.c db/open.c db/apply.c db/metric.c \
   db/ingest.c db/query.c db/series.c db/lineage.c db/maintain.c
 nodist_db_libdb_a_SOURCES = db/schema_sql.c
-EXTRA_DIST += db/schema.sql db/embed.awk
+EXTRA_DIST += db/schema.sql db/embed.awk db/README.md
 CLEANFILES += db/schema_sql.c
 
 # schema.sql becomes an array of C strings, one per version.
 db/schema_sql.c: $(srcdir)/db/schema.sql $(srcdir)/db/embed.awk
 	$(AM_V_GEN)$(MKDIR_P) db && $(AWK) -f $(srcdir)/db/embed.awk $(srcdir)/db/schema.sql > $@.tmp && mv $@.tmp $@
+
+db_tests = tests/unit/db_open tests/unit/db_ledger
+check_PROGRAMS += $(db_tests)
+TESTS += $(db_tests)
+tests_unit_db_open_SOURCES = tests/unit/db_open.c
+tests_unit_db_open_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_db_ledger_SOURCES = tests/unit/db_ledger.c
+tests_unit_db_ledger_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)

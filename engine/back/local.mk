@@ -1,2 +1,3 @@
 # sources of engine/back, and their tests
-engine_libengine_a_SOURCES += engine/back/back.h
+engine_libengine_a_SOURCES += engine/back/back.h engine/back/cpu.c
+EXTRA_DIST += engine/back/README.md

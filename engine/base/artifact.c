@@ -282,7 +282,7 @@ int lf_artifact_parse_hex(uint8_t out[LF_HASH_BYTES], const char *hex, lf_err *e
     for (size_t i = 0; ok && i < LF_HASH_BYTES; i++) {
         int hi = hex_digit(hex[2 * i]), lo = hex_digit(hex[2 * i + 1]);
         ok = hi >= 0 && lo >= 0;
-        d[i] = (uint8_t)((hi << 4 | lo) & 0xff);
+        d[i] = ok ? (uint8_t)(hi * 16 + lo) : 0;
     }
     if (!ok)
         return lf_fail(err, LF_EFORMAT, "'%.80s' is not a SHA-256 of 64 lower-case hex digits", hex);

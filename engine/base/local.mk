@@ -31,3 +31,4 @@ tests_unit_base_lock_SOURCES = tests/unit/base_lock.c
 tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
 tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+EXTRA_DIST += engine/base/README.md tests/tap/README.md

@@ -33,6 +33,7 @@ struct lf_target {
     uint32_t fuse;        /* enum lf_fuse bits */
     size_t max_workspace; /* of one node; more is an error that names it */
     size_t reserved;      /* host bytes the process needs beside the plan: code, libraries, thread stacks */
+    size_t (*packed_bytes)(int64_t n, int64_t k, enum lf_dtype ab_type); /* of one weight's panels */
 };
 enum lf_fuse {
     LF_FUSE_ACT = 1,      /* linear + activation */

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU backend: device memory is page blocks of the host, the queue runs calls at once, copies are copies.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/back/back.h"
+#include "engine/base/mem.h"
+
+static void *cpu_alloc(lf_back *b, size_t bytes, lf_err *err)
+{
+    (void)b;
+    return lf_pages_alloc(bytes, err);
+}
+
+static void cpu_release(lf_back *b, void *p, size_t bytes)
+{
+    (void)b;
+    lf_pages_free(p, bytes);
+}
+
+static int cpu_copy(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err)
+{
+    (void)b;
+    (void)err;
+    if (bytes)
+        memcpy(dst, src, bytes);
+    return 0;
+}
+
+static int cpu_fill(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err)
+{
+    (void)b;
+    (void)err;
+    if (bytes)
+        memset(dst, byte, bytes);
+    return 0;
+}
+
+static int cpu_sync(lf_back *b, lf_err *err)
+{
+    (void)b;
+    (void)err;
+    return 0;
+}
+
+static void cpu_destroy(lf_back *b)
+{
+    lf_cpu_queue_destroy(b->queue);
+    free(b);
+}
+
+static const struct lf_back_ops cpu_ops = {.name = "cpu", .host_visible = true, .alloc = cpu_alloc, .release = cpu_release,
+                                           .copy_in = cpu_copy, .copy_out = cpu_copy, .fill = cpu_fill, .sync = cpu_sync,
+                                           .destroy = cpu_destroy};
+
+lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)
+{
+    if (threads < 1) {
+        lf_fail(err, LF_EINVAL, "cpu backend: %d threads", threads);
+        return NULL;
+    }
+    const struct lf_kernels *k = isa <= lf_cpu_isa_detect() ? lf_cpu_kernels(isa) : NULL;
+    if (!k) {
+        lf_fail(err, LF_ENOTSUP, "cpu backend: this processor (or LF_ISA) stops at %s, %s was asked for",
+                lf_cpu_isa_name(lf_cpu_isa_detect()), lf_cpu_isa_name(isa));
+        return NULL;
+    }
+    lf_back *b = lf_calloc(1, sizeof *b, err);
+    if (!b)
+        return NULL;
+    b->ops = &cpu_ops;
+    b->kernels = k;
+    b->threads = threads;
+    b->queue = lf_cpu_queue_create(threads);
+    if (!b->queue) {
+        lf_fail(err, LF_ENOMEM, "cpu backend: out of memory for the queue");
+        free(b);
+        return NULL;
+    }
+    return b;
+}
+
+void lf_back_destroy(lf_back *b)
+{
+    if (b)
+        b->ops->destroy(b);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The builder's operations: each gathers operands and attributes and lets the op's shape rule check them.
+ */
+#include "engine/graph/priv.h"
+
+static bool owned(lf_graph *g, const int32_t *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (in[i] < 0 || (size_t)in[i] >= g->n_t) {
+            lf_graph_fail(g, LF_EINVAL, "a value of another graph was passed in");
+            return false;
+        }
+    return true;
+}
+
+static lf_val add_node(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a)
+{
+    if (g->err.rc || !owned(g, in, n_in))
+        return LF_NONE;
+    int32_t i = lf_node_new(g, op, in, n_in, a);
+    return i < 0 ? LF_NONE : (lf_val){g->n[i].out[0]};
+}
+
+/* Ops without row distances read whole tensors: a slice is copied together first. */
+static int32_t dense(lf_graph *g, lf_val v)
+{
+    if (g->err.rc || v.id <= 0 || (size_t)v.id >= g->n_t || !g->t[v.id].parent)
+        return v.id;
+    return add_node(g, LF_OP_COPY, &v.id, 1, NULL).id;
+}
+
+lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale, int32_t pos_offset)
+{
+    const int32_t in[] = {token.id, position.id, wte.id, wpe.id};
+    const struct lf_attr a = {.scale = scale, .pos_offset = pos_offset};
+    return add_node(g, LF_OP_EMBED, in, 4, &a);
+}
+
+lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
+{
+    const int32_t in[] = {x.id, w.id, bias.id};
+    return add_node(g, LF_OP_LINEAR, in, 3, NULL);
+}
+
+lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o)
+{
+    const int32_t in[] = {x.id, 0, w.id, b.id};
+    const struct lf_attr a = {.eps = o->eps, .w_offset = o->w_offset, .layer = o->layer, .heads = o->heads > 0 ? o->heads : 1};
+    return add_node(g, LF_OP_NORM, in, 4, &a);
+}
+
+lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table, const struct lf_rope_opts *o)
+{
+    const int32_t in[] = {x.id, position.id, cos_table.id, sin_table.id};
+    const struct lf_attr a = {.heads = o->heads, .rot = o->rot, .interleaved = o->interleaved};
+    return add_node(g, LF_OP_ROPE, in, 4, &a);
+}
+
+static struct lf_attr attn_attr(const struct lf_attn_opts *o)
+{
+    return (struct lf_attr){.heads = o->heads, .groups = o->groups, .scale = o->scale, .softcap = o->softcap,
+                            .window = o->window, .causal = o->causal, .max_doc = o->max_doc};
+}
+
+lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi, const struct lf_attn_opts *o)
+{
+    const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id};
+    const struct lf_attr a = attn_attr(o);
+    return add_node(g, LF_OP_ATTN, in, 5, &a);
+}
+
+void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
+                 int64_t page_tokens, int groups)
+{
+    const int32_t in[] = {k.id, v.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id};
+    const struct lf_attr a = {.page_tokens = page_tokens, .groups = groups};
+    add_node(g, LF_OP_KV_WRITE, in, 7, &a);
+}
+
+lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
+                          lf_val alibi, int64_t page_tokens, const struct lf_attn_opts *o)
+{
+    const int32_t in[] = {q.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id, alibi.id};
+    struct lf_attr a = attn_attr(o);
+    a.page_tokens = page_tokens;
+    if (!o->causal)
+        lf_graph_fail(g, LF_EINVAL, "attention_paged: attention over a cache is causal");
+    return add_node(g, LF_OP_ATTN_PAGED, in, 7, &a);
+}
+
+lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act)
+{
+    const struct lf_attr a = {.act = (uint8_t)act};
+    return act == LF_ACT_NONE ? x : add_node(g, LF_OP_ACT, &x.id, 1, &a);
+}
+
+lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act)
+{
+    const int32_t in[] = {gate.id, up.id};
+    const struct lf_attr a = {.act = (uint8_t)act};
+    return add_node(g, LF_OP_GLU, in, 2, &a);
+}
+
+lf_val lf_add(lf_graph *g, lf_val a, lf_val b)
+{
+    const int32_t in[] = {dense(g, a), dense(g, b)};
+    return add_node(g, LF_OP_ADD, in, 2, NULL);
+}
+
+lf_val lf_scale(lf_graph *g, lf_val x, float alpha)
+{
+    const int32_t in[] = {dense(g, x)};
+    const struct lf_attr a = {.scale = alpha};
+    return add_node(g, LF_OP_SCALE, in, 1, &a);
+}
+
+lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sample, lf_val position)
+{
+    const int32_t in[] = {x.id, 0, sample.id, position.id};
+    const struct lf_attr a = {.p = p, .site = lf_name_site(name)};
+    if (!(p < 0 || p > 0)) /* p is 0, or NaN, which the shape rule refuses */
+        return p == p ? x : (lf_graph_fail(g, LF_EINVAL, "dropout %s: p is not a number", name), LF_NONE);
+    return add_node(g, LF_OP_DROPOUT, in, 4, &a);
+}
+
+lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index)
+{
+    const int32_t in[] = {x.id, index.id};
+    return add_node(g, LF_OP_GATHER, in, 2, NULL);
+}
+
+void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_xent_opts *o)
+{
+    const int32_t in[] = {x.id, w.id, bias.id, target.id};
+    const struct lf_attr a = {.softcap = o->softcap, .v_real = o->v_real};
+    add_node(g, LF_OP_XENT, in, 4, &a);
+    if (g->err.rc)
+        return;
+    g->xent = (int32_t)g->n_n - 1;
+    const int32_t *out = g->n[g->xent].out;
+    if (o->want_loss)
+        lf_output(g, (lf_val){out[XENT_LOSS]}, "loss");
+    if (o->want_lse)
+        lf_output(g, (lf_val){out[XENT_LSE]}, "lse");
+    if (o->want_argmax)
+        lf_output(g, (lf_val){out[XENT_ARGMAX]}, "argmax");
+}

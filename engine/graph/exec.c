@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Running: the step loop walks an array of bound calls. Nothing here allocates, opens, locks or decides after lf_exec_create.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/exec_priv.h"
+
+lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts, lf_err *err)
+{
+    if (!p->finished) {
+        lf_fail(err, LF_EINVAL, "executor: the plan is not finished");
+        return NULL;
+    }
+    lf_exec *ex = lf_calloc(1, sizeof *ex, err);
+    if (!ex)
+        return NULL;
+    ex->p = p;
+    ex->b = b;
+    if (opts)
+        ex->o = *opts;
+    ex->args = lf_arena_create(err);
+    ex->chain = lf_calloc(p->n_c + 1, sizeof *ex->chain, err);
+    if (!ex->args || !ex->chain || lf_exec_bind(ex, err)) {
+        lf_exec_destroy(ex);
+        return NULL;
+    }
+    return ex;
+}
+
+void lf_exec_destroy(lf_exec *ex)
+{
+    if (!ex)
+        return;
+    for (size_t i = 0; ex->chain && i < ex->p->n_c; i++)
+        free(ex->chain[i].calls);
+    free(ex->chain);
+    free(ex->copies);
+    free(ex->packs);
+    free(ex->opt_host);
+    lf_arena_destroy(ex->args);
+    if (ex->inputs)
+        ex->b->ops->release(ex->b, ex->inputs, ex->p->input_bytes);
+    if (ex->state)
+        ex->b->ops->release(ex->b, ex->state, ex->p->state_bytes);
+    if (ex->arena)
+        ex->b->ops->release(ex->b, ex->arena, ex->p->arena_bytes);
+    if (ex->bound_store)
+        lf_pstore_unbind(ex->p->ps);
+    free(ex);
+}
+
+size_t lf_exec_bytes(const lf_exec *ex)
+{
+    const lf_pstore *ps = ex->p->ps;
+    size_t sum = ps->pack_bytes + ex->p->input_bytes + ex->p->state_bytes + ex->p->arena_bytes;
+    for (int k = 0; k < LF_P_KINDS; k++)
+        sum += ps->bytes[k];
+    return sum;
+}
+
+/* ---- names ---- */
+
+static const struct lf_chain *chain_of(const lf_exec *ex, int chain, int slot, lf_err *err)
+{
+    if (chain < 0 || (size_t)chain >= ex->p->n_c || slot < 0 || slot >= ex->p->c[chain].o.slots) {
+        lf_fail(err, LF_EINVAL, "executor: there is no chain %d with slot %d", chain, slot);
+        return NULL;
+    }
+    return &ex->p->c[chain];
+}
+
+static int32_t find_tensor(const struct lf_chain *c, const char *name, bool inputs, bool outputs)
+{
+    for (size_t i = 1; i < c->g->n_t; i++) {
+        const struct lf_tensor *t = &c->g->t[i];
+        if (t->parent && !t->is_output)
+            continue;
+        if (inputs && t->role == LF_ROLE_INPUT && strcmp(t->name, name) == 0)
+            return (int32_t)i;
+        if (outputs && ((t->is_output && strcmp(t->out_name, name) == 0) ||
+                        (t->role == LF_ROLE_STATE && strcmp(t->name, name) == 0)))
+            return (int32_t)i;
+    }
+    return 0;
+}
+
+int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void *src, size_t bytes, lf_err *err)
+{
+    const struct lf_chain *c = chain_of(ex, chain, slot, err);
+    if (!c)
+        return LF_EINVAL;
+    int32_t t = find_tensor(c, name, true, false);
+    if (!t)
+        return lf_fail(err, LF_ENOENT, "graph %s has no input %s", c->g->name, name);
+    size_t want = lf_tensor_bytes(&c->g->t[t]);
+    if (bytes != want)
+        return lf_fail(err, LF_EINVAL, "graph %s: input %s takes %zu bytes, %zu were given", c->g->name, name, want, bytes);
+    return ex->b->ops->copy_in(ex->b, lf_exec_addr(ex, c, slot, t), src, bytes, err);
+}
+
+int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, size_t bytes, lf_err *err)
+{
+    const struct lf_chain *c = chain_of(ex, chain, slot, err);
+    if (!c)
+        return LF_EINVAL;
+    int32_t t = find_tensor(c, name, false, true);
+    if (!t)
+        return lf_fail(err, LF_ENOENT, "graph %s has no output %s", c->g->name, name);
+    size_t have = lf_tensor_bytes(&c->g->t[t]);
+    if (bytes > have)
+        return lf_fail(err, LF_EINVAL, "graph %s: output %s has %zu bytes, %zu were asked for", c->g->name, name, have, bytes);
+    return ex->b->ops->copy_out(ex->b, dst, lf_exec_addr(ex, c, slot, t), bytes, err);
+}
+
+int lf_exec_shape(const lf_exec *ex, int chain, const char *name, enum lf_dtype *dtype, int64_t *rows, int64_t *cols)
+{
+    const struct lf_chain *c = chain_of(ex, chain, 0, NULL);
+    int32_t t = c ? find_tensor(c, name, true, true) : 0;
+    if (!t)
+        return c ? LF_ENOENT : LF_EINVAL;
+    *dtype = (enum lf_dtype)c->g->t[t].dtype;
+    *rows = c->g->t[t].rows;
+    *cols = c->g->t[t].cols;
+    return 0;
+}
+
+void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name)
+{
+    const struct lf_chain *c = ex->b->ops->host_visible ? chain_of(ex, chain, slot, NULL) : NULL;
+    return c ? lf_exec_addr(ex, c, slot, find_tensor(c, name, true, true)) : NULL;
+}
+
+int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err)
+{
+    return ex->b->ops->copy_in(ex->b, ex->rec, rec, sizeof *rec, err);
+}
+
+int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err)
+{
+    return ex->b->ops->copy_out(ex->b, rec, ex->rec, sizeof *rec, err);
+}
+
+/* ---- the step ---- */
+
+const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant)
+{
+    const struct lf_bound *bc = &ex->chain[chain];
+    size_t n = ex->p->c[chain].g->n_n;
+    return bc->calls + ((size_t)slot * (size_t)bc->variants + (size_t)(variant < bc->variants ? variant : 0)) * n;
+}
+
+int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err)
+{
+    char text[600];
+    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "graph %s, node %zu: %s failed on %s", c->g->name, node,
+                   lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family);
+}
+
+static int run_calls(const lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        if (rc)
+            return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed", what,
+                           lf_kernel_table[calls[i].kernel].name);
+    }
+    return 0;
+}
+
+int lf_exec_refresh(lf_exec *ex, lf_err *err)
+{
+    lf_pstore *ps = ex->p->ps;
+    int rc = 0;
+    if (ps->copy_version != ps->version && ex->n_copies)
+        rc = run_calls(ex, ex->copies, ex->n_copies, "refresh of copies", err);
+    if (!rc)
+        ps->copy_version = ps->version;
+    if (!rc && ps->pack_version != ps->version && ex->n_packs)
+        rc = run_calls(ex, ex->packs, ex->n_packs, "refresh of panels", err);
+    if (!rc)
+        ps->pack_version = ps->version;
+    return rc;
+}
+
+static int run_optimizer(lf_exec *ex, lf_err *err)
+{
+    lf_pstore *ps = ex->p->ps;
+    if (!ex->p->has_opt)
+        return lf_fail(err, LF_EINVAL, "executor: the plan has no optimizer");
+    bool current = ps->copy_version == ps->version;
+    int rc = run_calls(ex, ex->opt, 2, "optimizer", err);
+    ps->version++;
+    if (current) /* adamw rounded the copies of what it changed */
+        ps->copy_version = ps->version;
+    return rc;
+}
+
+int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
+{
+    if (chain == LF_CHAIN_OPT)
+        return run_optimizer(ex, err);
+    const struct lf_chain *c = chain_of(ex, chain, slot, err);
+    if (!c)
+        return LF_EINVAL;
+    if (seg == LF_OPT || (seg == LF_BWD && !c->o.train))
+        return lf_fail(err, LF_EINVAL, "graph %s has no such segment", c->g->name);
+    const lf_pstore *ps = ex->p->ps;
+    if ((ps->copy_version != ps->version || ps->pack_version != ps->version) && !ex->o.no_refresh) {
+        int rc = lf_exec_refresh(ex, err);
+        if (rc)
+            return rc;
+    }
+    size_t from = seg == LF_FWD ? 0 : c->g->n_fwd, to = seg == LF_FWD ? c->g->n_fwd : c->g->n_n;
+    if (ex->o.poison)
+        return lf_exec_run_poisoned(ex, chain, from, to, slot, variant, err);
+    const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
+    for (size_t i = from; i < to; i++) {
+        int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        if (rc)
+            return lf_exec_call_failed(ex, c, i, rc, err);
+    }
+    return 0;
+}
+
+int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t n, lf_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        int rc = lf_exec_run(ex, items[i].chain, items[i].seg, items[i].slot, items[i].variant, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Binding: addresses for every tensor, argument structs for every (slot, variant, node), the optimizer's table, constants.
+ * All allocation of an executor happens here.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/exec_priv.h"
+
+struct where {
+    const lf_exec *ex;
+    const struct lf_chain *c;
+    int slot;
+};
+
+void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t)
+{
+    if (!t)
+        return NULL;
+    const lf_plan *p = ex->p;
+    const struct lf_tensor *x = &c->g->t[t], *r = &c->g->t[x->root];
+    size_t within = (size_t)x->root_col * lf_dtype_size((enum lf_dtype)x->dtype);
+    switch (r->role) {
+    case LF_ROLE_INPUT:
+        return ex->inputs + c->input_off + (size_t)slot * c->input_bytes + r->off + within;
+    case LF_ROLE_CONST:
+        return ex->inputs + p->tab[r->table].off + within;
+    case LF_ROLE_STATE:
+        return ex->state + p->tab[r->table].off + within;
+    case LF_ROLE_PARAM:
+    case LF_ROLE_GRAD:
+        return p->ps->data[r->pkind] + p->ps->g[r->group].off[r->pkind] + within;
+    default:
+        return ex->arena + c->arena_off + r->off + (r->saved && c->o.slots > 1 ? (size_t)slot * c->saved_bytes : 0) + within;
+    }
+}
+
+static void *addr_cb(const struct lf_bind *b, int32_t t)
+{
+    const struct where *w = b->user;
+    return lf_exec_addr(w->ex, w->c, w->slot, t);
+}
+
+static const void *packed_cb(const struct lf_bind *b, int32_t param)
+{
+    const struct where *w = b->user;
+    const lf_pstore *ps = w->ex->p->ps;
+    const struct lf_pgroup *g = &ps->g[b->g->t[param].group];
+    return g->need_pack ? ps->pack + g->pack_off : NULL;
+}
+
+/* Fill one call: emit, point it at its workspace, let the kernel check what it will get. */
+static int bind_node(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
+{
+    const struct lf_node *n = &c->g->n[i];
+    const struct lf_op_row *row = &lf_op_table[n->op];
+    const struct lf_kernel_row *kr = &lf_kernel_table[row->kernel];
+    char text[600];
+    char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
+    if (!args)
+        return LF_ENOMEM;
+    int rc = row->emit(b, n, args);
+    size_t need = rc ? 0 : kr->work(ex->b->kernels, args, ex->b->threads);
+    if (!rc && need > c->work_bytes[i])
+        return lf_fail(err, LF_EINVAL, "graph %s: %s needs %zu bytes of workspace with %d threads of %s, planned were %zu: plan "
+                       "for this backend", c->g->name, lf_node_text(c->g, n, text, sizeof text), need, ex->b->threads,
+                       ex->b->kernels->family, c->work_bytes[i]);
+    lf_kernel_set_work(row->kernel, args, c->work_bytes[i] ? ex->arena + c->arena_off + c->work_off[i] : NULL, c->work_bytes[i]);
+    if (rc || kr->check(ex->b->kernels, args) != LF_K_OK)
+        return lf_fail(err, LF_EINVAL, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name, ex->b->kernels->family,
+                       lf_node_text(c->g, n, text, sizeof text));
+    *call = (struct lf_call){row->kernel, args};
+    return 0;
+}
+
+static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
+{
+    const struct lf_chain *c = &ex->p->c[ci];
+    struct lf_bound *bc = &ex->chain[ci];
+    const size_t n = c->g->n_n;
+    struct where w = {.ex = ex, .c = c};
+    struct lf_bind b = {.g = c->g, .numeric = ex->p->o.mode, .ptr = addr_cb, .rec = ex->rec, .user = &w};
+    b.packed = c->o.packed ? packed_cb : NULL;
+    bc->variants = c->o.train ? 2 : 1;
+    bc->calls = lf_calloc(n * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->calls, err);
+    if (!bc->calls)
+        return LF_ENOMEM;
+    struct lf_call *call = bc->calls;
+    for (w.slot = 0; w.slot < c->o.slots; w.slot++)
+        for (int v = 0; v < bc->variants; v++)
+            for (size_t i = 0; i < n; i++, call++) {
+                b.acc = v == LF_ACCUM || !c->first_writer[i];
+                int rc = bind_node(ex, call, &b, c, i, err);
+                if (rc)
+                    return rc;
+            }
+    return 0;
+}
+
+static char *data_of(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind)
+{
+    const struct lf_pgroup *g = &ps->g[p->group];
+    if (!g->need[kind])
+        return NULL;
+    return ps->data[kind] + g->off[kind] + (size_t)p->offset * (kind == LF_P_COPY ? 2 : 4);
+}
+
+static int bind_optimizer(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    const lf_pstore *ps = p->ps;
+    size_t w = 0;
+    if (!p->has_opt)
+        return 0;
+    ex->opt_host = lf_calloc(p->n_opt_tensors, sizeof *ex->opt_host, err);
+    if (!ex->opt_host)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < ps->n_p; i++) {
+        const struct lf_param *q = &ps->p[i];
+        if (q->d.frozen)
+            continue;
+        ex->opt_host[w++] = (struct lf_opt_tensor){
+            .n = q->n, .master = (void *)data_of(ps, q, LF_P_MASTER), .m = (void *)data_of(ps, q, LF_P_M),
+            .v = (void *)data_of(ps, q, LF_P_V), .grad = (void *)data_of(ps, q, LF_P_GRAD), .copy = data_of(ps, q, LF_P_COPY),
+            .lr_scale = q->d.lr_scale, .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
+    }
+    int rc = ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host, w * sizeof *ex->opt_host, err);
+    struct lf_bind b = {.rec = ex->rec, .opt_tensors = (void *)(ex->inputs + p->opt_tab_off), .n_opt_tensors = (int64_t)w,
+                        .adamw = &p->adamw};
+    const enum lf_op ops[2] = {LF_OP_GRAD_NORM, LF_OP_ADAMW};
+    for (int k = 0; k < 2 && !rc; k++) {
+        const struct lf_node n = {.op = (uint8_t)ops[k]};
+        const struct lf_kernel_row *kr = &lf_kernel_table[lf_op_table[ops[k]].kernel];
+        char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
+        if (!args)
+            return LF_ENOMEM;
+        lf_op_table[ops[k]].emit(&b, &n, args);
+        lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL, k == 0 ? p->opt_work : 0);
+        if (kr->check(ex->b->kernels, args) != LF_K_OK)
+            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments", kr->name, ex->b->kernels->family);
+        ex->opt[k] = (struct lf_call){lf_op_table[ops[k]].kernel, args};
+    }
+    return rc;
+}
+
+static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void *args, const char *name, lf_err *err)
+{
+    const struct lf_kernel_row *kr = &lf_kernel_table[kernel];
+    void *copy = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
+    if (!copy)
+        return LF_ENOMEM;
+    memcpy(copy, args, kr->args_bytes);
+    *call = (struct lf_call){kernel, copy};
+    if (kr->check(ex->b->kernels, copy) != LF_K_OK)
+        return lf_fail(err, LF_EINVAL, "refresh of %s: kernel %s of %s refuses it", name, kr->name, ex->b->kernels->family);
+    return 0;
+}
+
+static int bind_refresh(lf_exec *ex, lf_err *err)
+{
+    const lf_pstore *ps = ex->p->ps;
+    ex->copies = lf_calloc(ps->n_g + 1, sizeof *ex->copies, err);
+    ex->packs = lf_calloc(ps->n_g + 1, sizeof *ex->packs, err);
+    int rc = ex->copies && ex->packs ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < ps->n_g && !rc; i++) {
+        const struct lf_pgroup *g = &ps->g[i];
+        char *master = g->need[LF_P_MASTER] ? ps->data[LF_P_MASTER] + g->off[LF_P_MASTER] : NULL;
+        char *copy = g->need[LF_P_COPY] ? ps->data[LF_P_COPY] + g->off[LF_P_COPY] : NULL;
+        if (master && copy) {
+            const struct lf_k_axpby a = {.n = g->rows * g->cols, .a = master, .y = copy, .alpha = 1.0f, .a_type = LF_F32,
+                                         .b_type = LF_F32, .y_type = LF_BF16};
+            rc = add_refresh(ex, &ex->copies[ex->n_copies++], LF_KID_axpby, &a, g->name, err);
+        }
+        if (g->need_pack && !rc) {
+            const struct lf_k_gemm_pack a = {.n = g->rows, .k = g->cols, .b = copy ? copy : master, .ldb = g->cols, .tb = true,
+                                             .src_type = copy ? LF_BF16 : LF_F32, .ab_type = g->pack_type,
+                                             .packed = ps->pack + g->pack_off, .packed_bytes = g->pack_bytes};
+            rc = add_refresh(ex, &ex->packs[ex->n_packs++], LF_KID_gemm_pack, &a, g->name, err);
+        }
+    }
+    return rc;
+}
+
+static int fill_constants(lf_exec *ex, lf_err *err)
+{
+    for (size_t i = 0; i < ex->p->n_tab; i++) {
+        const struct lf_table *t = &ex->p->tab[i];
+        if (t->state)
+            continue;
+        void *host = lf_calloc(1, t->bytes, err);
+        if (!host)
+            return LF_ENOMEM;
+        t->fill(host, t->ctx);
+        int rc = ex->b->ops->copy_in(ex->b, ex->inputs + t->off, host, t->bytes, err);
+        if (!rc)
+            rc = ex->b->ops->sync(ex->b, err);
+        free(host);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int lf_exec_bind(lf_exec *ex, lf_err *err)
+{
+    lf_plan *p = ex->p;
+    int rc = lf_pstore_bind(p->ps, ex->b, err);
+    if (rc)
+        return rc;
+    ex->bound_store = true;
+    ex->inputs = ex->b->ops->alloc(ex->b, p->input_bytes, err);
+    ex->rec = (struct lf_step_record *)(void *)(ex->inputs + p->rec_off);
+    if (!ex->inputs)
+        return LF_ENOMEM;
+    if (p->state_bytes && !(ex->state = ex->b->ops->alloc(ex->b, p->state_bytes, err)))
+        return LF_ENOMEM;
+    if (p->arena_bytes && !(ex->arena = ex->b->ops->alloc(ex->b, p->arena_bytes, err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; i < p->n_c && !rc; i++)
+        rc = bind_chain(ex, i, err);
+    if (!rc)
+        rc = bind_optimizer(ex, err);
+    if (!rc)
+        rc = bind_refresh(ex, err);
+    return rc ? rc : fill_constants(ex, err);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For people and tests: the poisoning executor, the profile, the fingerprint.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "engine/graph/exec_priv.h"
+
+enum { POISON = 0xFF }; /* NaN in every float type, an absurd index in i32 */
+
+static int poison(lf_exec *ex, char *at, size_t bytes, lf_err *err) { return ex->b->ops->fill(ex->b, at, POISON, bytes, err); }
+
+/* Everything of the chain that no other slot keeps. */
+static int poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err)
+{
+    char *base = ex->arena + c->arena_off;
+    size_t saved_all = c->saved_bytes * (size_t)c->o.slots;
+    int rc = 0;
+    if (c->o.slots > 1)
+        rc = poison(ex, base + (size_t)slot * c->saved_bytes, c->saved_bytes, err);
+    else
+        saved_all = 0;
+    return rc ? rc : poison(ex, base + saved_all, c->arena_bytes - saved_all, err);
+}
+
+static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int slot, lf_err *err)
+{
+    int rc = 0;
+    for (size_t t = 1; t < c->g->n_t && !rc; t++) {
+        const struct lf_tensor *x = &c->g->t[t];
+        if (x->root == (int32_t)t && x->role == LF_ROLE_ACT && x->last == (int32_t)node && !x->is_output)
+            rc = poison(ex, lf_exec_addr(ex, c, slot, (int32_t)t), lf_tensor_bytes(x), err);
+    }
+    if (!rc && c->work_bytes[node])
+        rc = poison(ex, ex->arena + c->arena_off + c->work_off[node], c->work_bytes[node], err);
+    return rc;
+}
+
+int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant, lf_err *err)
+{
+    const struct lf_chain *c = &ex->p->c[chain];
+    const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
+    int rc = from == 0 ? poison_start(ex, c, slot, err) : 0;
+    for (size_t i = from; i < to && !rc; i++) {
+        int krc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);
+    }
+    return rc;
+}
+
+char *lf_exec_profile(lf_exec *ex, int chain, enum lf_segment seg, int slot, lf_err *err)
+{
+    if (chain < 0 || (size_t)chain >= ex->p->n_c || slot < 0 || slot >= ex->p->c[chain].o.slots || seg == LF_OPT) {
+        lf_fail(err, LF_EINVAL, "profile: there is no such segment");
+        return NULL;
+    }
+    const struct lf_chain *c = &ex->p->c[chain];
+    const struct lf_call *calls = lf_exec_calls(ex, chain, slot, LF_FIRST);
+    size_t from = seg == LF_FWD ? 0 : c->g->n_fwd, to = seg == LF_FWD ? c->g->n_fwd : c->g->n_n;
+    double sum[LF_OP_COUNT] = {0}, flops[LF_OP_COUNT] = {0};
+    int count[LF_OP_COUNT] = {0};
+    for (size_t i = from; i < to; i++) {
+        const struct lf_node *n = &c->g->n[i];
+        double t0 = lf_now_s();
+        int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        if (!rc)
+            rc = ex->b->ops->sync(ex->b, err);
+        if (rc) {
+            lf_exec_call_failed(ex, c, i, rc, err);
+            return NULL;
+        }
+        sum[n->op] += lf_now_s() - t0;
+        flops[n->op] += lf_op_table[n->op].flops ? lf_op_table[n->op].flops(c->g, n, false) : 0.0;
+        count[n->op]++;
+    }
+    lf_buf out;
+    lf_buf_init(&out);
+    for (int op = 0; op < LF_OP_COUNT; op++)
+        if (count[op])
+            lf_buf_addf(&out, "%-16s %5d calls %10.3f ms %9.1f GFLOP/s\n", lf_op_table[op].name, count[op], sum[op] * 1e3,
+                        sum[op] > 0 ? flops[op] / sum[op] * 1e-9 : 0.0);
+    char *text = lf_buf_steal(&out, err);
+    lf_buf_fini(&out);
+    return text;
+}
+
+json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
+{
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)lf_plan_hash(ex->p));
+    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels", ex->b->kernels->family,
+                          "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
+                          ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
+                          ex->p->o.compute == LF_BF16 ? "bf16" : "f32", "plan", hash);
+    if (!j)
+        lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");
+    return j;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bound program: what exec.c (running) and exec_bind.c (binding), exec_debug.c (checking, profiling) share.
+ */
+#ifndef LF_GRAPH_EXEC_PRIV_H
+#define LF_GRAPH_EXEC_PRIV_H
+
+#include "engine/graph/exec.h"
+#include "engine/graph/priv.h"
+
+struct lf_call {
+    int kernel; /* enum lf_kernel_id */
+    const void *args;
+};
+
+struct lf_bound { /* one chain */
+    struct lf_call *calls; /* [slot][variant][node] */
+    int variants;
+};
+
+struct lf_exec {
+    lf_plan *p;
+    lf_back *b;
+    struct lf_exec_opts o;
+    lf_arena *args; /* every argument struct */
+    char *inputs, *state, *arena;
+    bool bound_store;
+    struct lf_bound *chain;
+    struct lf_call opt[2];
+    struct lf_call *copies, *packs;
+    size_t n_copies, n_packs;
+    struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */
+    struct lf_step_record *rec;     /* backend memory */
+};
+
+int lf_exec_bind(lf_exec *ex, lf_err *err);
+/* Where tensor t of a chain lies for a slot; NULL for t == 0. */
+void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
+const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);
+int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant, lf_err *err);
+int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * FLOPs of one node: 2 M N K per matrix product, attention as the products of the keys a query sees. "full" counts every key
+ * of a document of max_doc tokens for every query, causal (or windowed) the keys that the mask leaves on average.
+ * Norms, activations and element-wise ops are not counted, as is usual.
+ */
+#include "engine/graph/priv.h"
+
+static double area(const lf_graph *g, int32_t t) { return (double)g->t[t].rows * (double)g->t[t].cols; }
+
+LF_FLOPS(linear)
+{
+    (void)full;
+    return 2.0 * (double)g->t[n->in[LINEAR_X]].rows * area(g, n->in[LINEAR_W]);
+}
+
+LF_FLOPS(linear_dx)
+{
+    (void)full;
+    return 2.0 * (double)g->t[n->in[LDX_DY]].rows * area(g, n->in[LDX_W]);
+}
+
+LF_FLOPS(linear_dw)
+{
+    (void)full;
+    return 2.0 * area(g, n->in[LDW_DY]) * (double)g->t[n->in[LDW_X]].cols;
+}
+
+LF_FLOPS(xent)
+{
+    (void)full;
+    double one = 2.0 * (double)g->t[n->in[XENT_X]].rows * area(g, n->in[XENT_W]);
+    return one * (1.0 + (n->out[XENT_DX] ? 1.0 : 0.0) + (n->out[XENT_DW] ? 1.0 : 0.0));
+}
+
+/* Mean number of keys a query of a document of T tokens sees. */
+static double keys_seen(const lf_graph *g, const struct lf_node *n, bool full)
+{
+    double t = n->a.max_doc > 0 ? (double)n->a.max_doc : (double)g->t[n->in[ATTN_Q]].rows;
+    double w = n->a.window > 0 && (double)n->a.window < t ? (double)n->a.window : t;
+    if (full || !n->a.causal)
+        return t;
+    return w * (w + 1) / 2 / t + (t - w) / t * w;
+}
+
+LF_FLOPS(attn) { return 4.0 * area(g, n->in[ATTN_Q]) * keys_seen(g, n, full); }
+
+LF_FLOPS(attn_bwd) { return 8.0 * area(g, n->in[ATTNB_Q]) * keys_seen(g, n, full); }

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shape rules: each checks the inputs of one op and makes its outputs. A failure names the op, the tensors and their shapes.
+ */
+#include "engine/graph/priv.h"
+
+static const char *op_name(const struct lf_node *n) { return lf_op_table[n->op].name; }
+
+static int bad(lf_graph *g, const struct lf_node *n, int32_t a, int32_t b, const char *why)
+{
+    const struct lf_tensor *ta = &g->t[a], *tb = &g->t[b];
+    if (!b)
+        return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld]: %s", op_name(n), ta->name, (long long)ta->rows,
+                             (long long)ta->cols, why);
+    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld] and %s [%lld, %lld]: %s", op_name(n), ta->name, (long long)ta->rows,
+                         (long long)ta->cols, tb->name, (long long)tb->rows, (long long)tb->cols, why);
+}
+
+static int need(lf_graph *g, const struct lf_node *n, int slot, const char *what)
+{
+    return n->in[slot] ? 0 : lf_graph_fail(g, LF_EINVAL, "%s: %s is missing", op_name(n), what);
+}
+
+/* A float matrix: an activation, or an input or state of float type. */
+static int need_float(lf_graph *g, const struct lf_node *n, int slot, const char *what)
+{
+    if (need(g, n, slot, what))
+        return LF_EINVAL;
+    const struct lf_tensor *t = &g->t[n->in[slot]];
+    if (!lf_is_float(t->dtype) || t->role == LF_ROLE_PARAM)
+        return bad(g, n, n->in[slot], 0, "an activation is needed here");
+    return 0;
+}
+
+static int need_index(lf_graph *g, const struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows, const char *what)
+{
+    if (need(g, n, slot, what))
+        return LF_EINVAL;
+    const struct lf_tensor *t = &g->t[n->in[slot]];
+    if (t->dtype != dt || t->parent || (rows > 0 && t->rows != rows))
+        return bad(g, n, n->in[slot], n->in[0], what);
+    return 0;
+}
+
+static int need_param(lf_graph *g, const struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *what)
+{
+    if (!n->in[slot])
+        return 0;
+    const struct lf_tensor *t = &g->t[n->in[slot]];
+    if (t->role != LF_ROLE_PARAM || (rows > 0 && t->rows != rows) || (cols > 0 && t->cols != cols))
+        return bad(g, n, n->in[slot], n->in[0], what);
+    return 0;
+}
+
+static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
+{
+    n->out[slot] = lf_tensor_new(g, LF_F32, LF_ROLE_ACT, rows, cols, "%s%s.%zu", op_name(n), suffix, g->n_n - 1);
+    return n->out[slot] ? 0 : g->err.rc;
+}
+
+static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows, int64_t cols, const char *suffix)
+{
+    int rc = make(g, n, slot, rows, cols, suffix);
+    if (rc)
+        return rc;
+    g->t[n->out[slot]].dtype = (uint8_t)dt;
+    g->t[n->out[slot]].fixed = true;
+    return 0;
+}
+
+LF_SHAPE(embed)
+{
+    if (need(g, n, EMBED_TOKEN, "token") || need(g, n, EMBED_WTE, "wte"))
+        return LF_EINVAL;
+    int64_t rows = g->t[n->in[EMBED_TOKEN]].rows, c = g->t[n->in[EMBED_WTE]].cols;
+    if (need_index(g, n, EMBED_TOKEN, LF_I32, 0, "token must be i32 [R, 1]") ||
+        need_param(g, n, EMBED_WTE, 0, 0, "wte must be a parameter [V, C]") ||
+        need_param(g, n, EMBED_WPE, 0, c, "wpe must be a parameter [max_pos, C]"))
+        return LF_EINVAL;
+    if (n->in[EMBED_WPE] && need_index(g, n, EMBED_POS, LF_I32, rows, "position must be i32 [R, 1]"))
+        return LF_EINVAL;
+    return make(g, n, 0, rows, c, "");
+}
+
+LF_SHAPE(linear)
+{
+    if (need_float(g, n, LINEAR_X, "x") || need(g, n, LINEAR_W, "w"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[LINEAR_X]], *w = &g->t[n->in[LINEAR_W]];
+    int64_t rows = x->rows, out = w->rows;
+    if (need_param(g, n, LINEAR_W, 0, x->cols, "w [N, K] must be a parameter with K columns like x") ||
+        need_param(g, n, LINEAR_BIAS, 1, out, "bias must be a parameter vector with one element per row of w"))
+        return LF_EINVAL;
+    return make(g, n, LINEAR_Y, rows, out, "");
+}
+
+LF_SHAPE(norm)
+{
+    if (need_float(g, n, NORM_X, "x") || need(g, n, NORM_W, "w"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[NORM_X]];
+    int64_t rows = x->rows, cols = x->cols;
+    int32_t heads = n->a.heads;
+    if (heads < 1 || cols % heads)
+        return bad(g, n, n->in[NORM_X], 0, "its columns do not divide into the heads");
+    if (need_param(g, n, NORM_W, 1, cols / heads, "w must be a parameter vector of a head's width") ||
+        need_param(g, n, NORM_B, 1, cols / heads, "b must be a parameter vector of a head's width"))
+        return LF_EINVAL;
+    if (!(n->a.eps >= 0))
+        return lf_graph_fail(g, LF_EINVAL, "norm: eps must not be negative");
+    if (n->in[NORM_B] && !n->a.layer)
+        return lf_graph_fail(g, LF_EINVAL, "norm: an RMS norm has no bias (%s)", g->t[n->in[NORM_B]].name);
+    if (make(g, n, NORM_Y, rows, cols, "") || make_fixed(g, n, NORM_RSTD, LF_F32, rows, heads, ".rstd"))
+        return g->err.rc;
+    return n->a.layer ? make_fixed(g, n, NORM_MEAN, LF_F32, rows, heads, ".mean") : 0;
+}
+
+LF_SHAPE(rope)
+{
+    if (need_float(g, n, ROPE_X, "x"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[ROPE_X]];
+    int64_t rows = x->rows, cols = x->cols;
+    if (n->a.heads < 1 || cols % n->a.heads || n->a.rot < 2 || n->a.rot % 2 || n->a.rot > cols / n->a.heads)
+        return bad(g, n, n->in[ROPE_X], 0, "heads must divide its columns and rot be even and at most a head's width");
+    if (need_index(g, n, ROPE_POS, LF_I32, rows, "position must be i32 [R, 1]") ||
+        need_index(g, n, ROPE_COS, LF_F32, 0, "cos must be an f32 table") ||
+        need_index(g, n, ROPE_SIN, LF_F32, 0, "sin must be an f32 table"))
+        return LF_EINVAL;
+    const struct lf_tensor *c = &g->t[n->in[ROPE_COS]], *s = &g->t[n->in[ROPE_SIN]];
+    if (c->cols != n->a.rot / 2 || s->cols != c->cols || s->rows != c->rows)
+        return bad(g, n, n->in[ROPE_COS], n->in[ROPE_SIN], "both must be [max_pos, rot / 2]");
+    return make(g, n, 0, rows, cols, "");
+}
+
+static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t k, int32_t v)
+{
+    const struct lf_attr *a = &n->a;
+    if (a->heads < 1 || a->groups < 1 || a->heads % a->groups)
+        return lf_graph_fail(g, LF_EINVAL, "%s: %d heads do not divide into %d groups", op_name(n), a->heads, a->groups);
+    if (g->t[q].cols % a->heads)
+        return bad(g, n, q, 0, "the heads do not divide its columns");
+    int64_t d = g->t[q].cols / a->heads;
+    if (g->t[k].cols != d * a->groups || g->t[v].cols != d * a->groups)
+        return bad(g, n, k, v, "keys and values must have groups * head size columns");
+    if (a->window < 0 || !(a->softcap >= 0))
+        return lf_graph_fail(g, LF_EINVAL, "%s: window and softcap must not be negative", op_name(n));
+    return 0;
+}
+
+static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
+{
+    if (!n->in[slot])
+        return 0;
+    if (need_index(g, n, slot, LF_F32, 1, "alibi slopes must be an f32 constant [1, H]"))
+        return LF_EINVAL;
+    return g->t[n->in[slot]].cols == n->a.heads ? 0 : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
+}
+
+LF_SHAPE(attn)
+{
+    if (need_float(g, n, ATTN_Q, "q") || need_float(g, n, ATTN_K, "k") || need_float(g, n, ATTN_V, "v") ||
+        check_heads(g, n, n->in[ATTN_Q], n->in[ATTN_K], n->in[ATTN_V]) ||
+        need_index(g, n, ATTN_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]") || check_alibi(g, n, ATTN_ALIBI))
+        return LF_EINVAL;
+    const struct lf_tensor *q = &g->t[n->in[ATTN_Q]];
+    int64_t rows = q->rows, cols = q->cols;
+    if (g->t[n->in[ATTN_K]].rows != rows || g->t[n->in[ATTN_V]].rows != rows)
+        return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
+    if (g->t[n->in[ATTN_CU]].rows < 2)
+        return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
+    return make(g, n, ATTN_O, rows, cols, "") || make_fixed(g, n, ATTN_LSE, LF_F32, n->a.heads, rows < 1 ? 1 : rows, ".lse")
+               ? g->err.rc
+               : 0;
+}
+
+static int check_pages(lf_graph *g, const struct lf_node *n, int32_t kp, int32_t vp, int64_t width)
+{
+    const struct lf_tensor *k = &g->t[kp], *v = &g->t[vp];
+    if (k->role != LF_ROLE_STATE || v->role != LF_ROLE_STATE || k->rows != v->rows || k->cols != v->cols || k->cols != width)
+        return bad(g, n, kp, vp, "pages must be two states of groups * head size columns");
+    if (n->a.page_tokens < LF_ATTN_TILE || n->a.page_tokens % LF_ATTN_TILE || k->rows % n->a.page_tokens)
+        return lf_graph_fail(g, LF_EINVAL, "%s: page of %lld tokens: a multiple of %d that divides the rows of %s is needed",
+                             op_name(n), (long long)n->a.page_tokens, LF_ATTN_TILE, k->name);
+    return 0;
+}
+
+LF_SHAPE(kv_write)
+{
+    if (need_float(g, n, KVW_K, "k") || need_float(g, n, KVW_V, "v"))
+        return LF_EINVAL;
+    const struct lf_tensor *k = &g->t[n->in[KVW_K]];
+    if (g->t[n->in[KVW_V]].rows != k->rows || g->t[n->in[KVW_V]].cols != k->cols)
+        return bad(g, n, n->in[KVW_K], n->in[KVW_V], "k and v must have one shape");
+    if (n->a.groups < 1 || k->cols % n->a.groups)
+        return bad(g, n, n->in[KVW_K], 0, "the groups do not divide its columns");
+    if (need_index(g, n, KVW_SEQ, LF_I32, k->rows, "seq must be i32 [R, 1]") ||
+        need_index(g, n, KVW_POS, LF_I32, k->rows, "pos must be i32 [R, 1]") ||
+        need_index(g, n, KVW_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]"))
+        return LF_EINVAL;
+    return check_pages(g, n, n->in[KVW_KP], n->in[KVW_VP], k->cols);
+}
+
+LF_SHAPE(attn_paged)
+{
+    if (need_float(g, n, PAGED_Q, "q") || check_heads(g, n, n->in[PAGED_Q], n->in[PAGED_KP], n->in[PAGED_VP]))
+        return g->err.rc;
+    const struct lf_tensor *q = &g->t[n->in[PAGED_Q]];
+    int64_t rows = q->rows, cols = q->cols;
+    if (need_index(g, n, PAGED_SEQ, LF_I32, rows, "seq must be i32 [R, 1]") ||
+        need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
+        need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") || check_alibi(g, n, PAGED_ALIBI) ||
+        check_pages(g, n, n->in[PAGED_KP], n->in[PAGED_VP], cols / n->a.heads * n->a.groups))
+        return LF_EINVAL;
+    return make(g, n, 0, rows, cols, "");
+}
+
+LF_SHAPE(same)
+{
+    if (need_float(g, n, 0, "x"))
+        return LF_EINVAL;
+    return make(g, n, 0, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
+}
+
+LF_SHAPE(glu)
+{
+    if (need_float(g, n, 0, "gate") || need_float(g, n, 1, "up"))
+        return LF_EINVAL;
+    const struct lf_tensor *a = &g->t[n->in[0]], *b = &g->t[n->in[1]];
+    if (a->rows != b->rows || a->cols != b->cols)
+        return bad(g, n, n->in[0], n->in[1], "gate and up must have one shape");
+    if (n->in[0] == n->in[1] || lf_ld_of(g, n->in[0]) != lf_ld_of(g, n->in[1]))
+        return bad(g, n, n->in[0], n->in[1], "gate and up must be two values with one row distance");
+    return make(g, n, 0, a->rows, a->cols, "");
+}
+
+LF_SHAPE(add)
+{
+    if (need_float(g, n, 0, "a") || need_float(g, n, 1, "b"))
+        return LF_EINVAL;
+    const struct lf_tensor *a = &g->t[n->in[0]], *b = &g->t[n->in[1]];
+    if (a->rows != b->rows || a->cols != b->cols)
+        return bad(g, n, n->in[0], n->in[1], "both must have one shape");
+    return make(g, n, 0, a->rows, a->cols, "");
+}
+
+LF_SHAPE(dropout)
+{
+    if (need_float(g, n, DROP_X, "x"))
+        return LF_EINVAL;
+    int64_t rows = g->t[n->in[DROP_X]].rows;
+    if (!(n->a.p > 0 && n->a.p < 1))
+        return lf_graph_fail(g, LF_EINVAL, "dropout: p must be in [0, 1)");
+    if (need_index(g, n, DROP_SAMPLE, LF_I64, rows, "sample must be i64 [R, 1]") ||
+        need_index(g, n, DROP_POS, LF_I32, rows, "position must be i32 [R, 1]"))
+        return LF_EINVAL;
+    return make(g, n, 0, rows, g->t[n->in[DROP_X]].cols, "");
+}
+
+LF_SHAPE(gather)
+{
+    if (need_float(g, n, 0, "x") || need_index(g, n, 1, LF_I32, 0, "index must be i32 [R, 1]"))
+        return LF_EINVAL;
+    return make(g, n, 0, g->t[n->in[1]].rows, g->t[n->in[0]].cols, "");
+}
+
+LF_SHAPE(xent)
+{
+    if (g->xent >= 0)
+        return lf_graph_fail(g, LF_EINVAL, "xent: a graph has one loss");
+    if (need_float(g, n, XENT_X, "x") || need(g, n, XENT_W, "w"))
+        return LF_EINVAL;
+    const struct lf_tensor *x = &g->t[n->in[XENT_X]];
+    int64_t rows = x->rows, v = g->t[n->in[XENT_W]].rows;
+    if (need_param(g, n, XENT_W, 0, x->cols, "w [V, K] must be a parameter with K columns like x") ||
+        need_param(g, n, XENT_BIAS, 1, v, "bias must be a parameter vector [V]") ||
+        need_index(g, n, XENT_TARGET, LF_I32, rows, "target must be i32 [R, 1]"))
+        return LF_EINVAL;
+    if (n->a.v_real == 0)
+        n->a.v_real = v;
+    if (n->a.v_real < 1 || n->a.v_real > v)
+        return lf_graph_fail(g, LF_EINVAL, "xent: %lld real columns of %lld", (long long)n->a.v_real, (long long)v);
+    if (make_fixed(g, n, XENT_LOSS, LF_F32, rows, 1, ".loss") || make_fixed(g, n, XENT_LSE, LF_F32, rows, 1, ".lse") ||
+        make_fixed(g, n, XENT_ARGMAX, LF_I32, rows, 1, ".argmax"))
+        return g->err.rc;
+    return 0;
+}

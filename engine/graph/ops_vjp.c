@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Vector-Jacobian products: for one forward node, append the nodes that carry the gradient of its output to its inputs.
+ * Weight gradients come first, so that a forward value can be given up before the input's gradient takes room.
+ */
+#include "engine/graph/priv.h"
+
+/* Gradient tensor of a parameter, 0 when it is frozen or absent. */
+static int32_t param_grad(struct lf_ad *ad, int32_t param)
+{
+    if (!param || !ad->needs[param])
+        return 0;
+    return lf_graph_grad(ad->g, param);
+}
+
+/* Append op with the given operands; contribute out[k] to the forward value to[k] where that wants a gradient. */
+static int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in, int n_in, const int32_t *out,
+                int n_out)
+{
+    int32_t i = lf_node_raw(ad->g, op, ad->block);
+    if (i < 0)
+        return ad->g->err.rc;
+    struct lf_node *n = &ad->g->n[i];
+    if (a)
+        n->a = *a;
+    for (int k = 0; k < n_in; k++)
+        n->in[k] = in[k];
+    for (int k = 0; k < n_out; k++) {
+        n->out[k] = out[k];
+        if (out[k])
+            ad->g->t[out[k]].producer = i;
+    }
+    return ad->g->err.rc;
+}
+
+static int32_t dense(struct lf_ad *ad, int32_t t)
+{
+    if (!ad->g->t[t].parent)
+        return t;
+    int32_t i = lf_node_new(ad->g, LF_OP_COPY, &t, 1, NULL);
+    return i < 0 ? 0 : ad->g->n[i].out[0];
+}
+
+/* Where a kernel must write something although nobody wants it. */
+static int32_t scratch(struct lf_ad *ad, int32_t t)
+{
+    const struct lf_tensor *x = &ad->g->t[t];
+    int32_t d = lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, x->rows, x->cols, "d_%s", x->name);
+    if (d)
+        ad->g->t[d].pinned = ad->g->t[lf_root_of(ad->g, t)].pinned;
+    return d;
+}
+
+static int32_t slot_or_scratch(struct lf_ad *ad, int32_t t)
+{
+    return lf_ad_wants(ad, t) ? lf_ad_slot(ad, t) : scratch(ad, t);
+}
+
+LF_VJP(embed)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t dy = dense(ad, lf_ad_grad_of(ad, n.out[0]));
+    const int32_t in[] = {n.in[EMBED_TOKEN], n.in[EMBED_POS], dy};
+    int32_t wte = param_grad(ad, n.in[EMBED_WTE]), wpe = param_grad(ad, n.in[EMBED_WPE]);
+    if (wte) { /* two nodes: each table accumulates by its own rule */
+        const int32_t out[] = {wte, 0};
+        emit(ad, LF_OP_EMBED_BWD, &n.a, in, 3, out, 2);
+    }
+    if (wpe) {
+        const int32_t out[] = {0, wpe};
+        emit(ad, LF_OP_EMBED_BWD, &n.a, in, 3, out, 2);
+    }
+    return ad->g->err.rc;
+}
+
+LF_VJP(linear)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t dy = lf_ad_grad_of(ad, n.out[LINEAR_Y]);
+    int32_t dw = param_grad(ad, n.in[LINEAR_W]), db = param_grad(ad, n.in[LINEAR_BIAS]);
+    if (dw) {
+        const int32_t in[] = {dy, n.in[LINEAR_X]};
+        emit(ad, LF_OP_LINEAR_DW, NULL, in, 2, &dw, 1);
+    }
+    if (db)
+        emit(ad, LF_OP_COLSUM, NULL, &dy, 1, &db, 1);
+    if (lf_ad_wants(ad, n.in[LINEAR_X])) {
+        const int32_t in[] = {dy, n.in[LINEAR_W]};
+        int32_t dx = lf_ad_slot(ad, n.in[LINEAR_X]);
+        emit(ad, LF_OP_LINEAR_DX, NULL, in, 2, &dx, 1);
+        lf_ad_contribute(ad, n.in[LINEAR_X], dx);
+    }
+    return ad->g->err.rc;
+}
+
+LF_VJP(norm)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t x = n.in[NORM_X], dy = lf_ad_grad_of(ad, n.out[NORM_Y]);
+    const int32_t in[] = {x, dy, 0, n.in[NORM_W], n.out[NORM_MEAN], n.out[NORM_RSTD]};
+    const int32_t out[] = {slot_or_scratch(ad, x), param_grad(ad, n.in[NORM_W]), param_grad(ad, n.in[NORM_B])};
+    emit(ad, LF_OP_NORM_BWD, &n.a, in, 6, out, 3);
+    lf_ad_contribute(ad, x, out[0]);
+    return ad->g->err.rc;
+}
+
+LF_VJP(rope)
+{
+    const struct lf_node n = ad->g->n[node];
+    if (!lf_ad_wants(ad, n.in[ROPE_X]))
+        return 0;
+    struct lf_attr a = n.a;
+    a.inverse = !a.inverse;
+    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[ROPE_POS], n.in[ROPE_COS], n.in[ROPE_SIN]};
+    int32_t dx = lf_ad_slot(ad, n.in[ROPE_X]);
+    emit(ad, LF_OP_ROPE, &a, in, 4, &dx, 1);
+    lf_ad_contribute(ad, n.in[ROPE_X], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(attn)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[ATTN_Q],  n.in[ATTN_K],    n.in[ATTN_V],  n.out[ATTN_O], lf_ad_grad_of(ad, n.out[ATTN_O]),
+                          n.out[ATTN_LSE], n.in[ATTN_CU], n.in[ATTN_ALIBI]};
+    int32_t out[3];
+    for (int k = 0; k < 3; k++)
+        out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
+    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 8, out, 3);
+    for (int k = 0; k < 3; k++)
+        lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);
+    return ad->g->err.rc;
+}
+
+LF_VJP(act)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[0], lf_ad_grad_of(ad, n.out[0])};
+    int32_t dx = lf_ad_slot(ad, n.in[0]);
+    emit(ad, LF_OP_ACT_BWD, &n.a, in, 2, &dx, 1);
+    lf_ad_contribute(ad, n.in[0], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(glu)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[0], n.in[1], lf_ad_grad_of(ad, n.out[0])};
+    int32_t out[] = {slot_or_scratch(ad, n.in[0]), slot_or_scratch(ad, n.in[1])};
+    if (lf_ld_of(ad->g, out[0]) != lf_ld_of(ad->g, out[1])) { /* the kernel has one row distance for both */
+        out[0] = scratch(ad, n.in[0]);
+        out[1] = scratch(ad, n.in[1]);
+    }
+    emit(ad, LF_OP_GLU_BWD, &n.a, in, 3, out, 2);
+    lf_ad_contribute(ad, n.in[0], out[0]);
+    lf_ad_contribute(ad, n.in[1], out[1]);
+    return ad->g->err.rc;
+}
+
+LF_VJP(add)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t dy = lf_ad_grad_of(ad, n.out[0]);
+    lf_ad_contribute(ad, n.in[0], dy);
+    lf_ad_contribute(ad, n.in[1], dy);
+    return ad->g->err.rc;
+}
+
+LF_VJP(scale)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t in = dense(ad, lf_ad_grad_of(ad, n.out[0])), dx = scratch(ad, n.in[0]);
+    emit(ad, LF_OP_SCALE, &n.a, &in, 1, &dx, 1);
+    lf_ad_contribute(ad, n.in[0], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(copy)
+{
+    const struct lf_node n = ad->g->n[node];
+    lf_ad_contribute(ad, n.in[0], lf_ad_grad_of(ad, n.out[0]));
+    return ad->g->err.rc;
+}
+
+LF_VJP(dropout)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), 0, n.in[DROP_SAMPLE], n.in[DROP_POS]};
+    int32_t dx = lf_ad_slot(ad, n.in[DROP_X]);
+    emit(ad, LF_OP_DROPOUT, &n.a, in, 4, &dx, 1);
+    lf_ad_contribute(ad, n.in[DROP_X], dx);
+    return ad->g->err.rc;
+}
+
+/* The loss node itself forms dX and dW; nothing is appended. */
+LF_VJP(xent)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t x = n.in[XENT_X];
+    int32_t dx = slot_or_scratch(ad, x); /* NULL would mean "forward alone" to the kernel */
+    int32_t dw = param_grad(ad, n.in[XENT_W]), db = param_grad(ad, n.in[XENT_BIAS]);
+    if (ad->g->err.rc)
+        return ad->g->err.rc;
+    struct lf_node *m = &ad->g->n[node];
+    m->out[XENT_DX] = dx;
+    m->out[XENT_DW] = dw;
+    m->out[XENT_DB] = db;
+    ad->g->t[dx].producer = node;
+    lf_ad_contribute(ad, x, dx);
+    return 0;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan object: takes graphs through the passes, collects what they need of the store, of constants and states, and
+ * counts bytes. Placement proper is in place.c and plan_place.c, printing in plan_text.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+
+size_t lf_tensor_bytes(const struct lf_tensor *t)
+{
+    return (size_t)t->rows * (size_t)t->cols * lf_dtype_size((enum lf_dtype)t->dtype);
+}
+
+lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *err)
+{
+    lf_plan *p = lf_calloc(1, sizeof *p, err);
+    if (!p)
+        return NULL;
+    p->ps = ps;
+    p->o = *opts;
+    if (!p->o.target)
+        p->o.target = lf_target_host();
+    if (p->o.threads < 1 || (p->o.compute != LF_F32 && p->o.compute != LF_BF16)) {
+        lf_fail(err, LF_EINVAL, "plan: threads must be at least 1 and the compute type f32 or bf16");
+        goto out;
+    }
+    p->arena = lf_arena_create(err);
+    if (!p->arena)
+        goto out;
+    p->k = lf_cpu_kernels(p->o.target->isa);
+    p->work_exact = p->k != NULL;
+    if (!p->k) /* this processor lacks the target's instructions: the portable table gives the sizes */
+        p->k = lf_cpu_kernels(LF_ISA_PLAIN);
+    if (!p->k) {
+        lf_fail(err, LF_ENOTSUP, "plan: no CPU kernels are built in");
+        goto out;
+    }
+    return p;
+out:
+    lf_plan_destroy(p);
+    return NULL;
+}
+
+static void chain_fini(struct lf_chain *c)
+{
+    lf_graph_destroy(c->g);
+    free(c->work_off);
+    free(c->work_bytes);
+    free(c->first_writer);
+}
+
+void lf_plan_destroy(lf_plan *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n_c; i++)
+        chain_fini(&p->c[i]);
+    free(p->c);
+    free(p->tab);
+    lf_arena_destroy(p->arena);
+    free(p);
+}
+
+int32_t lf_plan_table(const lf_plan *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_tab; i++)
+        if (strcmp(p->tab[i].name, name) == 0)
+            return (int32_t)i;
+    return -1;
+}
+
+/* Constants and states are shared by name over all graphs of the plan. */
+static int adopt_tables(lf_plan *p, lf_graph *g, lf_err *err)
+{
+    for (size_t i = 1; i < g->n_t; i++) {
+        struct lf_tensor *t = &g->t[i];
+        if ((t->role != LF_ROLE_CONST && t->role != LF_ROLE_STATE) || t->parent)
+            continue;
+        int32_t k = lf_plan_table(p, t->name);
+        if (k >= 0) {
+            const struct lf_table *o = &p->tab[k];
+            if (o->rows != t->rows || o->cols != t->cols || o->dtype != t->dtype || o->state != (t->role == LF_ROLE_STATE))
+                return lf_fail(err, LF_EINVAL, "graph %s: %s has another shape or type than in an earlier graph", g->name, t->name);
+        } else {
+            int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
+            if (rc)
+                return rc;
+            k = (int32_t)p->n_tab++;
+            p->tab[k] = (struct lf_table){.name = lf_arena_strdup(p->arena, t->name, err), .dtype = t->dtype,
+                                          .state = t->role == LF_ROLE_STATE, .rows = t->rows, .cols = t->cols,
+                                          .bytes = lf_tensor_bytes(t), .fill = t->fill, .ctx = t->ctx};
+            if (!p->tab[k].name)
+                return LF_ENOMEM;
+        }
+        t->table = k;
+    }
+    return 0;
+}
+
+/* Mark what of the store the chain's nodes really touch. */
+static void mark_store(lf_plan *p, const struct lf_chain *c)
+{
+    const lf_graph *g = c->g;
+    for (size_t i = 0; i < g->n_n; i++) {
+        const struct lf_node *n = &g->n[i];
+        for (int k = 0; k < LF_MAX_IN + LF_MAX_OUT; k++) {
+            const struct lf_tensor *t = &g->t[k < LF_MAX_IN ? n->in[k] : n->out[k - LF_MAX_IN]];
+            if (t->role == LF_ROLE_PARAM || t->role == LF_ROLE_GRAD)
+                p->ps->g[t->group].need[t->pkind] = true;
+        }
+        if (!c->o.packed || (n->op != LF_OP_LINEAR && n->op != LF_OP_XENT))
+            continue;
+        struct lf_pgroup *pg = &p->ps->g[g->t[n->in[1]].group];
+        pg->need_pack = true;
+        pg->pack_type = (uint8_t)p->o.compute;
+        pg->pack_bytes = p->o.target->packed_bytes(pg->rows, pg->cols, p->o.compute);
+    }
+}
+
+/* The first node of a chain that writes a group's gradient overwrites it in the first micro-batch; the rest add. */
+static int mark_writers(struct lf_chain *c, size_t n_groups, lf_err *err)
+{
+    const lf_graph *g = c->g;
+    bool *seen = lf_calloc(n_groups + 1, 1, err);
+    c->first_writer = lf_calloc(g->n_n + 1, sizeof *c->first_writer, err);
+    int rc = seen && c->first_writer ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < g->n_n && !rc; i++) {
+        int fresh = -1;
+        for (int k = 0; k < LF_MAX_OUT; k++) {
+            const struct lf_tensor *t = &g->t[g->n[i].out[k]];
+            if (!g->n[i].out[k] || t->role != LF_ROLE_GRAD)
+                continue;
+            int mine = !seen[t->group];
+            if (fresh >= 0 && fresh != mine)
+                rc = lf_fail(err, LF_ENOTSUP, "graph %s: %s shares one of its two parameters with an earlier node, the other not",
+                             g->name, lf_op_table[g->n[i].op].name);
+            fresh = mine;
+        }
+        for (int k = 0; k < LF_MAX_OUT; k++)
+            if (g->n[i].out[k] && g->t[g->n[i].out[k]].role == LF_ROLE_GRAD)
+                seen[g->t[g->n[i].out[k]].group] = true;
+        c->first_writer[i] = fresh == 1;
+    }
+    free(seen);
+    return rc;
+}
+
+static int check_groups(const lf_pstore *ps, lf_err *err)
+{
+    for (size_t i = 0; i < ps->n_p; i++)
+        if (ps->p[i].d.frozen != ps->g[ps->p[i].group].frozen)
+            return lf_fail(err, LF_EINVAL, "parameter %s is frozen, but group %s is not as a whole", ps->p[i].d.name,
+                           ps->g[ps->p[i].group].name);
+    return 0;
+}
+
+static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
+{
+    lf_graph *g = c->g;
+    int rc = 0;
+    g->n_fwd = g->n_n;
+    if (c->o.train)
+        rc = lf_autodiff(g, err);
+    if (!rc)
+        rc = lf_precision(g, p->o.compute, err);
+    if (!rc)
+        rc = lf_fuse(g, p->o.target->fuse, err);
+    if (!rc)
+        rc = lf_recompute(g, c->o.recompute, err);
+    if (!rc) {
+        lf_prune(g);
+        rc = lf_graph_check(g, err);
+    }
+    if (!rc && !p->o.no_reuse)
+        rc = lf_alias(g, err);
+    if (!rc)
+        lf_liveness(g);
+    return rc;
+}
+
+int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_err *err)
+{
+    struct lf_chain c = {.o = *opts};
+    int rc = lf_graph_check(g, err);
+    if (!rc)
+        rc = check_groups(p->ps, err);
+    if (rc)
+        return rc;
+    if (p->finished || g->ps != p->ps || opts->slots < 0 || g->block >= 0 || g->n_n == 0)
+        return lf_fail(err, LF_EINVAL, "graph %s: plan finished, another store, an open block, bad slots, or nothing in it",
+                       g->name ? g->name : "(given to a plan already)");
+    if (c.o.packed && c.o.train)
+        return lf_fail(err, LF_EINVAL, "graph %s: panels are for inference, weights change in training", g->name);
+    if (c.o.slots == 0)
+        c.o.slots = 1;
+    if (c.o.eras == 0)
+        c.o.eras = UINT32_MAX;
+    c.g = lf_calloc(1, sizeof *c.g, err);
+    if (!c.g)
+        return LF_ENOMEM;
+    *c.g = *g; /* the content moves; what remains is an empty shell that destroy accepts */
+    memset(g, 0, sizeof *g);
+    rc = run_passes(p, &c, err);
+    if (!rc)
+        rc = adopt_tables(p, c.g, err);
+    if (!rc)
+        rc = mark_writers(&c, p->ps->n_g, err);
+    if (!rc)
+        rc = lf_grow(&p->c, &p->cap_c, p->n_c, sizeof *p->c, err);
+    if (rc) {
+        chain_fini(&c);
+        return rc;
+    }
+    mark_store(p, &c);
+    p->c[p->n_c] = c;
+    return (int)p->n_c++;
+}
+
+int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
+{
+    if (p->has_opt || p->finished)
+        return lf_fail(err, LF_EINVAL, "plan: a second optimizer, or one after the plan was finished");
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 && o->weight_decay >= 0))
+        return lf_fail(err, LF_EINVAL, "adamw: betas must be in [0, 1), eps and weight decay not negative");
+    p->has_opt = true;
+    p->adamw = *o;
+    return 0;
+}
+
+static void settle_store(lf_plan *p)
+{
+    lf_pstore *ps = p->ps;
+    for (size_t i = 0; i < ps->n_g; i++) {
+        struct lf_pgroup *g = &ps->g[i];
+        bool trained = p->has_opt && !g->frozen;
+        if (trained)
+            g->need[LF_P_GRAD] = g->need[LF_P_M] = g->need[LF_P_V] = true;
+        if (trained || p->o.keep_master || !g->need[LF_P_COPY])
+            g->need[LF_P_MASTER] = true;
+        if (trained)
+            p->n_opt_tensors += (size_t)g->count;
+    }
+    lf_pstore_layout(ps, p->o.target->align);
+}
+
+static void lay_inputs(lf_plan *p)
+{
+    const size_t al = p->o.target->align;
+    size_t at = 0;
+    p->rec_off = at;
+    at += lf_align_up(sizeof(struct lf_step_record), al);
+    p->opt_tab_off = at;
+    at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
+    for (size_t i = 0; i < p->n_tab; i++) {
+        struct lf_table *t = &p->tab[i];
+        size_t *where = t->state ? &p->state_bytes : &at;
+        t->off = *where;
+        *where += lf_align_up(t->bytes, al);
+    }
+    p->const_bytes = at;
+    for (size_t i = 0; i < p->n_c; i++) {
+        struct lf_chain *c = &p->c[i];
+        c->input_off = at;
+        for (size_t k = 1; k < c->g->n_t; k++) {
+            struct lf_tensor *t = &c->g->t[k];
+            if (t->role != LF_ROLE_INPUT || t->parent)
+                continue;
+            t->off = c->input_bytes;
+            c->input_bytes += lf_align_up(lf_tensor_bytes(t), al);
+        }
+        at += c->input_bytes * (size_t)c->o.slots;
+    }
+    p->input_bytes = at;
+}
+
+static int optimizer_work(lf_plan *p, lf_err *err)
+{
+    if (!p->has_opt)
+        return 0;
+    if (!p->n_opt_tensors)
+        return lf_fail(err, LF_EINVAL, "plan: an optimizer, but every parameter is frozen");
+    struct lf_opt_tensor *t = lf_calloc(p->n_opt_tensors, sizeof *t, err);
+    if (!t)
+        return LF_ENOMEM;
+    size_t w = 0;
+    for (size_t i = 0; i < p->ps->n_p; i++)
+        if (!p->ps->p[i].d.frozen)
+            t[w++].n = p->ps->p[i].n;
+    struct lf_k_grad_norm a = {.n_tensors = (int64_t)w, .t = t};
+    p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads), p->o.target->align);
+    free(t);
+    return 0;
+}
+
+static void count_bytes(lf_plan *p)
+{
+    struct lf_plan_bytes *b = &p->bytes;
+    const lf_pstore *ps = p->ps;
+    *b = (struct lf_plan_bytes){.params = ps->bytes[LF_P_MASTER] + ps->bytes[LF_P_COPY] + ps->pack_bytes,
+                                .grads = ps->bytes[LF_P_GRAD], .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V],
+                                .inputs = p->input_bytes, .state = p->state_bytes, .arena = p->arena_bytes};
+    for (size_t i = 0; i < p->n_c; i++) { /* by the chain that sets the arena's height */
+        const struct lf_chain *c = &p->c[i];
+        b->largest_live = c->live_max > b->largest_live ? c->live_max : b->largest_live;
+        b->saved = c->saved_live > b->saved ? c->saved_live : b->saved;
+        b->workspace = c->work_max > b->workspace ? c->work_max : b->workspace;
+    }
+    if (p->opt_work > b->workspace)
+        b->workspace = p->opt_work;
+    if (b->workspace > b->arena - b->saved) /* the largest workspace and the most saved bytes need not meet */
+        b->workspace = b->arena - b->saved;
+    b->transient = b->arena - b->saved - b->workspace;
+    b->total = b->params + b->grads + b->optimizer + b->inputs + b->state + b->arena;
+}
+
+int lf_plan_finish(lf_plan *p, lf_err *err)
+{
+    if (p->finished)
+        return lf_fail(err, LF_EINVAL, "plan: finished already");
+    if (p->ps->back)
+        return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
+    settle_store(p);
+    lay_inputs(p);
+    int rc = optimizer_work(p, err);
+    for (size_t i = 0; i < p->n_c && !rc; i++) {
+        rc = lf_plan_workspaces(p, &p->c[i], err);
+        if (!rc)
+            rc = lf_plan_place_chain(p, &p->c[i], err);
+    }
+    if (!rc)
+        rc = lf_plan_place_arena(p, err);
+    if (rc)
+        return rc;
+    count_bytes(p);
+    p->finished = true;
+    return 0;
+}
+
+int lf_plan_bytes(const lf_plan *p, struct lf_plan_bytes *out)
+{
+    if (!p->finished)
+        return LF_EINVAL;
+    *out = p->bytes;
+    return 0;
+}

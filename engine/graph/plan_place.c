@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become intervals over the chain's nodes,
+ * forward then backward, and get offsets. With one slot, saved and transient tensors share one area, since the backward
+ * follows its forward at once. With several, what is saved lies apart, once per slot, and all slots share the transients.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+
+const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap)
+{
+    size_t len = (size_t)snprintf(buf, cap, "%s (", lf_op_table[n->op].name);
+    for (int k = 0; k < LF_MAX_IN + LF_MAX_OUT && len < cap; k++) {
+        int32_t t = k < LF_MAX_IN ? n->in[k] : n->out[k - LF_MAX_IN];
+        if (k == LF_MAX_IN)
+            len += (size_t)snprintf(buf + len, cap - len, ") ->");
+        if (t && len < cap)
+            len += (size_t)snprintf(buf + len, cap - len, " %s [%lld, %lld]", g->t[t].name, (long long)g->t[t].rows,
+                                    (long long)g->t[t].cols);
+    }
+    return buf;
+}
+
+/* Any address: kernels' check and work functions look at presence, never behind it. */
+static void *stand_in(const struct lf_bind *b, int32_t t)
+{
+    (void)b;
+    return t ? (void *)(uintptr_t)4096 : NULL;
+}
+
+static const void *packed_stand_in(const struct lf_bind *b, int32_t param)
+{
+    const lf_plan *p = b->user;
+    return p->ps->g[b->g->t[param].group].need_pack ? (const void *)(uintptr_t)4096 : NULL;
+}
+
+struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c)
+{
+    struct lf_bind b = {.g = c->g, .numeric = p->o.mode, .ptr = stand_in, .rec = (void *)(uintptr_t)4096, .adamw = &p->adamw};
+    memcpy(&b.user, &p, sizeof p); /* handed back as const by packed_stand_in */
+    if (c->o.packed)
+        b.packed = packed_stand_in;
+    return b;
+}
+
+int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
+{
+    struct lf_bind b = lf_plan_shapes(p, c);
+    union {
+        struct lf_k_attn_bwd largest;
+        char bytes[1024];
+    } args;
+    char text[600];
+    c->work_off = lf_calloc(c->g->n_n + 1, sizeof *c->work_off, err);
+    c->work_bytes = lf_calloc(c->g->n_n + 1, sizeof *c->work_bytes, err);
+    if (!c->work_off || !c->work_bytes)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < c->g->n_n; i++) {
+        const struct lf_node *n = &c->g->n[i];
+        const struct lf_op_row *row = &lf_op_table[n->op];
+        const struct lf_kernel_row *kr = &lf_kernel_table[row->kernel];
+        memset(&args, 0, sizeof args);
+        if (kr->args_bytes > sizeof args)
+            LF_BUG("arguments of %s are larger than planned for", kr->name);
+        if (row->emit(&b, n, &args))
+            return lf_fail(err, LF_EINVAL, "graph %s: operands of %s do not fit its kernel", c->g->name,
+                           lf_node_text(c->g, n, text, sizeof text));
+        c->work_bytes[i] = lf_align_up(kr->work(p->k, &args, p->o.threads), p->o.target->align);
+        if (c->work_bytes[i] > p->o.target->max_workspace)
+            return lf_fail(err, LF_EINVAL, "graph %s: %s needs %zu bytes of workspace, target %s allows %zu", c->g->name,
+                           lf_node_text(c->g, n, text, sizeof text), c->work_bytes[i], p->o.target->name,
+                           p->o.target->max_workspace);
+        lf_kernel_set_work(row->kernel, &args, c->work_bytes[i] ? (void *)(uintptr_t)4096 : NULL, c->work_bytes[i]);
+        if (kr->check(p->k, &args) != LF_K_OK)
+            return lf_fail(err, LF_ENOTSUP, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name, p->k->family,
+                           lf_node_text(c->g, n, text, sizeof text));
+        c->work_max = c->work_bytes[i] > c->work_max ? c->work_bytes[i] : c->work_max;
+    }
+    return 0;
+}
+
+struct area { /* one list of intervals and where each came from */
+    struct lf_interval *iv;
+    int32_t *tensor; /* > 0 tensor, <= 0 workspace of node -tensor */
+    size_t n;
+};
+
+static int area_init(struct area *a, size_t cap, lf_err *err)
+{
+    a->iv = lf_calloc(cap, sizeof *a->iv, err);
+    a->tensor = lf_calloc(cap, sizeof *a->tensor, err);
+    return a->iv && a->tensor ? 0 : LF_ENOMEM;
+}
+
+static void area_fini(struct area *a)
+{
+    free(a->iv);
+    free(a->tensor);
+}
+
+static void area_add(struct area *a, int32_t id, int32_t first, int32_t last, size_t bytes)
+{
+    a->tensor[a->n] = id;
+    a->iv[a->n++] = (struct lf_interval){.first = first, .last = last, .bytes = bytes};
+}
+
+static int area_place(struct area *a, bool no_reuse, size_t *height, size_t *lower, lf_err *err)
+{
+    int rc = lf_place_intervals(a->iv, a->n, height, lower, err);
+    if (rc || !no_reuse)
+        return rc;
+    *height = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        a->iv[i].off = *height;
+        *height += a->iv[i].bytes;
+    }
+    return 0;
+}
+
+static size_t saved_live(const struct area *a, size_t n_fwd)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < a->n; i++)
+        if (a->tensor[i] > 0 && (size_t)a->iv[i].first < n_fwd && (size_t)a->iv[i].last >= n_fwd)
+            sum += a->iv[i].bytes;
+    return sum;
+}
+
+static void store_offsets(struct lf_chain *c, const struct area *a, size_t base)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (a->tensor[i] > 0)
+            c->g->t[a->tensor[i]].off = base + a->iv[i].off;
+        else
+            c->work_off[-a->tensor[i]] = base + a->iv[i].off;
+}
+
+int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
+{
+    const lf_graph *g = c->g;
+    const size_t al = p->o.target->align, slots = (size_t)c->o.slots;
+    struct area saved = {0}, rest = {0};
+    size_t h_saved = 0, h_rest = 0, low_saved = 0, low_rest = 0;
+    int rc = area_init(&saved, g->n_t, err);
+    if (!rc)
+        rc = area_init(&rest, g->n_t + g->n_n, err);
+    if (rc)
+        goto out;
+    for (size_t t = 1; t < g->n_t; t++) {
+        const struct lf_tensor *x = &g->t[t];
+        if (x->root != (int32_t)t || x->role != LF_ROLE_ACT || x->first < 0)
+            continue;
+        area_add(slots > 1 && x->saved ? &saved : &rest, (int32_t)t, x->first, x->last, lf_align_up(lf_tensor_bytes(x), al));
+    }
+    for (size_t i = 0; i < g->n_n; i++)
+        if (c->work_bytes[i])
+            area_add(&rest, -(int32_t)i, (int32_t)i, (int32_t)i, c->work_bytes[i]);
+    rc = area_place(&saved, p->o.no_reuse, &h_saved, &low_saved, err);
+    if (!rc)
+        rc = area_place(&rest, p->o.no_reuse, &h_rest, &low_rest, err);
+    if (rc)
+        goto out;
+    c->saved_bytes = h_saved;
+    c->arena_bytes = h_saved * slots + h_rest;
+    c->live_max = low_saved * slots + low_rest;
+    c->saved_live = slots > 1 ? h_saved * slots : saved_live(&rest, g->n_fwd);
+    store_offsets(c, &saved, 0);
+    store_offsets(c, &rest, h_saved * slots);
+out:
+    area_fini(&saved);
+    area_fini(&rest);
+    return rc;
+}
+
+/* Chains that may be alive together get places of their own; the others share. The optimizer runs between chains. */
+int lf_plan_place_arena(lf_plan *p, lf_err *err)
+{
+    (void)err;
+    size_t top = p->opt_work;
+    for (size_t i = 0; i < p->n_c; i++) {
+        struct lf_chain *c = &p->c[i];
+        bool moved = true;
+        c->arena_off = 0;
+        while (moved) { /* few chains: push up past each that it meets in time and place */
+            moved = false;
+            for (size_t j = 0; j < i; j++) {
+                const struct lf_chain *d = &p->c[j];
+                bool in_time = (c->o.eras & d->o.eras) || p->o.no_reuse;
+                if (in_time && c->arena_off < d->arena_off + d->arena_bytes && d->arena_off < c->arena_off + c->arena_bytes) {
+                    c->arena_off = d->arena_off + d->arena_bytes;
+                    moved = true;
+                }
+            }
+        }
+        size_t end = c->arena_off + c->arena_bytes;
+        top = end > top ? end : top;
+    }
+    p->arena_bytes = top;
+    return 0;
+}

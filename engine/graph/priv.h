@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of engine/graph share and nobody else sees: tensors, nodes, the op table and the passes.
+ *
+ * Life of a graph, in order (each pass has its file):
+ *   build (graph.c, build.c)     nodes appended by model code; SSA: a tensor is written by one node
+ *   differentiate (autodiff.c)   backward nodes appended; nodes [0, n_fwd) are the forward from here on
+ *   precision (precision.c)      every float activation gets its storage type; shared casts appear
+ *   fuse (fuse.c)                epilogues of the target
+ *   recompute (recompute.c)      forward nodes re-emitted inside the backward. After fusing, other than one might expect: a
+ *                                re-emitted node then has the rounding points of the first one, so bits do not change
+ *   prune (place.c)              results nobody reads are not computed
+ *   alias, place (place.c)       in-place where an op allows it and nobody reads later; offsets from liveness
+ *   bind, run (exec.c)
+ *
+ * Storage. A tensor is a root, or a view of columns of a root. Views come from lf_slice, from gradients of slices, and from
+ * the alias pass, which makes an op's result share the place of an operand.
+ */
+#ifndef LF_GRAPH_PRIV_H
+#define LF_GRAPH_PRIV_H
+
+#include "engine/base/mem.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/plan.h"
+
+enum { LF_MAX_IN = 8, LF_MAX_OUT = 6 };
+
+enum lf_op {
+    LF_OP_NONE = 0, /* removed by a pass */
+    LF_OP_EMBED,
+    LF_OP_LINEAR,
+    LF_OP_NORM,
+    LF_OP_ROPE,
+    LF_OP_ATTN,
+    LF_OP_KV_WRITE,
+    LF_OP_ATTN_PAGED,
+    LF_OP_ACT,
+    LF_OP_GLU,
+    LF_OP_ADD,
+    LF_OP_SCALE,
+    LF_OP_CAST,
+    LF_OP_COPY,
+    LF_OP_DROPOUT,
+    LF_OP_GATHER,
+    LF_OP_XENT,
+    LF_OP_LINEAR_DX,
+    LF_OP_LINEAR_DW,
+    LF_OP_COLSUM,
+    LF_OP_EMBED_BWD,
+    LF_OP_NORM_BWD,
+    LF_OP_ATTN_BWD,
+    LF_OP_ACT_BWD,
+    LF_OP_GLU_BWD,
+    LF_OP_GRAD_NORM,
+    LF_OP_ADAMW,
+    LF_OP_COUNT
+};
+
+/* Operand slots. in / out indices of each op; 0 in a slot is "absent". */
+enum { EMBED_TOKEN, EMBED_POS, EMBED_WTE, EMBED_WPE };
+enum { LINEAR_X, LINEAR_W, LINEAR_BIAS, LINEAR_RES };
+enum { LINEAR_Y, LINEAR_PRE };
+enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
+enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
+enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN };
+enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI };
+enum { ATTN_O, ATTN_LSE };
+enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
+enum { PAGED_Q, PAGED_KP, PAGED_VP, PAGED_SEQ, PAGED_POS, PAGED_TABLE, PAGED_ALIBI };
+enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
+enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
+enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB };
+enum { LDX_DY, LDX_W, LDX_RES };
+enum { LDW_DY, LDW_X };
+enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
+enum { EMBB_DWTE, EMBB_DWPE };
+enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
+enum { NORMB_DX, NORMB_DW, NORMB_DB };
+enum { ATTNB_Q, ATTNB_K, ATTNB_V, ATTNB_O, ATTNB_DO, ATTNB_LSE, ATTNB_CU, ATTNB_ALIBI };
+enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
+enum { ACTB_X, ACTB_DY };
+enum { GLUB_GATE, GLUB_UP, GLUB_DY };
+enum { GLUB_DGATE, GLUB_DUP };
+
+struct lf_attr {
+    float eps, w_offset, scale, softcap, p;
+    int32_t heads, groups, rot, window, pos_offset;
+    uint32_t site;
+    int64_t page_tokens, v_real, max_doc;
+    uint8_t act; /* enum lf_act */
+    bool layer, interleaved, inverse, causal;
+};
+
+struct lf_node {
+    uint8_t op;
+    bool clone;   /* re-emitted by recompute */
+    int32_t block; /* recompute block, -1 outside */
+    int32_t in[LF_MAX_IN], out[LF_MAX_OUT];
+    struct lf_attr a;
+};
+
+struct lf_tensor {
+    const char *name; /* in the graph's arena */
+    uint8_t dtype, role, pkind; /* enum lf_dtype, lf_role; lf_pkind of params */
+    bool fixed;      /* dtype is the op's business, precision leaves it alone */
+    bool pinned;     /* user wants f32 */
+    bool dense_only; /* some node can only handle row distance == cols */
+    bool is_output;
+    int64_t rows, cols;
+    int32_t parent; /* view: the tensor it is a part of, else 0 */
+    int64_t col;    /* first column in parent */
+    int32_t group;  /* of the store, PARAM and GRAD; else -1 */
+    int32_t table;  /* constants and states: index in the plan; else -1 */
+    void (*fill)(void *dst, const void *ctx);
+    const void *ctx;
+    int32_t producer; /* node, -1 for sources */
+    const char *out_name;
+    /* placement */
+    int32_t root;
+    int64_t root_col;
+    int32_t first, last; /* of a root: node of first write and last read, over everything that shares it */
+    size_t off;          /* of a root: bytes in its memory area */
+    bool saved;          /* lives from forward into backward */
+};
+
+struct lf_graph {
+    lf_arena *arena;
+    lf_pstore *ps;
+    const char *name;
+    struct lf_tensor *t; /* t[0] is "none" */
+    size_t n_t, cap_t;
+    struct lf_node *n;
+    size_t n_n, cap_n;
+    size_t n_fwd; /* forward nodes; == n_n before differentiation */
+    int32_t block;
+    int32_t xent; /* node of the loss, -1 none */
+    lf_err err;   /* sticky */
+};
+
+/* ---- graph.c ---- */
+int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* New root tensor; id, or 0 with the sticky error set. name may be a format. */
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
+/* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */
+int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a);
+/* Append a node whose outputs exist already. */
+int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block);
+/* The one tensor that stands for a group's gradient / its bf16 copy in this graph. */
+int32_t lf_graph_grad(lf_graph *g, int32_t param);
+int32_t lf_graph_copy(lf_graph *g, int32_t param);
+int32_t lf_root_of(const lf_graph *g, int32_t t);
+int64_t lf_ld_of(const lf_graph *g, int32_t t);
+static inline bool lf_is_float(uint8_t dt) { return dt == LF_F32 || dt == LF_BF16 || dt == LF_F16; }
+
+/* ---- the op table (ops*.c) ---- */
+struct lf_ad;
+struct lf_bind;
+struct lf_op_row {
+    const char *name;
+    /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight in the compute type, m f32 weight,
+     * g f32 gradient, s state in the compute type; of outputs o: compute type, or f32 where the tensor is pinned. */
+    const char *in_types, *out_types;
+    int (*shape)(lf_graph *g, struct lf_node *n); /* checks inputs, makes outputs; sticky error */
+    int (*vjp)(struct lf_ad *ad, int32_t node);   /* appends backward nodes; NULL: nothing flows through */
+    const char *saves;       /* what the vjp reads of the forward, for people */
+    signed char alias[4][2]; /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
+    uint8_t flags;
+    const char *numeric; /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows), "exact" */
+    double (*flops)(const lf_graph *g, const struct lf_node *n, bool full); /* NULL: none counted */
+    int kernel;                                                     /* enum lf_kernel_id */
+    int (*emit)(const struct lf_bind *b, const struct lf_node *n, void *args);
+};
+enum {
+    LF_OPF_CHEAP = 1,  /* selective recomputation repeats it */
+    LF_OPF_DENSE = 2,  /* its operands of float type need row distance == cols */
+    LF_OPF_SIDE = 4,   /* has an effect beside its outputs, never pruned */
+    LF_OPF_SAMELD = 8, /* outputs 0 and 1 share a row distance, inputs 0 and 1 too */
+    LF_OPF_RNG = 16    /* draws random numbers: attr.site */
+};
+extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
+
+#define LF_KERNEL_ENUM(name) LF_KID_##name,
+enum lf_kernel_id { LF_KERNEL_LIST(LF_KERNEL_ENUM) LF_KID_COUNT };
+/* Uniform access to the table of kernels (kern_table.c). */
+struct lf_kernel_row {
+    const char *name;
+    size_t args_bytes;
+    int (*call)(const struct lf_kernels *k, lf_queue *q, const void *args);
+    int (*check)(const struct lf_kernels *k, const void *args); /* LF_K_EINVAL also when the kernel is missing */
+    size_t (*work)(const struct lf_kernels *k, const void *args, int threads);
+};
+extern const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT];
+/* Where an argument struct names its workspace: offsets of the pointer and of the byte count; 0: it has none. */
+struct lf_kernel_work {
+    size_t at, bytes_at;
+};
+extern const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT];
+/* Point args at `bytes` of workspace. */
+void lf_kernel_set_work(int kernel, void *args, void *work, size_t bytes);
+
+/* What emit functions see. Addresses are NULL-free stand-ins when only shapes matter (planning). */
+struct lf_bind {
+    const lf_graph *g;
+    int numeric;
+    void *(*ptr)(const struct lf_bind *b, int32_t t); /* NULL for t == 0 */
+    struct lf_step_record *rec;
+    const void *(*packed)(const struct lf_bind *b, int32_t param); /* panels of a weight or NULL */
+    const bool *accumulate; /* per node: gradients of this node add */
+    bool acc;               /* of the node being bound */
+    const struct lf_opt_tensor *opt_tensors;
+    int64_t n_opt_tensors;
+    const struct lf_adamw_opts *adamw;
+    void *user;
+};
+int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);
+int lf_emit_adamw(const struct lf_bind *b, const struct lf_node *n, void *args);
+
+/* shape rules (ops_shape.c), vjps (ops_vjp.c), emitters (ops_emit.c), costs (ops_cost.c): one function per op */
+#define LF_SHAPE(op) int lf_shape_##op(lf_graph *g, struct lf_node *n)
+LF_SHAPE(embed);
+LF_SHAPE(linear);
+LF_SHAPE(norm);
+LF_SHAPE(rope);
+LF_SHAPE(attn);
+LF_SHAPE(kv_write);
+LF_SHAPE(attn_paged);
+LF_SHAPE(same);
+LF_SHAPE(glu);
+LF_SHAPE(add);
+LF_SHAPE(dropout);
+LF_SHAPE(gather);
+LF_SHAPE(xent);
+#define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
+LF_VJP(embed);
+LF_VJP(linear);
+LF_VJP(norm);
+LF_VJP(rope);
+LF_VJP(attn);
+LF_VJP(act);
+LF_VJP(glu);
+LF_VJP(add);
+LF_VJP(scale);
+LF_VJP(copy);
+LF_VJP(dropout);
+LF_VJP(xent);
+#define LF_EMIT(op) int lf_emit_##op(const struct lf_bind *b, const struct lf_node *n, void *args)
+LF_EMIT(embed);
+LF_EMIT(linear);
+LF_EMIT(norm);
+LF_EMIT(rope);
+LF_EMIT(attn);
+LF_EMIT(kv_write);
+LF_EMIT(attn_paged);
+LF_EMIT(act);
+LF_EMIT(glu);
+LF_EMIT(add);
+LF_EMIT(scale);
+LF_EMIT(dropout);
+LF_EMIT(gather);
+LF_EMIT(xent);
+LF_EMIT(linear_dx);
+LF_EMIT(linear_dw);
+LF_EMIT(colsum);
+LF_EMIT(embed_bwd);
+LF_EMIT(norm_bwd);
+LF_EMIT(attn_bwd);
+LF_EMIT(act_bwd);
+LF_EMIT(glu_bwd);
+#define LF_FLOPS(op) double lf_flops_##op(const lf_graph *g, const struct lf_node *n, bool full)
+LF_FLOPS(linear);
+LF_FLOPS(linear_dx);
+LF_FLOPS(linear_dw);
+LF_FLOPS(attn);
+LF_FLOPS(attn_bwd);
+LF_FLOPS(xent);
+
+/* ---- autodiff.c ---- */
+struct lf_ad {
+    lf_graph *g;
+    int32_t *grad;  /* per tensor: its gradient so far, 0 none */
+    int32_t *uses;  /* per tensor: forward nodes that will contribute to its gradient */
+    bool *needs;    /* per tensor: a trained parameter lies upstream */
+    size_t n;       /* tensors when differentiation began */
+    int32_t block;  /* of the node whose vjp runs */
+};
+int lf_autodiff(lf_graph *g, lf_err *err);
+/* For vjps. grad_of: gradient of an output (0: none flows). grad_slot: tensor to write the next contribution to t into.
+ * contribute: d is that contribution (a slot, or any tensor of t's shape). wants: t needs a gradient. */
+int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t);
+int32_t lf_ad_slot(struct lf_ad *ad, int32_t t);
+void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d);
+bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
+
+/* ---- passes ---- */
+int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
+int lf_fuse(lf_graph *g, uint32_t patterns, lf_err *err);
+int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err);
+void lf_prune(lf_graph *g);
+/* Number of reads of each tensor (its views not included); counts[n_t] from the caller. */
+void lf_count_reads(const lf_graph *g, int32_t *counts);
+/* Remove LF_OP_NONE nodes, keep n_fwd and producers right. */
+void lf_compact(lf_graph *g);
+
+/* ---- place.c ---- */
+struct lf_interval {
+    int32_t first, last; /* node numbers, inclusive */
+    size_t bytes;        /* rounded up to the alignment by the caller */
+    size_t off;          /* out */
+};
+/* Offsets for intervals so that two that overlap in time do not overlap in bytes; returns the height. lower: largest live set. */
+int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t *lower, lf_err *err);
+int lf_alias(lf_graph *g, lf_err *err);
+void lf_liveness(lf_graph *g);
+
+/* ---- pstore.c ---- */
+struct lf_pgroup {
+    const char *name;
+    int32_t first, count; /* params */
+    int32_t ndim;
+    int64_t rows, cols; /* vectors: rows 1, cols n */
+    bool frozen;
+    bool need[LF_P_KINDS];
+    size_t off[LF_P_KINDS];
+    bool need_pack;
+    size_t pack_off, pack_bytes;
+    uint8_t pack_type;
+};
+struct lf_param {
+    struct lf_param_desc d; /* strings owned by the arena */
+    int32_t group;
+    int64_t offset; /* elements from the group's start */
+    int64_t n;
+};
+struct lf_back;
+struct lf_pstore {
+    lf_arena *arena;
+    struct lf_param *p;
+    size_t n_p, cap_p;
+    struct lf_pgroup *g;
+    size_t n_g, cap_g;
+    size_t bytes[LF_P_KINDS], pack_bytes;
+    char *data[LF_P_KINDS], *pack;
+    struct lf_back *back; /* NULL: not bound */
+    uint64_t version;        /* of the weights */
+    uint64_t copy_version;   /* the copies were made from */
+    uint64_t pack_version;   /* the panels were made from */
+};
+int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
+void lf_pstore_layout(lf_pstore *ps, size_t align);
+int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, lf_err *err);
+void lf_pstore_unbind(lf_pstore *ps);
+
+/* ---- plan.c ---- */
+struct lf_chain {
+    lf_graph *g; /* owned copy, after all passes */
+    struct lf_chain_opts o;
+    size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
+    bool *first_writer;  /* per node: it is the first of this chain to write its gradients */
+    size_t input_off, input_bytes; /* one slot's inputs; slots follow each other */
+    size_t saved_bytes;  /* with several slots: saved tensors of one slot lie first, slot after slot, then the transients */
+    size_t arena_off, arena_bytes; /* where the chain lies in the arena, all of it */
+    size_t saved_live;   /* most bytes live across the boundary from forward to backward, all slots */
+    size_t live_max;     /* largest live set, all slots */
+    size_t work_max;     /* largest workspace of a node */
+};
+struct lf_table { /* constants and states, shared by name */
+    const char *name;
+    uint8_t dtype;
+    bool state;
+    int64_t rows, cols;
+    size_t off, bytes;
+    void (*fill)(void *dst, const void *ctx);
+    const void *ctx;
+};
+struct lf_plan {
+    lf_arena *arena;
+    lf_pstore *ps;
+    struct lf_plan_opts o;
+    const struct lf_kernels *k; /* for workspace sizes */
+    bool work_exact;            /* k is the target's own table */
+    struct lf_chain *c;
+    size_t n_c, cap_c;
+    struct lf_table *tab;
+    size_t n_tab, cap_tab;
+    bool has_opt, finished;
+    struct lf_adamw_opts adamw;
+    size_t n_opt_tensors;
+    size_t opt_work;
+    size_t rec_off, opt_tab_off, const_bytes, input_bytes, state_bytes, arena_bytes;
+    struct lf_plan_bytes bytes;
+};
+size_t lf_align_up(size_t x, size_t align);
+size_t lf_tensor_bytes(const struct lf_tensor *t);
+/* plan_place.c: workspace of every node (and the kernels' own check of its arguments), the chain's arena, the arena of all. */
+int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
+int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
+int lf_plan_place_arena(lf_plan *p, lf_err *err);
+/* "op (in, in) -> out" for messages; into buf. */
+const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap);
+int32_t lf_plan_table(const lf_plan *p, const char *name); /* index or -1 */
+uint64_t lf_plan_hash(const lf_plan *p);
+/* How a chain's nodes see addresses while planning. */
+struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c);
+
+#endif

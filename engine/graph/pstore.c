@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Logical tensors, their groups, where each kind of them lies, and host access to them. Weights change through this file or
+ * through a kernel; either way the version moves, and copies and panels made from an older one are stale.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/back/back.h"
+#include "engine/base/rng.h"
+#include "engine/graph/priv.h"
+
+enum { CHUNK = 2048 }; /* elements converted at a time */
+
+const char *lf_pkind_name(enum lf_pkind kind)
+{
+    static const char *const names[LF_P_KINDS] = {"weight", "grad", "adam_m", "adam_v", "copy"};
+    return (unsigned)kind < LF_P_KINDS ? names[kind] : "?";
+}
+
+static enum lf_dtype kind_dtype(enum lf_pkind kind) { return kind == LF_P_COPY ? LF_BF16 : LF_F32; }
+
+size_t lf_align_up(size_t x, size_t align) { return (x + align - 1) / align * align; }
+
+uint32_t lf_name_site(const char *name)
+{
+    uint32_t h = 2166136261u;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        h = (h ^ *c) * 16777619u;
+    return h;
+}
+
+lf_pstore *lf_pstore_create(lf_err *err)
+{
+    lf_pstore *ps = lf_calloc(1, sizeof *ps, err);
+    if (!ps)
+        return NULL;
+    ps->arena = lf_arena_create(err);
+    if (!ps->arena) {
+        free(ps);
+        return NULL;
+    }
+    ps->version = 1;
+    return ps;
+}
+
+void lf_pstore_destroy(lf_pstore *ps)
+{
+    if (!ps)
+        return;
+    lf_pstore_unbind(ps);
+    free(ps->p);
+    free(ps->g);
+    lf_arena_destroy(ps->arena);
+    free(ps);
+}
+
+int lf_pstore_find(const lf_pstore *ps, const char *name)
+{
+    for (size_t i = 0; i < ps->n_p; i++)
+        if (strcmp(ps->p[i].d.name, name) == 0)
+            return (int)i;
+    return LF_ENOENT;
+}
+
+int32_t lf_pstore_group(const lf_pstore *ps, const char *name)
+{
+    for (size_t i = 0; i < ps->n_g; i++)
+        if (strcmp(ps->g[i].name, name) == 0)
+            return (int32_t)i;
+    return -1;
+}
+
+static int check_desc(const lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
+{
+    if (ps->back)
+        return lf_fail(err, LF_EBUSY, "parameter %s: the store's memory is bound already", d->name);
+    if (d->ndim < 1 || d->ndim > 2)
+        return lf_fail(err, LF_EINVAL, "parameter %s: %d dimensions (1 or 2)", d->name, d->ndim);
+    size_t n = sizeof(double);
+    for (int i = 0; i < d->ndim; i++)
+        if (d->dims[i] < 1 || !lf_size_mul(&n, n, (size_t)d->dims[i]) || n > SIZE_MAX / 16)
+            return lf_fail(err, LF_EINVAL, "parameter %s: dimension %d is %lld", d->name, i, (long long)d->dims[i]);
+    if (lf_pstore_find(ps, d->name) >= 0)
+        return lf_fail(err, LF_EEXIST, "parameter %s is declared twice", d->name);
+    return 0;
+}
+
+static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out, lf_err *err)
+{
+    const char *name = d->group ? d->group : d->name;
+    int32_t gi = lf_pstore_group(ps, name);
+    int64_t cols = d->ndim == 2 ? d->dims[1] : d->dims[0];
+    if (gi < 0) {
+        int rc = lf_grow(&ps->g, &ps->cap_g, ps->n_g, sizeof *ps->g, err);
+        if (rc)
+            return rc;
+        char *copy = lf_arena_strdup(ps->arena, name, err);
+        if (!copy)
+            return LF_ENOMEM;
+        gi = (int32_t)ps->n_g++;
+        ps->g[gi] = (struct lf_pgroup){.name = copy, .first = (int32_t)ps->n_p, .count = 1, .ndim = d->ndim,
+                                       .rows = d->ndim == 2 ? d->dims[0] : 1, .cols = cols, .frozen = d->frozen};
+        *out = gi;
+        return 0;
+    }
+    struct lf_pgroup *g = &ps->g[gi];
+    if (g->first + g->count != (int32_t)ps->n_p)
+        return lf_fail(err, LF_EINVAL, "parameter %s: members of group %s must be declared one after another", d->name, name);
+    if (g->ndim != d->ndim || (d->ndim == 2 && g->cols != cols))
+        return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns", d->name, name,
+                       (long long)g->cols);
+    if (g->frozen != d->frozen)
+        return lf_fail(err, LF_EINVAL, "parameter %s: group %s must be frozen or trained as a whole", d->name, name);
+    if (d->ndim == 2)
+        g->rows += d->dims[0];
+    else
+        g->cols += cols;
+    g->count++;
+    *out = gi;
+    return 0;
+}
+
+int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
+{
+    int32_t gi = -1;
+    int rc = check_desc(ps, d, err);
+    if (!rc)
+        rc = lf_grow(&ps->p, &ps->cap_p, ps->n_p, sizeof *ps->p, err);
+    if (rc)
+        return rc;
+    struct lf_param *p = &ps->p[ps->n_p];
+    memset(p, 0, sizeof *p);
+    p->d = *d;
+    p->d.name = lf_arena_strdup(ps->arena, d->name, err);
+    if (!p->d.name)
+        return LF_ENOMEM;
+    rc = join_group(ps, d, &gi, err);
+    if (rc)
+        return rc;
+    const struct lf_pgroup *g = &ps->g[gi];
+    p->d.group = g->name;
+    if (p->d.lr_scale == 0.0f) /* exactly the documented "not given" */
+        p->d.lr_scale = 1.0f;
+    p->group = gi;
+    p->n = d->ndim == 2 ? d->dims[0] * d->dims[1] : d->dims[0];
+    p->offset = g->rows * g->cols - p->n;
+    return (int)ps->n_p++;
+}
+
+int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen)
+{
+    int n = 0;
+    size_t len = strlen(prefix);
+    for (size_t i = 0; i < ps->n_p; i++)
+        if (strncmp(ps->p[i].d.name, prefix, len) == 0) {
+            ps->p[i].d.frozen = frozen;
+            n++;
+        }
+    for (size_t i = 0; i < ps->n_g; i++) { /* a group follows its members; mixed groups are refused when planned */
+        struct lf_pgroup *g = &ps->g[i];
+        g->frozen = true;
+        for (int32_t k = 0; k < g->count; k++)
+            g->frozen = g->frozen && ps->p[g->first + k].d.frozen;
+    }
+    return n;
+}
+
+int lf_pstore_count(const lf_pstore *ps) { return (int)ps->n_p; }
+
+const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i)
+{
+    return i >= 0 && (size_t)i < ps->n_p ? &ps->p[i].d : NULL;
+}
+
+int64_t lf_pstore_elements(const lf_pstore *ps)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < ps->n_p; i++)
+        n += ps->p[i].n;
+    return n;
+}
+
+int64_t lf_pstore_elements_trained(const lf_pstore *ps)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < ps->n_p; i++)
+        n += ps->p[i].d.frozen ? 0 : ps->p[i].n;
+    return n;
+}
+
+void lf_pstore_layout(lf_pstore *ps, size_t align)
+{
+    memset(ps->bytes, 0, sizeof ps->bytes);
+    ps->pack_bytes = 0;
+    for (size_t i = 0; i < ps->n_g; i++) {
+        struct lf_pgroup *g = &ps->g[i];
+        for (int k = 0; k < LF_P_KINDS; k++) {
+            g->off[k] = ps->bytes[k];
+            if (g->need[k])
+                ps->bytes[k] += lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(kind_dtype((enum lf_pkind)k)), align);
+        }
+        g->pack_off = ps->pack_bytes;
+        if (g->need_pack)
+            ps->pack_bytes += lf_align_up(g->pack_bytes, align);
+    }
+}
+
+int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, lf_err *err)
+{
+    if (ps->back)
+        return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
+    for (int k = 0; k < LF_P_KINDS; k++) {
+        if (!ps->bytes[k])
+            continue;
+        ps->data[k] = b->ops->alloc(b, ps->bytes[k], err);
+        if (!ps->data[k])
+            goto out;
+    }
+    if (ps->pack_bytes && !(ps->pack = b->ops->alloc(b, ps->pack_bytes, err)))
+        goto out;
+    ps->back = b;
+    ps->copy_version = ps->pack_version = 0;
+    return 0;
+out:
+    ps->back = b;
+    lf_pstore_unbind(ps);
+    return LF_ENOMEM;
+}
+
+void lf_pstore_unbind(lf_pstore *ps)
+{
+    if (!ps->back)
+        return;
+    for (int k = 0; k < LF_P_KINDS; k++) {
+        if (ps->data[k])
+            ps->back->ops->release(ps->back, ps->data[k], ps->bytes[k]);
+        ps->data[k] = NULL;
+    }
+    if (ps->pack)
+        ps->back->ops->release(ps->back, ps->pack, ps->pack_bytes);
+    ps->pack = NULL;
+    ps->back = NULL;
+}
+
+int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out)
+{
+    if (i < 0 || (size_t)i >= ps->n_p || (unsigned)kind >= LF_P_KINDS)
+        return LF_EINVAL;
+    const struct lf_param *p = &ps->p[i];
+    const struct lf_pgroup *g = &ps->g[p->group];
+    if (!ps->back || !g->need[kind])
+        return 0;
+    enum lf_dtype dt = kind_dtype(kind);
+    *out = (struct lf_pview){.name = p->d.name, .kind = kind, .dtype = dt, .ndim = p->d.ndim,
+                             .data = ps->data[kind] + g->off[kind] + (size_t)p->offset * lf_dtype_size(dt),
+                             .row_stride = p->d.ndim == 2 ? p->d.dims[1] : 1, .bytes = (size_t)p->n * lf_dtype_size(dt)};
+    out->dims[0] = p->d.dims[0];
+    out->dims[1] = p->d.ndim == 2 ? p->d.dims[1] : 1;
+    return 1;
+}
+
+static uint16_t bf16_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((u >> 16) | 0x40u); /* quiet NaN */
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+static float f32_of(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* n elements of f32 at element `at` of the tensor: to master and copy, whichever exist. */
+static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_t n, lf_err *err)
+{
+    struct lf_pview v;
+    int rc = 0;
+    if (lf_pstore_view(ps, i, LF_P_MASTER, &v) == 1)
+        rc = ps->back->ops->copy_in(ps->back, (float *)v.data + at, src, n * sizeof *src, err);
+    if (!rc && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
+        uint16_t h[CHUNK];
+        for (size_t e = 0; e < n; e++)
+            h[e] = bf16_of(src[e]);
+        rc = ps->back->ops->copy_in(ps->back, (uint16_t *)v.data + at, h, n * sizeof *h, err);
+    }
+    return rc;
+}
+
+static int check_bound(const lf_pstore *ps, int i, const char *what, lf_err *err)
+{
+    if (i < 0 || (size_t)i >= ps->n_p)
+        return lf_fail(err, LF_EINVAL, "%s: there is no parameter number %d", what, i);
+    if (!ps->back)
+        return lf_fail(err, LF_EINVAL, "%s %s: the store has no memory yet", what, ps->p[i].d.name);
+    return 0;
+}
+
+int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err)
+{
+    int rc = check_bound(ps, i, "write parameter", err);
+    if (rc)
+        return rc;
+    if (dtype != LF_F32 && dtype != LF_BF16)
+        return lf_fail(err, LF_EINVAL, "write parameter %s: only f32 and bf16 are taken", ps->p[i].d.name);
+    ps->version++;
+    for (int64_t at = 0; at < ps->p[i].n; at += CHUNK) {
+        float f[CHUNK];
+        size_t n = (size_t)(ps->p[i].n - at < CHUNK ? ps->p[i].n - at : CHUNK);
+        for (size_t e = 0; e < n; e++)
+            f[e] = dtype == LF_F32 ? ((const float *)src)[at + (int64_t)e] : f32_of(((const uint16_t *)src)[at + (int64_t)e]);
+        rc = write_chunk(ps, i, at, f, n, err);
+        if (rc)
+            return rc;
+    }
+    return ps->back->ops->sync(ps->back, err);
+}
+
+int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *src, lf_err *err)
+{
+    struct lf_pview v;
+    int rc = check_bound(ps, i, "write moments of", err);
+    if (rc)
+        return rc;
+    if (kind != LF_P_M && kind != LF_P_V)
+        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", ps->p[i].d.name, lf_pkind_name(kind));
+    if (lf_pstore_view(ps, i, kind, &v) != 1)
+        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name, lf_pkind_name(kind));
+    rc = ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err);
+    return rc ? rc : ps->back->ops->sync(ps->back, err);
+}
+
+int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err)
+{
+    struct lf_pview v;
+    int rc = check_bound(ps, i, "read parameter", err);
+    if (rc)
+        return rc;
+    if (lf_pstore_view(ps, i, kind, &v) != 1)
+        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name, lf_pkind_name(kind));
+    if (bytes != v.bytes)
+        return lf_fail(err, LF_EINVAL, "read parameter %s: room for %zu bytes, it has %zu", v.name, bytes, v.bytes);
+    return ps->back->ops->copy_out(ps->back, dst, v.data, bytes, err);
+}
+
+static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t site, int64_t e)
+{
+    if (d->init == LF_INIT_NORMAL)
+        return (float)((double)d->init_std * lf_rng_normal(seed, site, (uint64_t)e));
+    return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
+}
+
+static int init_param(lf_pstore *ps, int i, uint64_t seed, lf_err *err)
+{
+    const struct lf_param *p = &ps->p[i];
+    uint32_t site = lf_name_site(p->d.name);
+    for (int64_t at = 0; at < p->n; at += CHUNK) {
+        float f[CHUNK];
+        size_t n = (size_t)(p->n - at < CHUNK ? p->n - at : CHUNK);
+        for (size_t e = 0; e < n; e++)
+            f[e] = init_value(&p->d, seed, site, at + (int64_t)e);
+        int rc = write_chunk(ps, i, at, f, n, err);
+        if (rc)
+            return rc;
+    }
+    for (int k = LF_P_M; k <= LF_P_V; k++) {
+        struct lf_pview v;
+        if (lf_pstore_view(ps, i, (enum lf_pkind)k, &v) != 1)
+            continue;
+        int rc = ps->back->ops->fill(ps->back, v.data, 0, v.bytes, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)
+{
+    for (size_t i = 0; i < ps->n_p; i++) {
+        int rc = check_bound(ps, (int)i, "initialise", err);
+        if (!rc)
+            rc = init_param(ps, (int)i, seed, err);
+        if (rc)
+            return rc;
+    }
+    ps->version++;
+    return ps->back ? ps->back->ops->sync(ps->back, err) : 0;
+}
+
+void lf_pstore_touch(lf_pstore *ps) { ps->version++; }
+
+uint64_t lf_pstore_version(const lf_pstore *ps) { return ps->version; }

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block (layer) keeps what other
+ * blocks read of it; "full" re-emits everything else of the block, "selective" only ops that cost no matrix product. Values
+ * are the same bits, since the re-emitted node is the same kernel on the same operands.
+ *
+ * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the sum and is repeated as the
+ * norm alone; a linear with a fused activation whose input to the activation is kept is repeated as the activation alone.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+
+struct pass {
+    lf_graph *g;
+    enum lf_recompute how;
+    bool *crosses;   /* per root: another block's forward reads it */
+    int32_t *copy;   /* per tensor: re-emitted one, 0 none */
+    size_t n0;       /* tensors when the pass began */
+    struct lf_node *out;
+    size_t n, cap;
+};
+
+static struct lf_node *push(struct pass *p, const struct lf_node *n)
+{
+    if (p->g->err.rc || lf_grow(&p->out, &p->cap, p->n, sizeof *p->out, &p->g->err))
+        return NULL;
+    p->out[p->n] = *n;
+    return &p->out[p->n++];
+}
+
+/* Is forward root r kept for the backward? */
+static bool kept(const struct pass *p, int32_t r)
+{
+    const lf_graph *g = p->g;
+    const struct lf_tensor *t = &g->t[r];
+    if (t->role != LF_ROLE_ACT || t->producer < 0 || (size_t)t->producer >= g->n_fwd || t->is_output || p->crosses[r])
+        return true;
+    const struct lf_node *n = &g->n[t->producer];
+    if (n->block < 0 || (lf_op_table[n->op].flags & LF_OPF_SIDE))
+        return true;
+    if (p->how == LF_RECOMPUTE_FULL)
+        return false;
+    if (n->op == LF_OP_LINEAR && n->a.act != LF_ACT_NONE && !n->in[LINEAR_RES] && n->out[LINEAR_PRE])
+        return r != n->out[LINEAR_Y];
+    return !(lf_op_table[n->op].flags & LF_OPF_CHEAP) || r != n->out[0];
+}
+
+static int32_t like(struct pass *p, int32_t t)
+{
+    lf_graph *g = p->g;
+    struct lf_tensor old = g->t[t];
+    int32_t c = lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_role)old.role, old.rows, old.cols, "%s.again", old.name);
+    if (c) {
+        g->t[c].fixed = old.fixed;
+        g->t[c].pinned = old.pinned;
+    }
+    p->copy[t] = c;
+    return c;
+}
+
+static int32_t need(struct pass *p, int32_t t);
+
+/* Re-emit the node that makes root r. */
+static void again(struct pass *p, int32_t r)
+{
+    const struct lf_node old = p->g->n[p->g->t[r].producer];
+    struct lf_node n = old;
+    n.clone = true;
+    if (old.op == LF_OP_NORM && old.out[NORM_SUM] && kept(p, old.out[NORM_SUM])) {
+        n.in[NORM_X] = old.out[NORM_SUM];
+        n.in[NORM_DELTA] = 0;
+        n.out[NORM_SUM] = 0;
+    } else if (old.op == LF_OP_LINEAR && old.out[LINEAR_PRE] && kept(p, old.out[LINEAR_PRE]) && r == old.out[LINEAR_Y]) {
+        memset(&n, 0, sizeof n);
+        n = (struct lf_node){.op = LF_OP_ACT, .clone = true, .block = old.block, .a = {.act = old.a.act}};
+        n.in[0] = old.out[LINEAR_PRE];
+        n.out[0] = old.out[LINEAR_Y];
+    }
+    for (int k = 0; k < LF_MAX_IN; k++)
+        n.in[k] = need(p, n.in[k]);
+    for (int k = 0; k < LF_MAX_OUT; k++)
+        if (n.out[k])
+            n.out[k] = like(p, n.out[k]);
+    push(p, &n);
+}
+
+/* The tensor a backward node reads in place of t. */
+static int32_t need(struct pass *p, int32_t t)
+{
+    lf_graph *g = p->g;
+    if (!t || (size_t)t >= p->n0 || g->err.rc)
+        return t;
+    if (p->copy[t])
+        return p->copy[t];
+    if (kept(p, lf_root_of(g, t)))
+        return t;
+    if (g->t[t].parent) {
+        int32_t parent = need(p, g->t[t].parent);
+        return p->copy[t] = lf_tensor_view(g, parent, g->t[t].col, g->t[t].cols);
+    }
+    again(p, t);
+    return p->copy[t];
+}
+
+static void find_crossings(struct pass *p)
+{
+    lf_graph *g = p->g;
+    for (size_t i = 0; i < g->n_fwd; i++)
+        for (int k = 0; k < LF_MAX_IN; k++) {
+            int32_t r = lf_root_of(g, g->n[i].in[k]);
+            if (r && g->t[r].producer >= 0 && g->n[g->t[r].producer].block != g->n[i].block)
+                p->crosses[r] = true;
+        }
+}
+
+int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err)
+{
+    int rc = lf_graph_check(g, err);
+    if (rc || how == LF_RECOMPUTE_NONE || g->n_fwd == g->n_n)
+        return rc;
+    struct pass p = {.g = g, .how = how, .n0 = g->n_t};
+    p.crosses = lf_calloc(g->n_t, sizeof *p.crosses, err);
+    p.copy = lf_calloc(g->n_t, sizeof *p.copy, err);
+    if (!p.crosses || !p.copy) {
+        rc = LF_ENOMEM;
+        goto out;
+    }
+    find_crossings(&p);
+    for (size_t i = 0; i < g->n_n; i++) {
+        struct lf_node n = g->n[i];
+        for (int k = 0; k < LF_MAX_IN && i >= g->n_fwd; k++)
+            n.in[k] = need(&p, n.in[k]);
+        push(&p, &n);
+    }
+    rc = lf_graph_check(g, err);
+    if (!rc) {
+        free(g->n);
+        g->n = p.out;
+        g->n_n = p.n;
+        g->cap_n = p.cap;
+        p.out = NULL;
+        lf_compact(g);
+    }
+out:
+    free(p.out);
+    free(p.crosses);
+    free(p.copy);
+    return rc;
+}

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Events and metrics into the ledger and out again: states, idempotence, independence of order, refusals, curves,
+ * lineage, rebuild, backup, check.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "db/ledger_priv.h"
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "tests/tap/tap.h"
+
+static char root[1024];
+static double clock_t0 = 1763724000;
+
+static char *fmt_path(char *out, size_t cap, const char *a, const char *b)
+{
+    int n = snprintf(out, cap, "%s/%s", a, b);
+    if (n < 0 || (size_t)n >= cap)
+        tap_bail("path");
+    return out;
+}
+
+/* Write an event below root; data is JSON text. Returns its id in a static buffer. */
+static const char *event_at(const char *at, const char *run, const char *stage, int attempt, int epoch, const char *kind,
+                            const char *data)
+{
+    static char id[LF_ULID_SIZE];
+    lf_err err = LF_ERR_INIT;
+    json_error_t je;
+    char rel[512], dir[1600];
+    json_t *d = json_loads(data, 0, &je);
+    lf_event ev = {.t = clock_t0 += 1, .run = run, .stage = stage, .attempt = attempt, .epoch = epoch, .kind = kind, .data = d};
+    if (epoch)
+        snprintf(rel, sizeof rel, "runs/%s/%s/%d.%d/spool", run, stage, attempt, epoch);
+    else if (stage)
+        snprintf(rel, sizeof rel, "runs/%s/%s/spool", run, stage);
+    else
+        snprintf(rel, sizeof rel, "runs/%s/spool", run);
+    if (lf_event_write(fmt_path(dir, sizeof dir, at, rel), &ev, 0755, 0644, &err) < 0)
+        tap_bail("event: %s", err.text);
+    json_decref(d);
+    memcpy(id, ev.id, sizeof id);
+    return id;
+}
+#define event(...) event_at(root, __VA_ARGS__)
+
+static void metrics(const char *rel, int64_t from, int64_t to, double scale)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1600];
+    lf_frame_writer *w = lf_frame_writer_open(fmt_path(path, sizeof path, root, rel), &err);
+    for (int64_t s = from; s < to; s++) {
+        char text[200];
+        int n = snprintf(text, sizeof text, "{\"step\":%lld,\"t\":%lld.5,\"loss\":%.17g,\"lr\":0.001,\"note\":\"x\"}",
+                         (long long)s, (long long)(1000 + s), scale / (double)(s + 1));
+        if (lf_frame_append(w, text, (size_t)n, &err) < 0)
+            tap_bail("%s", err.text);
+    }
+    lf_frame_writer_close(w, &err);
+}
+
+/* Every table as text; metric ids, which depend on the order of arrival, by their key. */
+static char *dump(lf_ledger *l)
+{
+    static const char *const sql[] = {
+        "SELECT * FROM run ORDER BY 1", "SELECT * FROM stage ORDER BY 1, 2", "SELECT * FROM edge ORDER BY 1, 2, 3, 4, 5, 6, 7",
+        "SELECT * FROM attempt ORDER BY 1, 2, 3", "SELECT * FROM segment ORDER BY 1, 2, 3, 4", "SELECT * FROM artifact ORDER BY 1",
+        "SELECT * FROM gone ORDER BY 1", "SELECT * FROM io ORDER BY 1, 2, 3, 4, 5, 6, 7", "SELECT * FROM note ORDER BY 1",
+        "SELECT * FROM node_strike ORDER BY 1", "SELECT * FROM event ORDER BY 1", "SELECT path, offset FROM source ORDER BY 1",
+        "SELECT run, stage, attempt, key, stride, last_epoch, last_i, last_step, last, min, min_step, max, max_step FROM metric "
+        "ORDER BY 1, 2, 3, 4",
+        "SELECT key, attempt, p.* FROM metric_point p JOIN metric m ON m.id = p.metric ORDER BY 1, 2, epoch, i",
+        "SELECT key, attempt, epoch, n FROM metric_epoch e JOIN metric m ON m.id = e.metric ORDER BY 1, 2, 3",
+        "SELECT * FROM stage_state ORDER BY 1, 2",
+    };
+    lf_err err = LF_ERR_INIT;
+    json_t *all = json_array();
+    for (size_t i = 0; i < sizeof sql / sizeof sql[0]; i++) {
+        json_t *rows = lf_ledger_sql(l, sql[i], &err), *v;
+        size_t k;
+        if (!rows)
+            tap_bail("%s", err.text);
+        json_array_foreach(rows, k, v) json_object_del(v, "metric");
+        json_array_append_new(all, rows);
+    }
+    char *s = lf_json_dump(all, &err);
+    json_decref(all);
+    return s;
+}
+
+static const char *state_of(lf_ledger *l, const char *run, const char *stage)
+{
+    static char state[20];
+    lf_err err = LF_ERR_INIT;
+    json_t *rows = lf_ledger_stages(l, run, &err), *v;
+    size_t i;
+    snprintf(state, sizeof state, "%s", rows ? "absent" : "query failed");
+    json_array_foreach(rows, i, v)
+    {
+        if (strcmp(json_string_value(json_object_get(v, "stage")), stage) == 0)
+            snprintf(state, sizeof state, "%s", json_string_value(json_object_get(v, "state")));
+    }
+    json_decref(rows);
+    return state;
+}
+
+static void ingest(lf_ledger *l, int64_t events, int64_t problems, const char *what)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ledger_ingested got = {-1, -1, -1};
+    tap_rc(lf_ledger_ingest(l, root, NULL, &got, &err), 0, &err, NULL, what);
+    tap_i64(got.events, events, "new events");
+    tap_i64(got.problems, problems, "new problems");
+}
+
+static const char *const STAGE_TOK = "{\"kind\":\"tokenize\",\"seq\":0,\"spec_id\":\"s0\",\"outputs\":[\"shards\"],"
+                                     "\"options\":{\"vocab_size\":\"4096\"},\"inputs\":[{\"name\":\"input\",\"path\":\"/c.txt\","
+                                     "\"sha256\":\"cc\"}]}";
+static const char *const STAGE_TRAIN = "{\"kind\":\"pretrain\",\"seq\":1,\"spec_id\":\"s1\",\"inputs\":[{\"name\":\"data\","
+                                       "\"stage\":\"tok\",\"output\":\"shards\"}],\"after\":[\"tok\"]}";
+
+static void test_states(lf_ledger *l)
+{
+    event("R1", NULL, 0, 0, "run", "{\"project\":\"p\",\"name\":\"first\",\"config_text\":\"[pipeline]\\n\",\"user\":\"me\"}");
+    event("R1", "tok", 0, 0, "stage", STAGE_TOK);
+    event("R1", "train", 0, 0, "stage", STAGE_TRAIN);
+    ingest(l, 3, 0, "a run");
+    tap_str(state_of(l, "R1", "tok"), "waiting", "waiting");
+    event("R1", "tok", 1, 0, "submit", "{\"token\":\"T1\",\"backend\":\"local\",\"spec_id\":\"s0\",\"req\":{\"cpus\":2}}");
+    ingest(l, 1, 0, "a submit");
+    tap_str(state_of(l, "R1", "tok"), "pending", "pending");
+    event("R1", "tok", 1, 1, "start", "{\"host\":\"h\",\"pid\":12,\"boot_id\":\"b\",\"proc_start\":99}");
+    ingest(l, 1, 0, "a start");
+    tap_str(state_of(l, "R1", "tok"), "running", "running");
+    event("R1", "tok", 1, 1, "end", "{\"state\":\"stopped\",\"exit\":75,\"step\":10}");
+    ingest(l, 1, 0, "a stop");
+    tap_str(state_of(l, "R1", "tok"), "pending", "stopped at a good checkpoint is pending");
+    event("R1", "tok", 1, 2, "start", "{\"host\":\"h\",\"step\":10,\"from\":{\"attempt\":1,\"epoch\":1}}");
+    event("R1", "tok", 0, 0, "cancel", "{\"by\":\"me\"}");
+    ingest(l, 2, 0, "restarted and cancelled");
+    tap_str(state_of(l, "R1", "tok"), "running", "a cancel counts once the process has ended");
+    event("R1", "tok", 1, 2, "end", "{\"state\":\"failed\",\"exit\":1,\"reason\":\"oom\",\"message\":\"killed\"}");
+    ingest(l, 1, 0, "failed");
+    tap_str(state_of(l, "R1", "tok"), "cancelled", "cancelled");
+    event("R1", "tok", 2, 0, "submit", "{\"token\":\"T2\",\"backend\":\"local\",\"spec_id\":\"s0\"}");
+    event("R1", "tok", 2, 1, "start", "{\"from\":{\"attempt\":1,\"epoch\":2}}");
+    event("R1", "tok", 2, 1, "input", "{\"name\":\"input\",\"path\":\"/c.txt\",\"sha256\":\"cc\"}");
+    event("R1", "tok", 2, 1, "artifact",
+          "{\"name\":\"shards\",\"path\":\"runs/R1/tok/2.1/out/shards\",\"kind\":\"shards\",\"sha256\":\"aaaaaaaa11\",\"bytes\":5}");
+    event("R1", "tok", 2, 1, "end", "{\"state\":\"done\",\"exit\":0}");
+    ingest(l, 5, 0, "another attempt");
+    tap_str(state_of(l, "R1", "tok"), "done", "done");
+    event("R1", "tok", 0, 0, "stage", "{\"kind\":\"tokenize\",\"seq\":0,\"spec_id\":\"s0b\"}");
+    ingest(l, 1, 0, "an edited stage");
+    tap_str(state_of(l, "R1", "tok"), "waiting", "done under another spec is not done");
+    event("R1", "tok", 0, 0, "stage", STAGE_TOK);
+    ingest(l, 1, 0, "edited back");
+    tap_str(state_of(l, "R1", "tok"), "done", "done again");
+    ingest(l, 0, 0, "nothing new");
+    event("R1", NULL, 0, 0, "note", "{\"text\":\"looks good\",\"by\":\"me\"}");
+    event("R1", "tok", 2, 1, "node_strike", "{\"host\":\"h\",\"cause\":\"ECC\"}");
+    event("R1", "tok", 2, 1, "future_kind", "{\"anything\":[1]}");
+    ingest(l, 3, 0, "notes, strikes and kinds to come");
+}
+
+static void test_train(lf_ledger *l)
+{
+    event("R1", "train", 1, 0, "submit", "{\"token\":\"T3\",\"backend\":\"local\",\"spec_id\":\"s1\"}");
+    event("R1", "train", 1, 1, "start", "{}");
+    event("R1", "train", 1, 1, "input", "{\"name\":\"data\",\"path\":\"runs/R1/tok/2.1/out/shards\",\"sha256\":\"aaaaaaaa11\"}");
+    metrics("runs/R1/train/1.1/metrics", 0, 3000, 10);
+    event("R1", "train", 1, 1, "artifact",
+          "{\"name\":\"ckpt\",\"role\":\"checkpoint\",\"path\":\"runs/R1/train/1.1/out/checkpoints/step-2500\",\"step\":2500,"
+          "\"sha256\":\"bbbbbbbb22\"}");
+    ingest(l, 4, 0, "training");
+    lf_err err = LF_ERR_INIT;
+    json_t *m = lf_ledger_metrics(l, "R1", "train", &err), *loss = json_array_get(m, 0);
+    tap_str(json_string_value(json_object_get(loss, "key")), "loss", "first metric");
+    tap_i64(json_integer_value(json_object_get(loss, "n")), 3000, "records");
+    tap_i64(json_integer_value(json_object_get(loss, "last_step")), 2999, "last step");
+    tap_f64(json_number_value(json_object_get(loss, "min")), 10.0 / 3000, 0, "best");
+    tap_i64(json_integer_value(json_object_get(loss, "max_step")), 0, "worst step");
+    tap_i64((int64_t)json_array_size(m), 2, "text members are no metrics");
+    json_decref(m);
+    json_t *s = lf_ledger_series(l, "R1", "train", "loss", 0, &err);
+    tap_i64((int64_t)json_array_size(s), 1501, "3,000 records are thinned to every second, and the last");
+    tap_i64(json_integer_value(json_object_get(json_array_get(s, 1), "step")), 2, "stride 2");
+    json_decref(s);
+    s = lf_ledger_series(l, "R1", "train", "loss", 11, &err);
+    tap_i64((int64_t)json_array_size(s), 11, "eleven points");
+    tap_i64(json_integer_value(json_object_get(json_array_get(s, 0), "step")), 0, "from the first");
+    tap_i64(json_integer_value(json_object_get(json_array_get(s, 10), "step")), 2999, "to the last");
+    json_decref(s);
+
+    /* Killed at step 3000, resumed from 2500 in the next epoch with other values. */
+    event("R1", "train", 1, 2, "start", "{\"step\":2500,\"from\":{\"attempt\":1,\"epoch\":1}}");
+    metrics("runs/R1/train/1.2/metrics", 2500, 2700, 1e6);
+    event("R1", "train", 1, 2, "artifact",
+          "{\"name\":\"checkpoint\",\"path\":\"runs/R1/train/1.2/out/checkpoint\",\"step\":2700,\"sha256\":\"cccccccc33\"}");
+    event("R1", "train", 1, 2, "end", "{\"state\":\"done\",\"exit\":0,\"step\":2700}");
+    ingest(l, 3, 0, "resumed");
+    s = lf_ledger_series(l, "R1", "train", "loss", 0, &err);
+    size_t i;
+    json_t *v;
+    int64_t last = -1, bad = 0;
+    json_array_foreach(s, i, v)
+    {
+        int64_t step = json_integer_value(json_object_get(v, "step")), epoch = json_integer_value(json_object_get(v, "epoch"));
+        bad += step <= last || (step >= 2500) != (epoch == 2);
+        last = step;
+    }
+    tap_i64(bad, 0, "the later incarnation replaces the earlier from its first step");
+    tap_i64(last, 2699, "and ends where it ended");
+    json_decref(s);
+}
+
+static void test_queries(lf_ledger *l)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *rows = lf_ledger_runs(l, NULL, &err), *r = json_array_get(rows, 0);
+    tap_str(json_string_value(json_object_get(r, "state")), "done", "state of the run");
+    tap_i64(json_integer_value(json_object_get(r, "n_done")), 2, "stages done");
+    json_decref(rows);
+    char *id = lf_ledger_find_run(l, "first", &err);
+    tap_str(id, "R1", "by name");
+    free(id);
+    id = lf_ledger_find_run(l, "R", &err);
+    tap_str(id, "R1", "by prefix");
+    free(id);
+    id = lf_ledger_find_run(l, NULL, &err);
+    tap_str(id, "R1", "the newest");
+    free(id);
+    tap_ok(!lf_ledger_find_run(l, "frist", &err), "a typo");
+    tap_rc(err.rc, LF_ENOENT, &err, "no run \"frist\"; did you mean \"first\"?", "is answered");
+    char *text = lf_ledger_config(l, "R1", &err);
+    tap_str(text, "[pipeline]\n", "configuration");
+    free(text);
+    rows = lf_ledger_stages(l, "R1", &err);
+    r = json_array_get(rows, 1);
+    tap_str(json_string_value(json_array_get(json_object_get(r, "after"), 0)), "tok", "what train waits for");
+    tap_i64(json_integer_value(json_object_get(r, "step")), 2700, "its step");
+    r = json_array_get(rows, 0);
+    tap_str(json_string_value(json_object_get(json_object_get(r, "options"), "vocab_size")), "4096", "options");
+    tap_i64(json_integer_value(json_object_get(r, "attempts")), 2, "attempts");
+    json_decref(rows);
+    rows = lf_ledger_attempts(l, "R1", "tok", &err);
+    r = json_array_get(rows, 0);
+    tap_i64((int64_t)json_array_size(json_object_get(r, "segments")), 2, "segments");
+    r = json_array_get(json_object_get(r, "segments"), 1);
+    tap_str(json_string_value(json_object_get(r, "reason")), "oom", "reason");
+    json_decref(rows);
+    r = lf_ledger_attempt_by_token(l, "T2", &err);
+    tap_i64(json_integer_value(json_object_get(r, "attempt")), 2, "by token");
+    json_decref(r);
+    r = lf_ledger_attempt_by_token(l, "none", &err);
+    tap_ok(json_is_null(r), "no such token");
+    json_decref(r);
+    rows = lf_ledger_strikes(l, 0, &err);
+    tap_str(json_string_value(json_array_get(json_object_get(json_array_get(rows, 0), "causes"), 0)), "ECC", "strike");
+    json_decref(rows);
+    rows = lf_ledger_notes(l, NULL, &err);
+    tap_i64((int64_t)json_array_size(rows), 1, "note");
+    json_decref(rows);
+    rows = lf_ledger_events(l, "R1", NULL, 2, &err);
+    const char *second = json_string_value(json_object_get(json_array_get(rows, 1), "id"));
+    json_t *rest = lf_ledger_events(l, NULL, second, 0, &err);
+    tap_i64((int64_t)json_array_size(rest), 24, "events behind the second");
+    json_decref(rest);
+    json_decref(rows);
+}
+
+static void test_lineage(lf_ledger *l)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *o = lf_ledger_lineage(l, "cccccccc", &err);
+    tap_ok(o != NULL, "lineage %s", err.text);
+    json_t *by = json_object_get(o, "made_by"), *from = json_object_get(o, "from");
+    tap_str(json_string_value(json_object_get(by, "kind")), "pretrain", "made by");
+    tap_i64(json_integer_value(json_object_get(json_object_get(from, "artifact"), "step")), 2500, "continued from");
+    json_t *in = json_array_get(json_object_get(from, "inputs"), 0), *up = json_object_get(in, "lineage");
+    tap_str(json_string_value(json_object_get(json_object_get(up, "made_by"), "stage")), "tok", "which read what tok made");
+    in = json_array_get(json_object_get(up, "inputs"), 0);
+    tap_str(json_string_value(json_object_get(in, "path")), "/c.txt", "from a file outside");
+    tap_ok(json_is_null(json_object_get(in, "lineage")), "where the chain ends");
+    json_decref(o);
+    tap_ok(!lf_ledger_lineage(l, "dddddddd", &err), "an unknown artifact");
+    tap_rc(err.rc, LF_ENOENT, &err, "no artifact \"dddddddd\"", "says so");
+}
+
+static void test_sql(lf_ledger *l)
+{
+    static const char *const bad[] = {"DELETE FROM run",           "SELECT 1; SELECT 2",      "PRAGMA journal_mode = wal",
+                                      "ATTACH ':memory:' AS m",    "",                        "SELEC 1",
+                                      "CREATE TABLE x (a)",        "BEGIN",                   "SELECT load_extension('x')"};
+    lf_err err = LF_ERR_INIT;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        json_t *r = lf_ledger_sql(l, bad[i], &err);
+        tap_ok(!r, "refused: %s (%s)", bad[i], err.text);
+        json_decref(r);
+        lf_err_clear(&err);
+    }
+    json_t *r = lf_ledger_sql(l, "SELECT count(*) AS n FROM run;  ", &err);
+    tap_i64(json_integer_value(json_object_get(json_array_get(r, 0), "n")), 1, "a query");
+    json_decref(r);
+}
+
+static void test_rebuild(lf_ledger *l, const char *db)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1100];
+    char *before = dump(l);
+    tap_rc(lf_ledger_backup(l, fmt_path(path, sizeof path, tap_tmpdir(), "backup.db"), &err), 0, &err, NULL, "backup");
+    tap_rc(lf_ledger_backup(l, path, &err), LF_EEXIST, &err, "exists already", "not over another");
+    lf_ledger *b = lf_ledger_open(path, 0, &err);
+    char *copy = b ? dump(b) : NULL;
+    tap_str(copy, before, "the backup is equal");
+    lf_ledger_close(b);
+    free(copy);
+    lf_ledger_ingested got = {0};
+    tap_rc(lf_ledger_rebuild(db, root, 0, NULL, &got, &err), 0, &err, NULL, "rebuild");
+    tap_i64(got.events, 26, "events");
+    tap_i64(got.records, 3200, "records");
+    b = lf_ledger_open(db, LF_LEDGER_WRITE, &err);
+    copy = b ? dump(b) : NULL;
+    tap_str(copy, before, "rebuilt from the run directories: equal");
+    free(copy);
+    json_t *f = lf_ledger_check(b, NULL, &err);
+    tap_i64((int64_t)json_array_size(f), 0, "nothing wrong inside");
+    json_decref(f);
+    f = lf_ledger_check(b, root, &err);
+    tap_i64((int64_t)json_array_size(f), 3, "three artifacts that were never written");
+    tap_str(json_string_value(json_array_get(f, 0)), "the artifact runs/R1/tok/2.1/out/shards is not there", "said so");
+    json_decref(f);
+    event("R1", NULL, 0, 0, "gone", "{\"path\":\"runs/R1/tok/2.1/out/shards\",\"why\":\"purge\"}");
+    ingest(b, 1, 0, "gone");
+    f = lf_ledger_check(b, root, &err);
+    tap_i64((int64_t)json_array_size(f), 2, "known to be gone is no finding");
+    json_decref(f);
+    lf_ledger_close(b);
+    fmt_path(path, sizeof path, tap_tmpdir(), "l.db.old");
+    tap_ok(lf_io_exists(path), "the old ledger is kept");
+    free(before);
+}
+
+/* The same files, arriving last first, ingested one by one, with the metrics in pieces: the same rows. */
+static void test_order(const char *db)
+{
+    lf_err err = LF_ERR_INIT;
+    char other[1100], other_db[1100], from[2200], to[2200];
+    lf_ledger *a = lf_ledger_open(db, 0, &err);
+    char *want = dump(a);
+    json_t *paths = lf_ledger_sql(a, "SELECT path FROM event ORDER BY id DESC", &err), *v;
+    size_t i;
+    lf_ledger_close(a);
+    fmt_path(other, sizeof other, tap_tmpdir(), "other");
+    lf_ledger *b = lf_ledger_open(fmt_path(other_db, sizeof other_db, tap_tmpdir(), "other.db"), LF_LEDGER_WRITE, &err);
+    static const char *const files[] = {"runs/R1/train/1.2/metrics", "runs/R1/train/1.1/metrics"};
+    for (int f = 0; f < 2; f++) {
+        lf_buf data;
+        lf_buf_init(&data);
+        lf_io_read_file(fmt_path(from, sizeof from, root, files[f]), 1 << 24, &data, &err);
+        fmt_path(to, sizeof to, other, files[f]);
+        *strrchr(to, '/') = '\0';
+        lf_io_mkdirs(to, 0755, &err);
+        fmt_path(to, sizeof to, other, files[f]);
+        /* Cut at places that are not record boundaries. */
+        for (size_t n = 0; n < data.len;) {
+            n = n + 40001 < data.len ? n + 40001 : data.len;
+            lf_io_replace(to, data.data, n, 0644, &err);
+            if (lf_ledger_ingest(b, other, NULL, NULL, &err) < 0)
+                tap_diag("%s", err.text);
+        }
+        lf_buf_fini(&data);
+    }
+    json_array_foreach(paths, i, v)
+    {
+        const char *rel = json_string_value(json_object_get(v, "path"));
+        lf_buf data;
+        lf_buf_init(&data);
+        lf_io_read_file(fmt_path(from, sizeof from, root, rel), 1 << 20, &data, &err);
+        fmt_path(to, sizeof to, other, rel);
+        *strrchr(to, '/') = '\0';
+        lf_io_mkdirs(to, 0755, &err);
+        fmt_path(to, sizeof to, other, rel);
+        lf_io_publish(to, data.data, data.len, 0444, &err);
+        lf_ledger_ingest(b, other, NULL, NULL, &err);
+        lf_buf_fini(&data);
+    }
+    tap_rc(err.rc, 0, &err, NULL, "backwards and in pieces");
+    char *got = dump(b);
+    tap_ok(strcmp(got, want) == 0, "gives the same rows");
+    if (strcmp(got, want) != 0) {
+        size_t k = 0;
+        while (got[k] == want[k])
+            k++;
+        tap_diag("got  %.300s\nwant %.300s", got + (k > 150 ? k - 150 : 0), want + (k > 150 ? k - 150 : 0));
+    }
+    free(got);
+    free(want);
+    json_decref(paths);
+    lf_ledger_close(b);
+}
+
+static void bad_file(const char *rel_dir, const char *name, const char *text)
+{
+    lf_err err = LF_ERR_INIT;
+    char dir[1600], path[2200];
+    lf_io_mkdirs(fmt_path(dir, sizeof dir, root, rel_dir), 0755, &err);
+    lf_io_replace(fmt_path(path, sizeof path, dir, name), text, strlen(text), 0644, &err);
+}
+
+static void test_bad_files(const char *db)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ledger *l = lf_ledger_open(db, LF_LEDGER_WRITE, &err);
+    static const char *const spool = "runs/R2/spool";
+#define ID(n) "01ARZ3NDEKTSV4RRFFQ69G5FA" n
+    bad_file(spool, ID("0") "-run.json", "{");
+    bad_file(spool, ID("1") "-run.json",
+             "{\"lf_event\":2,\"id\":\"" ID("1") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+    bad_file(spool, ID("2") "-run.json",
+             "{\"lf_event\":1,\"id\":\"" ID("2") "\",\"t\":1,\"run\":\"R3\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+    bad_file(spool, ID("3") "-run.json",
+             "{\"lf_event\":1,\"id\":\"" ID("2") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+    bad_file(spool, ID("4") "-run.json",
+             "{\"lf_event\":1,\"id\":\"" ID("4") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{}}");
+    bad_file("runs/R2/s/1.1/spool", ID("5") "-end.json",
+             "{\"lf_event\":1,\"id\":\"" ID("5") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":1,"
+             "\"kind\":\"end\",\"data\":{\"state\":\"great\"}}");
+    bad_file("runs/R2/s/1.1/spool", ID("6") "-artifact.json",
+             "{\"lf_event\":1,\"id\":\"" ID("6") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":1,"
+             "\"kind\":\"artifact\",\"data\":{\"name\":\"x\",\"path\":\"runs/../../etc\"}}");
+    bad_file("runs/R2/s/1.1/spool", ID("7") "-end.json",
+             "{\"lf_event\":1,\"id\":\"" ID("7") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":2,"
+             "\"kind\":\"end\",\"data\":{\"state\":\"done\"}}");
+    bad_file(spool, ID("8") "-run.json.1-2-3.tmp", "{");
+    bad_file(spool, "hello.json", "{");
+    bad_file("runs/R2/s/1.1", "metrics", "not a framed file at all, and long enough");
+    bad_file(spool, ID("9") "-run.json",
+             "{\"lf_event\":1,\"id\":\"" ID("9") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+    ingest(l, 1, 9, "nine bad files do not stop a good one");
+    ingest(l, 0, 0, "and are reported once");
+    json_t *p = lf_ledger_problems(l, &err), *v;
+    static const char *const want[] = {"damaged",      "speaks of", "event format 2", "speaks of", "its name says",
+                                       "no \"project\"", "unknown state", "leaves the data root"};
+    size_t i, found = 0;
+    json_array_foreach(p, i, v)
+    {
+        for (size_t k = 0; k < sizeof want / sizeof want[0]; k++)
+            if (k != 3 && strstr(json_string_value(json_object_get(v, "text")), want[k])) {
+                found++;
+                break;
+            }
+        tap_diag("%s: %s", json_string_value(json_object_get(v, "path")), json_string_value(json_object_get(v, "text")));
+    }
+    tap_i64((int64_t)json_array_size(p), 9, "problems");
+    tap_i64((int64_t)found, 8, "with their reasons");
+    json_decref(p);
+    p = lf_ledger_sql(l, "SELECT count(*) AS n FROM segment WHERE run = 'R2'", &err);
+    tap_i64(json_integer_value(json_object_get(json_array_get(p, 0), "n")), 0, "a refused event leaves no trace");
+    json_decref(p);
+    lf_ledger_close(l);
+}
+
+static void test_event_write(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_event ev = {.run = "R9", .kind = "submit"};
+    char dir[1100];
+    fmt_path(dir, sizeof dir, tap_tmpdir(), "w");
+    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "must name its attempt", "a submit of nothing");
+    ev = (lf_event){.run = "../x", .kind = "note"};
+    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "plain names", "a name that leaves");
+    json_t *d = json_pack("{s:i}", "text", 3);
+    ev = (lf_event){.run = "R9", .kind = "note", .data = d};
+    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "\"text\" has the wrong type", "a wrong type");
+    json_decref(d);
+    tap_ok(!lf_io_exists(dir), "nothing was written");
+}
+
+int main(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char db[1100];
+    snprintf(root, sizeof root, "%s/data", tap_tmpdir());
+    lf_ledger *l = lf_ledger_open(fmt_path(db, sizeof db, tap_tmpdir(), "l.db"), LF_LEDGER_WRITE, &err);
+    if (!l)
+        tap_bail("%s", err.text);
+    tap_ok(!lf_ledger_find_run(l, NULL, &err), "an empty ledger has no run");
+    tap_rc(err.rc, LF_ENOENT, &err, "nothing was run here yet", "and says so");
+    ingest(l, 0, 0, "no data root yet");
+    test_states(l);
+    test_train(l);
+    test_queries(l);
+    test_lineage(l);
+    test_sql(l);
+    test_rebuild(l, db);
+    lf_ledger_close(l);
+    test_order(db);
+    test_bad_files(db);
+    test_event_write();
+    return tap_done();
+}
