@@ -29,6 +29,7 @@ tests_unit_base_frame_SOURCES = tests/unit/base_frame.c
 tests_unit_base_frame_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_SOURCES = tests/unit/base_lock.c
 tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_lock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
 tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
 tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 EXTRA_DIST += engine/base/README.md tests/tap/README.md

@@ -197,6 +197,22 @@ static int try_link(const char *probe, const char *path, lf_err *err)
     return e == EEXIST ? 0 : lf_fail_errno(err, "cannot claim %s", path);
 }
 
+/* Take the dead breaker's claim away by rename and look again: a fresh one that came in between is put back. */
+static void sweep(const char *path, const char *token, const char *probe)
+{
+    struct claim c;
+    lf_err look = LF_ERR_INIT;
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s.swept", probe);
+    if (lf_buf_check(&b, NULL) == 0 && rename(path, b.data) == 0) {
+        if (read_claim(&c, b.data, &look) == 0 && strcmp(c.token, token) != 0)
+            (void)!link(b.data, path);
+        unlink(b.data);
+    }
+    lf_buf_fini(&b);
+}
+
 /* [4] Remove the claim that holds `token`, under the claim path.break. 0 when the way may be free now. */
 static int break_claim(const char *path, const char *token, const char *probe, lf_err *err)
 {
@@ -215,7 +231,7 @@ static int break_claim(const char *path, const char *token, const char *probe, l
     } else if (got == 0) {
         /* Another breaker is at work; one that died there is swept aside. */
         if (read_claim(&c, b.data, &look) == 0 && (rc = is_stale(&stale, &c, BREAK_TTL_S, probe, err)) == 0 && stale)
-            unlink(b.data);
+            sweep(b.data, c.token, probe);
     } else {
         if (read_claim(&c, path, &look) == 0 && strcmp(c.token, token) == 0 && unlink(path) < 0 && errno != ENOENT)
             rc = lf_fail_errno(err, "cannot remove the stale lock %s", path);

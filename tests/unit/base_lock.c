@@ -21,6 +21,21 @@
 #include "tests/tap/tap.h"
 
 static char path[1024];
+static const char *token = "t";
+
+/* -Wl,--wrap=link in local.mk: what another process may do just before ours breaks a stale claim. */
+static void (*before_break)(void);
+int __real_link(const char *a, const char *b);
+int __wrap_link(const char *a, const char *b);
+int __wrap_link(const char *a, const char *b)
+{
+    void (*hook)(void) = before_break;
+    if (hook && lf_str_has_suffix(b, ".break")) {
+        before_break = NULL;
+        hook();
+    }
+    return __real_link(a, b);
+}
 
 static void test_id(void)
 {
@@ -76,9 +91,9 @@ static void write_claim(const char *host, const char *boot, int64_t pid, uint64_
     lf_proc_self(&me, &err);
     lf_buf_addf(&b,
                 "{\"lf_lock\":1,\"host\":\"%s\",\"boot_id\":\"%s\",\"pid\":%lld,\"start\":%llu,\"pid_ns\":%llu,"
-                "\"token\":\"t\",\"user\":\"eve\",\"since\":1763724000.0,\"purpose\":\"loong-flow run\"}",
+                "\"token\":\"%s\",\"user\":\"eve\",\"since\":1763724000.0,\"purpose\":\"loong-flow run\"}",
                 host ? host : me.host, boot ? boot : me.boot_id, (long long)pid, (unsigned long long)start,
-                (unsigned long long)me.pid_ns);
+                (unsigned long long)me.pid_ns, token);
     lf_io_replace(path, b.data, b.len, 0644, &err);
     lf_buf_fini(&b);
     struct timespec ts[2];
@@ -135,6 +150,42 @@ static void test_stale(void)
     tap_rc(err.rc, LF_EFORMAT, &err, "if no loong-flow runs in this project, remove it", "says what to do");
     unlink(path);
     tap_i64(files_left(), 0, "no claim files stay");
+}
+
+static void claim_afresh(void)
+{
+    write_claim("another-node", "fresh", 77, 7, 0);
+}
+
+static void leave_break(void)
+{
+    char brk[1100];
+    /* A breaker that died long ago. */
+    write_claim("another-node", "x", 5, 5, 400);
+    snprintf(brk, sizeof brk, "%s.break", path);
+    if (__real_link(path, brk) < 0)
+        tap_bail("link");
+}
+
+static void test_break(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char text[300] = "";
+    token = "stale";
+    write_claim("another-node", "x", 5, 5, 400);
+    token = "fresh";
+    before_break = claim_afresh;
+    tap_ok(!lf_lock_acquire(path, NULL, &err), "another breaks the stale claim first and claims");
+    tap_rc(err.rc, LF_EBUSY, &err, "pid 77", "ours sees the new holder");
+    tap_i64(lf_lock_holder(text, sizeof text, path, &err), 1, "who keeps the lock");
+    unlink(path);
+    token = "t";
+    leave_break();
+    lf_lock_opts opts = {.wait_s = 5};
+    lf_lock *l = lf_lock_acquire(path, &opts, &err);
+    tap_ok(l != NULL, "a dead breaker is swept aside %s", err.text);
+    lf_lock_release(l);
+    tap_i64(files_left(), 0, "nothing stays");
 }
 
 static void test_exclusion(void)
@@ -220,6 +271,7 @@ int main(void)
     snprintf(path, sizeof path, "%s/lock", tap_tmpdir());
     test_id();
     test_stale();
+    test_break();
     test_exclusion();
     test_crowd();
     test_beat();
