@@ -257,8 +257,7 @@ int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "the manifest %s would be too large to be read again", path);
         goto out;
     }
-    if ((rc = sync_files(a, dir, err)) < 0 || (rc = lf_io_fsync_path(dir, err)) < 0 ||
-        (rc = lf_io_fsync_parent(dir, err)) < 0)
+    if ((rc = sync_files(a, dir, err)) < 0 || (rc = lf_io_fsync_path(dir, err)) < 0)
         goto out;
     rc = lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, err);
 out:

@@ -58,7 +58,7 @@ int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes, const uint8
 int lf_artifact_add_hashed(lf_artifact *a, const char *dir, const char *path, lf_err *err);
 
 /* Commit: check that every file is there with its length, fsync the files and their directories, then write
- * dir/manifest.json durably with link(2). LF_EEXIST when dir holds a manifest already (it is left alone). */
+ * dir/manifest.json durably with link(2). dir itself is durable when lf_io_mkdirs made it. LF_EEXIST when dir holds a manifest already (it is left alone). */
 int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err);
 
 /* Read and validate dir/manifest.json. kind NULL: any. Does not look at the files. LF_ENOENT: no manifest. */

@@ -182,8 +182,6 @@ static int check_dataset(lf_h5 *f, const struct lf_ckpt_rec *r, size_t k, lf_err
     lf_h5_dataset d = {0};
     char *name = lf_ckpt_dataset_name(r, k, err);
     int rc = name ? lf_h5_stat(f, name, &d, err) : LF_ENOMEM;
-    if (rc == LF_ENOENT)
-        rc = LF_EFORMAT;
     if (rc == 0) {
         bool ok = d.type == r->e.dtype && d.n_extents == 1 && d.n_elems == (uint64_t)(p->flat[1] - p->flat[0]) &&
                   d.extents[0].offset == (uint64_t)p->offset;

@@ -2,7 +2,7 @@
  *
  * HDF5: process set-up, files, attributes and everything that is written. Reading structure is h5_read.c.
  *
- * The one static in the engine is here: HDF5 is one state per process and not re-entrant, so its lock is one as well.
+ * The only statics of the store are here: HDF5 is one state per process and not re-entrant, so its lock is one as well.
  */
 #define LF_STORE_H5_INTERNAL
 #include "engine/store/h5.h"
@@ -23,10 +23,15 @@
 #define ALIGN_TO   4096
 
 static pthread_mutex_t h5_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool h5_begun; /* under h5_lock */
 
 void lf_h5_enter(void)
 {
     pthread_mutex_lock(&h5_lock);
+    /* Without this, a file that could not be completed (full disk) is tried again at exit, with text on stderr. */
+    if (!h5_begun)
+        H5dont_atexit();
+    h5_begun = true;
 #if !(H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0))
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* no property for it in this version */
 #endif

@@ -92,7 +92,7 @@ typedef struct lf_h5_dataset {
     size_t n_extents;
 } lf_h5_dataset;
 
-/* Type, shape and place of a dataset (contiguous, or 1-D chunked). LF_ENOENT when there is none of that name. */
+/* Type, shape and place of a dataset (contiguous, or 1-D chunked). LF_EFORMAT when there is none of that name. */
 int lf_h5_stat(lf_h5 *f, const char *name, lf_h5_dataset *out, lf_err *err);
 void lf_h5_dataset_fini(lf_h5_dataset *d);
 

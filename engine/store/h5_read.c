@@ -106,7 +106,7 @@ static int check_links(const lf_h5 *f, const char *name, lf_err *err)
             *end = 0;
         htri_t there = H5Lexists(f->file, p, H5P_DEFAULT);
         if (there == 0)
-            rc = lf_fail(err, LF_ENOENT, "%s: there is no dataset %s", f->path, name);
+            rc = lf_fail(err, LF_EFORMAT, "%s: there is no dataset %s", f->path, name);
         else if (there < 0 || H5Lget_info(f->file, p, &info, H5P_DEFAULT) < 0)
             rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
         else if (info.type != H5L_TYPE_HARD)

@@ -4,7 +4,12 @@ engine_libengine_a_SOURCES += \
   engine/store/shard.h engine/store/shard.c engine/store/shard_write.c engine/store/shardset.c \
   engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write.c \
   engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c
-EXTRA_DIST += engine/store/README.md
+EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/store/make_hostile.py \
+  tests/golden/store/plain.h5 tests/golden/store/softlink.h5 tests/golden/store/externallink.h5 \
+  tests/golden/store/virtual.h5 tests/golden/store/externalstorage.h5 tests/golden/store/gzip.h5 \
+  tests/golden/store/bigendian.h5 tests/golden/store/signed.h5 tests/golden/store/matrix.h5 \
+  tests/golden/store/unwritten.h5 tests/golden/store/manychunks.h5 tests/golden/store/holes.h5 \
+  tests/golden/store/group.h5 tests/golden/store/missing.h5
 
 check_PROGRAMS += tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt
 TESTS += tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt

@@ -19,7 +19,10 @@
 
 /* libhdf5 1.10 forgets a block when an object header's checksum is wrong; ours are still watched. */
 const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) { return "leak:libhdf5"; }
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libhdf5";
+}
 
 static char tmp[4096];
 
@@ -220,6 +223,34 @@ static void test_hostile(void)
     }
 }
 
+/* Files of foreign hand (tests/golden/store): one that is fine, the rest refused for what their name says. */
+static void test_foreign(void)
+{
+    static const struct {
+        const char *name, *want;
+    } v[] = {{"plain", NULL},
+             {"softlink", "link"},
+             {"externallink", "link"},
+             {"virtual", "not stored in this file"},
+             {"externalstorage", "not stored in this file"},
+             {"gzip", "filtered"},
+             {"bigendian", "type of tokens"},
+             {"signed", "list of u16"},
+             {"matrix", "list of u16"},
+             {"unwritten", "inside the file"},
+             {"manychunks", "more than the file holds"},
+             {"holes", "inside the file"},
+             {"group", "not a readable dataset"},
+             {"missing", "no dataset tokens"}};
+    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
+        char path[4096];
+        lf_err err = LF_ERR_INIT;
+        snprintf(path, sizeof path, "%s/tests/golden/store/%s.h5", getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : "..",
+                 v[i].name);
+        tap_rc(try_all(path, &err), v[i].want ? LF_EFORMAT : 0, &err, v[i].want, v[i].name);
+    }
+}
+
 static void test_set(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -256,6 +287,7 @@ int main(void)
     test_refusals();
     test_damage();
     test_hostile();
+    test_foreign();
     test_set();
     return tap_done();
 }
