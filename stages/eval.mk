@@ -1,2 +1,5 @@
 # lf-eval: option table, main, tests
 stages_libopts_a_SOURCES += stages/eval_opts.c
+pkglibexec_PROGRAMS += stages/lf-eval
+stages_lf_eval_SOURCES = stages/eval.c
+stages_lf_eval_LDADD = $(LF_STAGE_LIBS)

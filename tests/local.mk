@@ -8,3 +8,4 @@ include tests/flow/local.mk
 include tests/fault/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
+include tests/bench/model.mk

@@ -20,13 +20,3 @@ tests_unit_store_shard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_store_ckpt_SOURCES = tests/unit/store_ckpt.c
 tests_unit_store_ckpt_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 
-if FUZZ
-noinst_PROGRAMS += tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt
-FUZZ_TARGETS += tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt
-tests_fuzz_fuzz_shard_SOURCES = tests/fuzz/fuzz_shard.c
-tests_fuzz_fuzz_shard_LDADD = $(LF_ENGINE_LIBS)
-tests_fuzz_fuzz_shard_LDFLAGS = $(AM_LDFLAGS) $(LF_FUZZ_LDFLAGS)
-tests_fuzz_fuzz_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c
-tests_fuzz_fuzz_ckpt_LDADD = $(LF_ENGINE_LIBS)
-tests_fuzz_fuzz_ckpt_LDFLAGS = $(AM_LDFLAGS) $(LF_FUZZ_LDFLAGS)
-endif

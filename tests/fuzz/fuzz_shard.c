@@ -1,129 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shard reader. The first byte chooses how the rest becomes a file:
- *   0  as it is
- *   1  edits (u16 offset, u8 value) of a valid shard: damage, which HDF5's checksums mostly catch
- *   2  a recipe: attributes, types, offsets and tokens of a well-formed HDF5 file, so that our own checks are reached
- * Whatever opens is read to the end.
+ * Fuzz target: shard files. Even first byte: the rest is the file; odd: patches on a valid shard.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/str.h"
-#include "engine/store/h5.h"
 #include "engine/store/shard.h"
+#include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n);
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libhdf5";
-}
+const char *const fuzz_corpus = NULL;
 
-static char dir[256], path[300];
-static lf_buf valid;
+static lf_buf base;
+static char path[512];
 
-static void put_file(const char *p, const void *data, size_t n)
-{
-    int fd = open(p, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, data, n) != (ssize_t)n)
-        abort();
-    close(fd);
-}
-
-static void clean_up(void)
-{
-    lf_io_remove_tree(dir, NULL);
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+static void make_base(void)
 {
     lf_err err = LF_ERR_INIT;
-    char sub[280];
-    (void)argc;
-    (void)argv;
-    snprintf(dir, sizeof dir, "%s/lf-fuzz-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(dir))
+    lf_shard_info info = {.vocab_size = 300, .eos_id = 0, .source = "fuzz"};
+    lf_shard_writer *w;
+    uint32_t doc[40];
+    memset(info.tokenizer_sha256, 'a', 64);
+    snprintf(path, sizeof path, "%s/base.h5", fuzz_dir());
+    if (lf_shard_create(&w, path, &info, 0, &err))
         abort();
-    atexit(clean_up);
-    snprintf(path, sizeof path, "%s/x.h5", dir);
-    snprintf(sub, sizeof sub, "%s/s", dir);
-    lf_buf_init(&valid);
-    if (lf_shard_write_synthetic(sub, 9, 0, 1, 30, 100, 1, &err) < 0)
+    for (uint32_t d = 0; d < 9; d++) {
+        for (uint32_t k = 0; k < 40; k++)
+            doc[k] = (d * 7 + k * 3) % 300;
+        if (lf_shard_append(w, doc, 4 * d, &err))
+            abort();
+    }
+    lf_buf_init(&base);
+    if (lf_shard_finish(w, NULL, &err) || lf_io_read_file(path, 1 << 20, &base, &err))
         abort();
-    snprintf(sub, sizeof sub, "%s/s/train-00000.h5", dir);
-    if (lf_io_read_file(sub, (size_t)1 << 26, &valid, &err) < 0)
-        abort();
-    return 0;
+    snprintf(path, sizeof path, "%s/fuzz.h5", fuzz_dir());
 }
 
-static void edited(const unsigned char *d, size_t n)
+size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 {
-    char *copy = malloc(valid.len);
-    memcpy(copy, valid.data, valid.len);
-    for (; n >= 3; d += 3, n -= 3)
-        copy[(d[0] | d[1] << 8) % (int)valid.len] = (char)d[2];
-    put_file(path, copy, n == 1 ? valid.len * d[0] / 256 : valid.len);
-    free(copy);
+    static const uint8_t patch[] = {1, 255, 255, 8, 0, 0, 3, 200, 0, 0, 9};
+    if (base.len == 0)
+        make_base();
+    if (i == 0) {
+        memcpy(buf, patch, sizeof patch);
+        return sizeof patch;
+    }
+    if (i > 1 || base.len >= cap)
+        return 0;
+    buf[0] = 0;
+    memcpy(buf + 1, base.data, base.len);
+    return base.len + 1;
 }
 
-static void recipe(const unsigned char *d, size_t n)
-{
-    static const char *const formats[] = {"lf-shard-1", "lf-shard-1", "lf-shard-1", "x"};
-    unsigned char h[12] = {0};
-    uint64_t off[64] = {0};
-    char sha[LF_HASH_HEX] = "";
-    lf_h5 *f = NULL;
-    memcpy(h, d, n < sizeof h ? n : sizeof h);
-    memset(sha, h[0] & 1 ? 'a' : 'g' - (h[0] & 2), 64);
-    d += n < sizeof h ? n : sizeof h;
-    n -= n < sizeof h ? n : sizeof h;
-    size_t n_off = h[1] % 64;
-    for (size_t i = 0; i < n_off && i < n; i++)
-        off[i] = (i ? off[i - 1] : 0) + (uint64_t)(signed char)d[i];
-    unlink(path);
-    if (lf_h5_create(&f, path, NULL) < 0)
-        abort();
-    lf_h5_put_attr_str(f, "lf_format", formats[h[2] & 3], NULL);
-    if (h[3] & 1)
-        lf_h5_put_attr_str(f, h[3] & 2 ? "vocab_size" : "source", "s", NULL);
-    lf_h5_put_attr_str(f, "tokenizer_sha256", sha, NULL);
-    lf_h5_put_attr_i64(f, "vocab_size", (int64_t)(signed char)h[4] * h[5], NULL);
-    lf_h5_put_attr_i64(f, "eos_id", (signed char)h[6], NULL);
-    enum lf_h5_type t = (enum lf_h5_type)(1 + h[7] % 9);
-    if (h[8] & 1 && lf_h5_begin_growing(f, "tokens", t, 1 + h[9], NULL) == 0)
-        lf_h5_append(f, d, n / lf_h5_type_bytes(t), NULL);
-    else
-        lf_h5_put(f, "tokens", t, d, n / lf_h5_type_bytes(t), NULL);
-    lf_h5_put(f, "doc_offsets", h[8] & 2 ? LF_H5_I64 : LF_H5_U64, off, n_off, NULL);
-    lf_h5_close(f, NULL);
-}
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lf_shard *s = NULL;
     lf_err err = LF_ERR_INIT;
-    int32_t buf[256];
-    if (n < 1 || n > 1 << 16)
+    if (base.len == 0)
+        make_base();
+    if (size == 0)
         return 0;
-    if (data[0] % 3 == 0)
-        put_file(path, data + 1, n - 1);
-    else if (data[0] % 3 == 1)
-        edited(data + 1, n - 1);
+    if (data[0] % 2)
+        fuzz_write_patched(path, (const uint8_t *)base.data, base.len, data + 1, size - 1);
     else
-        recipe(data + 1, n - 1);
-    if (lf_shard_open(&s, path, &err) < 0) {
-        if (!err.text[0])
-            abort();
+        fuzz_write(path, data + 1, size - 1);
+    int rc = lf_shard_open(&s, path, &err);
+    fuzz_check_error(rc, &err);
+    if (rc)
         return 0;
+    const lf_shard_info *info = lf_shard_get_info(s);
+    const uint64_t *off = lf_shard_offsets(s);
+    int32_t buf[64];
+    for (uint64_t d = 0; d < info->n_docs && d < 64; d++) {
+        uint64_t n = off[d + 1] - off[d];
+        rc = lf_shard_read(s, off[d], n < 64 ? (size_t)n : 64, buf, &err);
+        fuzz_check_error(rc, &err);
+        lf_err_clear(&err);
     }
-    for (uint64_t i = 0, m = lf_shard_get_info(s)->n_tokens; i < m; i += 256)
-        lf_shard_read(s, i, m - i < 256 ? (size_t)(m - i) : 256, buf, NULL);
     lf_shard_close(s);
     return 0;
 }

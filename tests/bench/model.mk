@@ -1,0 +1,10 @@
+# the CPU table: make bench [BENCH="train gpt2 f32"]
+EXTRA_PROGRAMS += tests/bench/model_bench
+CLEANFILES += tests/bench/model_bench
+tests_bench_model_bench_SOURCES = tests/bench/model_bench.c
+tests_bench_model_bench_LDADD = kernels/bench/libbench.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/bench/README.md tests/bench/run.sh tests/bench/torch_peer.py
+
+bench: tests/bench/model_bench
+	LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/bench/run.sh $(BENCH)
+.PHONY: bench

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Our side of the CPU table: a training step or greedy decode of a model of models/, random weights, one JSON line.
+ *
+ *     model_bench train  MODEL.ini B T f32|bf16 fast|invariant STEPS THREADS [none|selective|full]
+ *     model_bench decode MODEL.ini B NEW f32|bf16 fast|invariant STEPS THREADS
+ *
+ * train: forward, backward, clipping, AdamW on one micro-batch of B packed documents of T tokens. decode: a 16-token prompt in each of
+ * B sequences, then NEW - 1 greedy steps over the paged cache, argmax on the host. In front of each timed step the FMA peak (train) or the
+ * read bandwidth (decode) of the machine is measured in the same process, so that shares hold when its speed drifts.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "engine/base/sys.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
+#include "kernels/bench/bench.h"
+
+enum { PROMPT = 16, MAX_STEPS = 64 };
+#define READ_BYTES ((size_t)512 << 20)
+
+struct bench {
+    lf_model_config c;
+    lf_decoder *dec;
+    lf_pstore *ps;
+    lf_plan *plan;
+    lf_back *back;
+    lf_exec *ex;
+    int64_t B, T;
+    int steps, threads;
+    enum lf_dtype compute;
+    enum lf_numeric mode;
+    double seconds[MAX_STEPS], ceiling[MAX_STEPS];
+};
+
+static lf_err err = LF_ERR_INIT;
+
+static void need(int rc)
+{
+    if (rc < 0) {
+        fprintf(stderr, "model_bench: %s\n", err.text);
+        exit(1);
+    }
+}
+
+static void bind(struct bench *b)
+{
+    need(lf_plan_finish(b->plan, &err));
+    b->back = lf_back_cpu_create(lf_target_host()->isa, b->threads, &err);
+    b->ex = b->back ? lf_exec_create(b->plan, b->back, &(struct lf_exec_opts){0}, &err) : NULL;
+    need(b->ex ? 0 : -1);
+    need(lf_pstore_init(b->ps, 1, &err));
+}
+
+static void open_model(struct bench *b, const char *ini, int64_t positions)
+{
+    need(lf_model_config_load(&b->c, ini, &err));
+    b->dec = lf_decoder_create(&b->c, positions, &err);
+    b->ps = b->dec ? lf_pstore_create(&err) : NULL;
+    need(b->ps ? lf_decoder_declare(b->dec, b->ps, &err) : -1);
+    struct lf_plan_opts po = {.threads = b->threads, .compute = b->compute, .mode = b->mode};
+    b->plan = lf_plan_create(b->ps, &po, &err);
+    need(b->plan ? 0 : -1);
+}
+
+static void write_i32(struct bench *b, int chain, const char *name, const int32_t *v, int64_t n)
+{
+    need(lf_exec_write(b->ex, chain, 0, name, v, (size_t)n * 4, &err));
+}
+
+static void train(struct bench *b, enum lf_recompute recompute)
+{
+    int64_t R = b->B * b->T;
+    struct lf_decoder_rows rows = {R, b->B, b->T};
+    lf_graph *g = lf_decoder_loss_graph(b->dec, b->ps, "train", &rows, true, &err);
+    int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = recompute}, &err) : -1;
+    need(chain);
+    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){0.9f, 0.95f, 1e-8f, 0.1f}, &err));
+    bind(b);
+    int32_t *tok = malloc((size_t)R * 4), *tgt = malloc((size_t)R * 4), *pos = malloc((size_t)R * 4);
+    int32_t *cu = malloc((size_t)(b->B + 1) * 4);
+    need(tok && tgt && pos && cu ? 0 : -1);
+    for (int64_t i = 0; i < R; i++) {
+        tok[i] = (int32_t)(lf_rng_u32(1, 1, (uint64_t)i) % (uint32_t)b->c.vocab);
+        tgt[i] = (int32_t)(lf_rng_u32(1, 2, (uint64_t)i) % (uint32_t)b->c.vocab);
+        pos[i] = (int32_t)(i % b->T);
+    }
+    for (int64_t d = 0; d <= b->B; d++)
+        cu[d] = (int32_t)(d * b->T);
+    for (int s = -2; s < b->steps; s++) {
+        struct lf_step_record rec = {.step = (uint64_t)(s + 2), .lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .clip_norm = 1,
+                                     .loss_scale = 1, .inv_tokens = 1.0f / (float)R};
+        double peak = s >= 0 ? bench_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
+        double t0 = lf_now_s();
+        write_i32(b, chain, "tokens", tok, R);
+        write_i32(b, chain, "targets", tgt, R);
+        write_i32(b, chain, "positions", pos, R);
+        write_i32(b, chain, "cu_seqlens", cu, b->B + 1);
+        need(lf_exec_record_write(b->ex, &rec, &err));
+        need(lf_exec_run(b->ex, chain, LF_FWD, 0, LF_FIRST, &err));
+        need(lf_exec_run(b->ex, chain, LF_BWD, 0, LF_FIRST, &err));
+        need(lf_exec_run(b->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err));
+        need(lf_exec_record_read(b->ex, &rec, &err));
+        if (s >= 0) {
+            b->seconds[s] = lf_now_s() - t0;
+            b->ceiling[s] = peak;
+        } else if (!isfinite(rec.loss_sum)) {
+            fprintf(stderr, "model_bench: the loss is not finite\n");
+            exit(1);
+        }
+    }
+    if (getenv("LF_BENCH_PROFILE")) {
+        for (int seg = LF_FWD; seg <= LF_BWD; seg++) {
+            char *text = lf_exec_profile(b->ex, chain, (enum lf_segment)seg, 0, &err);
+            fputs(text ? text : err.text, stderr);
+            free(text);
+        }
+    }
+    free(tok), free(tgt), free(pos), free(cu);
+}
+
+static int argmax(const float *z, int64_t n)
+{
+    int best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (z[i] > z[best])
+            best = (int)i;
+    return best;
+}
+
+/* One pass over positions 0 .. PROMPT + NEW: prompts go row by row through the same bucket, only the later steps are timed. */
+static void decode_once(struct bench *b, int chain, double *step_s, double *last)
+{
+    int64_t B = b->B, pages = (PROMPT + b->T + 63) / 64;
+    int32_t *tok = calloc((size_t)B, 4), *pos = calloc((size_t)B, 4), *seq = calloc((size_t)B, 4);
+    int32_t *table = calloc((size_t)(B * pages), 4);
+    need(tok && pos && seq && table ? 0 : -1);
+    for (int32_t i = 0; i < B; i++)
+        seq[i] = i;
+    for (int32_t i = 0; i < B * pages; i++)
+        table[i] = i;
+    int n = 0;
+    for (int32_t p = 0; p < PROMPT + b->T - 1; p++) {
+        double t0 = lf_now_s();
+        for (int64_t i = 0; i < B; i++) {
+            pos[i] = p;
+            if (p < PROMPT)
+                tok[i] = (int32_t)(lf_rng_u32(2, (uint32_t)i, (uint64_t)p) % (uint32_t)b->c.vocab);
+        }
+        write_i32(b, chain, "tokens", tok, B);
+        write_i32(b, chain, "positions", pos, B);
+        write_i32(b, chain, "seq", seq, B);
+        write_i32(b, chain, "select", seq, B);
+        write_i32(b, chain, "table", table, B * pages);
+        need(lf_exec_run(b->ex, chain, LF_FWD, 0, LF_FIRST, &err));
+        const float *z = lf_exec_host_ptr(b->ex, chain, 0, "logits");
+        for (int64_t i = 0; i < B; i++)
+            tok[i] = argmax(z + i * b->c.vocab, b->c.vocab);
+        if (p >= PROMPT)
+            step_s[n++] = lf_now_s() - t0;
+    }
+    *last = bench_median(step_s, n);
+    free(tok), free(pos), free(seq), free(table);
+}
+
+static void decode(struct bench *b)
+{
+    int64_t pages = (PROMPT + b->T + 63) / 64;
+    struct lf_decoder_paged p = {b->B, b->B, pages, b->B * pages, 64, b->B, b->compute};
+    lf_graph *g = lf_decoder_paged_graph(b->dec, b->ps, "decode", &p, &err);
+    int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.packed = true}, &err) : -1;
+    need(chain);
+    bind(b);
+    double *one = calloc((size_t)b->T + PROMPT, sizeof *one);
+    void *block = lf_pages_alloc(READ_BYTES, &err);
+    need(one && block ? 0 : -1);
+    memset(block, 1, READ_BYTES);
+    for (int s = -1; s < b->steps; s++) {
+        double bw = bench_read_rate(block, READ_BYTES, b->threads), m;
+        decode_once(b, chain, one, &m);
+        if (s >= 0) {
+            b->seconds[s] = m;
+            b->ceiling[s] = bw;
+        }
+    }
+    if (getenv("LF_BENCH_PROFILE")) {
+        char *text = lf_exec_profile(b->ex, chain, LF_FWD, 0, &err);
+        fputs(text ? text : err.text, stderr);
+        free(text);
+    }
+    lf_pages_free(block, READ_BYTES);
+    free(one);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 9) {
+        fprintf(stderr, "usage: model_bench train|decode MODEL.ini B T f32|bf16 fast|invariant STEPS THREADS [none|selective|full]\n");
+        return 2;
+    }
+    struct bench b = {.B = strtol(argv[3], NULL, 10), .T = strtol(argv[4], NULL, 10), .compute = strcmp(argv[5], "bf16") ? LF_F32 : LF_BF16,
+                      .mode = strcmp(argv[6], "fast") ? LF_INVARIANT : LF_FAST, .steps = (int)strtol(argv[7], NULL, 10),
+                      .threads = (int)strtol(argv[8], NULL, 10)};
+    bool training = strcmp(argv[1], "train") == 0;
+    if (b.B < 1 || b.T < 2 || b.steps < 1 || b.steps > MAX_STEPS || b.threads < 1)
+        return 2;
+    open_model(&b, argv[2], training ? b.T : PROMPT + b.T);
+    enum lf_recompute rc = argc > 9 && !strcmp(argv[9], "full") ? LF_RECOMPUTE_FULL
+                           : argc > 9 && !strcmp(argv[9], "selective") ? LF_RECOMPUTE_SELECTIVE : LF_RECOMPUTE_NONE;
+    if (training)
+        train(&b, rc);
+    else
+        decode(&b);
+    struct lf_plan_bytes by;
+    lf_plan_bytes(b.plan, &by);
+    double med = bench_median(b.seconds, b.steps), ceiling = bench_median(b.ceiling, b.steps), share;
+    if (training)
+        share = lf_model_train_flops_per_token(&b.c, b.T, true) * (double)(b.B * b.T) / med / ceiling;
+    else /* bytes that must be read: the weights, once for all sequences */
+        share = (double)lf_model_matmul_params(&b.c) * (b.compute == LF_BF16 ? 2 : 4) / med / ceiling;
+    printf("{\"ours\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"precision\":\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
+           "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld}\n",
+           argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med, (double)(training ? b.B * b.T : b.B) / med, ceiling, share,
+           by.total, (long long)lf_rss_peak_bytes());
+    lf_exec_destroy(b.ex);
+    lf_back_destroy(b.back);
+    lf_plan_destroy(b.plan);
+    lf_pstore_destroy(b.ps);
+    lf_decoder_destroy(b.dec);
+    return 0;
+}
