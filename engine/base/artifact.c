@@ -66,8 +66,10 @@ static int open_beneath(const char *dir, const char *path, int flags, lf_err *er
         close(fd);
         if (next < 0) {
             errno = e;
-            if (e == ELOOP)
-                return lf_fail(err, LF_EFORMAT, "%s/%s: symbolic links are refused inside an artifact", dir, path);
+            if (e == ELOOP || e == ENOTDIR)
+                return lf_fail(err, LF_EFORMAT,
+                               "%s/%s: symbolic links are refused inside an artifact, and folders must be folders", dir,
+                               path);
             return lf_fail_errno(err, "cannot open %s/%s", dir, path);
         }
         fd = next;

@@ -167,7 +167,16 @@ static void test_publish_checks(void)
     lf_artifact_fini(&a);
     if (symlink("/etc", at("link")) < 0)
         tap_bail("symlink");
-    tap_ok(lf_artifact_open_file(dir, "link/passwd", &err) < 0, "a linked directory is refused");
+    tap_rc(lf_artifact_open_file(dir, "link/passwd", &err), LF_EFORMAT, &err, "symbolic",
+           "a linked directory is refused");
+    fresh("subs");
+    publish_two();
+    unlink(at("sub/a.bin"));
+    rmdir(at("sub"));
+    tap_i64(state_of(&err), LF_ARTIFACT_PURGED, "a folder gone");
+    lf_err_clear(&err);
+    put("sub", "x", 1);
+    tap_i64(state_of(&err), LF_ARTIFACT_BROKEN, "a file where a folder was");
 }
 
 int main(void)
