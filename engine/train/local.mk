@@ -13,3 +13,7 @@ check_PROGRAMS += tests/unit/train_loader
 TESTS += tests/unit/train_loader
 tests_unit_train_loader_SOURCES = tests/unit/train_loader.c
 tests_unit_train_loader_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_setup_test
+TESTS += tests/unit/train_setup_test
+tests_unit_train_setup_test_SOURCES = tests/unit/train_setup_test.c
+tests_unit_train_setup_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -4,6 +4,7 @@
 #include "engine/train/loop.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,10 +232,14 @@ static int finish(lf_trainer *t, lf_err *err)
     if (!rc)
         rc = lf_train_save_wait(t, err);
     free(dir);
-    if (!rc)
-        lf_train_log(t, 2, "done: %lld steps, loss %.4f at first, running mean %.4f at the end, valid loss %.4f",
-                     (long long)t->s.step, t->s.first_loss, t->s.loss_mean, t->s.valid_loss);
-    return rc;
+    if (rc)
+        return rc;
+    char valid[48] = "";
+    if (isfinite(t->s.valid_loss))
+        snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss, t->s.best_valid);
+    lf_train_log(t, 2, "done: %lld steps, loss %.4f at first, %.4f in the mean of the last ones%s",
+                 (long long)t->s.step, t->s.first_loss, t->s.loss_mean, valid);
+    return 0;
 }
 
 /* ---- a run ---- */

@@ -105,7 +105,8 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
         rc = lf_fail(err, LF_ENOMEM, "history of the run: out of memory");
     json_decref(h);
     if (!rc && why.len)
-        lf_train_log(t, 1, "continuing from %s at step %lld, but not bitwise: %s", dir, (long long)t->s.step, why.data);
+        lf_train_log(t, 1, "continuing from %s at step %lld, but perhaps not bitwise: %s", dir, (long long)t->s.step,
+                     why.data);
     else if (!rc)
         lf_train_log(t, 2, "continuing bitwise from %s at step %lld of %lld", dir, (long long)t->s.step,
                      (long long)t->total_steps);

@@ -1,0 +1,214 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-pretrain as a user or the flow runs it: options and exit codes, learning, exact resume after kill -9, SIGTERM and a
+# stop file, divergence, damaged and missing checkpoints, equality under micro-batches and recomputation, bf16.
+set -u
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+tool=$LF_BUILDDIR/tests/stage/train_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-pretrain.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+metrics() { "$tool" metrics "$dir/$1/metrics"; }
+column() { metrics "$1" | awk -v c="$2" -v s="$3" '$1 == s { print $c }'; }
+
+"$tool" data "$dir/data" 400 40 || { echo "Bail out! no test data"; exit 1; }
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/data
+steps = 36
+seq_length = 64
+batch = 8
+micro_batch = 4
+lr = 5e-3
+warmup = 4
+save_interval = 3
+keep = 3
+save_time = 0
+valid_interval = 12
+log_interval = 12
+seed = 5
+[model]
+family = llama3
+layers = 2
+hidden = 48
+heads = 4
+kv_heads = 2
+ffn = 96
+vocab = 64
+max_positions = 64
+END
+
+# options and exit codes
+run usage --stepz 3
+same $rc 2 "an unknown option is a usage error"
+says "steps" "and names the nearest one"
+run usage --tokens 100k
+same $rc 2 "steps and tokens together are refused"
+run usage --batch 6
+same $rc 2 "a batch that is no multiple of micro_batch is refused"
+run usage --seq-length 128
+same $rc 2 "a sequence longer than max_positions is refused"
+says "max_positions" "and says which key"
+run usage --schedule wsd
+same $rc 2 "wsd without decay is refused"
+run missing --data "$dir/nowhere"
+same $rc 1 "missing data is a failure"
+says "nowhere" "that names it"
+run missing --init-from "$dir/nowhere/checkpoint"
+same $rc 1 "a missing checkpoint in init_from is a failure"
+says "nowhere/checkpoint" "that names it"
+run missing --resume-from "$dir/nowhere/out"
+same $rc 1 "a missing directory in resume_from is a failure"
+sed 's/^heads = 4/heads = 5/' "$dir/run.ini" >"$dir/bad.ini"
+"$pretrain" --config "$dir/bad.ini" --out "$dir/x" 2>"$dir/err"
+same $? 2 "a contradictory model is a usage error"
+grep -q 'bad.ini:[0-9]*:[0-9]*: \[model\] heads' "$dir/err"
+ok $? "with file, line and key"
+run plan --plan
+same $rc 0 "--plan"
+grep -q '"parameters":' "$dir/stdout" && grep -q '"flops_per_step":' "$dir/stdout" && grep -q '"total":' "$dir/stdout"
+ok $? "prints parameters, bytes and FLOPs"
+[ ! -e "$dir/plan/out" ]
+ok $? "and writes nothing"
+
+# learning
+run base
+same $rc 0 "a run to the end"
+same "$(metrics base | wc -l | tr -d ' ')" 36 "has one record per step"
+column base 4 1 >"$dir/first"
+column base 4 36 >"$dir/last"
+paste "$dir/first" "$dir/last" | awk '{ exit !($1 > 4.0 && $1 < 4.4 && $2 < $1 - 0.6) }'
+ok $? "the first loss is near ln 64 = 4.16 and it falls: $(cat "$dir/first") to $(cat "$dir/last")"
+same "$(metrics base | awk '$5 != "-" { printf "%s ", $1 }')" "12 24 36 " "validated at the interval and at the end"
+same "$(ls "$dir/base/out/checkpoints" | tr '\n' ' ')" "step-00000027 step-00000030 step-00000033 " "retention keeps three"
+base=$(id base)
+basemetrics=$(metrics base)
+run base
+same $rc 0 "the same run again has nothing to do"
+same "$(id base)" "$base" "and leaves the checkpoint alone"
+run again
+same "$(id again)" "$base" "a second run gives the same bits"
+run threads --threads 1
+same "$(id threads)" "$base" "so does one thread"
+run recompute --recompute full
+same "$(id recompute)" "$base" "so does full recomputation"
+run sync --no-save-async
+same "$(id sync)" "$base" "so does saving without a background writer"
+
+# kill -9, always into the same directory
+mkdir -p "$dir/kill"
+kills=0
+rc=137
+while [ $kills -lt 10 ] && [ $rc -ne 0 ]; do
+    "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
+    pid=$!
+    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 8 + int(rand() * 40) }')"
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+    rc=$?
+done
+run kill
+same $rc 0 "after $kills kills -9 the run ends"
+same "$(id kill)" "$base" "with the same checkpoint"
+same "$(metrics kill)" "$basemetrics" "and the same metrics"
+
+# SIGTERM and a chain of incarnations
+mkdir -p "$dir/term1"
+"$pretrain" --config "$dir/run.ini" --out "$dir/term1/out" --metrics "$dir/term1/metrics" --save-interval 0 2>"$dir/err" &
+pid=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ] && break
+    sleep 0.05
+done
+kill -TERM $pid
+wait $pid
+same $? 75 "SIGTERM: exit 75"
+stopped=$(ls "$dir/term1/out/checkpoints")
+[ -n "$stopped" ] && [ ! -e "$dir/term1/out/checkpoint" ]
+ok $? "with a checkpoint at $stopped"
+run term2 --resume-from "$dir/term1/out"
+same $rc 0 "resumed in a new incarnation"
+same "$(id term2)" "$base" "with the same checkpoint in the end"
+says "continuing bitwise" "and it says that it is bitwise"
+same "$( (metrics term1; metrics term2) | sort -n)" "$(metrics base | sort -n)" "the two metric streams together are the one"
+touch "$dir/stop"
+run stop --stop-file "$dir/stop"
+same $rc 75 "a stop file: exit 75"
+
+# damage
+cp -r "$dir/term1" "$dir/damage"
+file=$(ls "$dir/damage/out/checkpoints/$stopped"/data-*.h5)
+size=$(wc -c <"$file")
+printf '\377' | dd of="$file" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+run damage
+same $rc 0 "a checkpoint with a flipped byte is passed over"
+says "passing over" "with a warning"
+same "$(id damage)" "$base" "and the run ends the same"
+run init --init-from "$dir/base/out/checkpoint" --steps 2 --save-interval 0
+same $rc 0 "init_from takes the weights"
+paste "$dir/last" - <<END | awk '{ exit !($2 < $1 + 0.4) }'
+$(column init 4 1)
+END
+ok $? "and begins near the loss they had: $(column init 4 1)"
+run order --seed 6 --resume-from "$dir/term1/out"
+same $rc 1 "another seed cannot continue"
+says "another order of data" "and says why"
+sed 's/^ffn = 96/ffn = 80/' "$dir/run.ini" >"$dir/other.ini"
+"$pretrain" --config "$dir/other.ini" --out "$dir/other/out" --resume-from "$dir/term1/out" 2>"$dir/err"
+same $? 1 "another model cannot continue"
+says "ffn differs" "and names the key"
+
+# divergence
+"$tool" poison "$dir/base/out/checkpoint" "$dir/poisoned"
+run nan --init-from "$dir/poisoned"
+same $rc 1 "a weight that is no number stops the run"
+says "diverged at step 1: the loss is not finite" "and says so"
+[ -f "$dir/nan/out/diverged/manifest.json" ]
+ok $? "the weights before the step are kept"
+"$tool" state "$dir/nan/out/diverged" | grep -q '"micro_batches":\[{"cu_seqlens"'
+ok $? "with the batch"
+run spike --lr 2 --warmup 0 --clip 0 --spike-after 2 --spike-factor 1.5
+same $rc 1 "a loss that leaves its mean stops the run"
+says "the loss left its running mean" "and says so"
+batch=$(sed -n 's/.*skip_batches = \([0-9]*\).*/\1/p' "$dir/err")
+run skip --skip-batches 3
+same $rc 0 "skip_batches passes over a batch (a diverged run named $batch)"
+[ "$(column skip 4 3)" = "$(column base 4 3)" ] && [ "$(column skip 4 4)" != "$(column base 4 4)" ]
+ok $? "and trains on the next one instead"
+
+# other ways of the same step
+run micro --micro-batch 8 --steps 3 --save-interval 0 --valid-interval 0 --schedule constant
+run accum --micro-batch 1 --steps 3 --save-interval 0 --valid-interval 0 --schedule constant
+{ column micro 4 3; column accum 4 3; } | paste - - | awk '{ d = ($1 - $2) / $1; exit !(NF == 2 && d * d < 1e-12) }'
+ok $? "one micro-batch or eight: the same loss within 1e-6 ($(column micro 4 3), $(column accum 4 3))"
+run ramp --batch-ramp 4@0 --batch-ramp 8@16 --steps 8 --save-interval 0
+same "$(metrics ramp | awk '{ printf "%s ", $2 }')" "4 8 12 16 24 32 40 48 " "a batch ramp"
+run bf16 --precision bf16
+same $rc 0 "bf16 runs"
+{ column bf16 4 36; cat "$dir/last"; } | paste - - | awk '{ d = $1 - $2; exit !(NF == 2 && d * d < 0.01) }'
+ok $? "and learns as f32 does: $(column bf16 4 36)"
+
+echo "1..$n"
+[ $failed -eq 0 ]

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the shell tests of training need and no stage offers:
+ *
+ *     train_tool data DIR DOCS VALID_DOCS     shards artifact of learnable documents over 64 tokens
+ *     train_tool id DIR                       step and identity of a checkpoint, its hashes checked
+ *     train_tool state DIR                    its state as JSON
+ *     train_tool metrics FILE                 deterministic fields of every record, one line each
+ *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "engine/store/ckpt.h"
+#include "engine/store/shard.h"
+
+#define VOCAB 64
+
+/* A chain: three times in four the next token is a fixed function of this one, else anything. Token 0 ends a document.
+ */
+static int write_docs(const char *dir, const char *name, uint64_t first, uint64_t n, lf_artifact *a, lf_err *err)
+{
+    lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test"};
+    lf_shard_writer *w = NULL;
+    lf_shard_stat st;
+    memset(info.tokenizer_sha256, '0', LF_HASH_HEX - 1);
+    char *path = lf_path_join(dir, name, err);
+    int rc = path ? lf_shard_create(&w, path, &info, 0, err) : LF_ENOMEM;
+    for (uint64_t d = first; d < first + n && !rc; d++) {
+        uint32_t doc[200], len = 20 + lf_rng_u32(7, 1, d) % 180, cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
+        for (uint32_t k = 0; k + 1 < len; k++) {
+            doc[k] = cur;
+            uint32_t r = lf_rng_u32(7, 3, d * 1024 + k);
+            cur = 1 + (r % 4 ? (cur * 29 + 11) : r / 4) % (VOCAB - 1);
+        }
+        doc[len - 1] = 0;
+        rc = lf_shard_append(w, doc, len, err);
+    }
+    if (!rc) {
+        rc = lf_shard_finish(w, &st, err);
+        w = NULL;
+    }
+    if (!rc)
+        rc = lf_artifact_add(a, name, st.bytes, st.sha256, err);
+    lf_shard_abort(w);
+    free(path);
+    return rc;
+}
+
+static int cmd_data(const char *dir, uint64_t docs, uint64_t valid, lf_err *err)
+{
+    lf_artifact a = {0};
+    int rc = lf_io_mkdirs(dir, 0777, err);
+    if (!rc)
+        rc = lf_artifact_init(&a, "shards", err);
+    if (!rc)
+        rc = write_docs(dir, "train-00000.h5", 0, docs, &a, err);
+    if (!rc && valid)
+        rc = write_docs(dir, "valid-00000.h5", docs, valid, &a, err);
+    if (!rc)
+        rc = lf_artifact_publish(&a, dir, err);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int cmd_id(const char *dir, bool state, lf_err *err)
+{
+    lf_ckpt *c = NULL;
+    char hex[LF_HASH_HEX];
+    int rc = lf_ckpt_open(&c, dir, 1, err);
+    if (!rc && state) {
+        char *text = lf_json_dump(lf_ckpt_state(c), err);
+        puts(text ? text : "");
+        free(text);
+    } else if (!rc) {
+        lf_hash_hex(hex, lf_ckpt_identity(c));
+        printf("%lld %s\n", (long long)lf_ckpt_step(c), hex);
+    }
+    lf_ckpt_close(c);
+    return rc;
+}
+
+static int print_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
+{
+    static const char *const keys[] = {"step", "samples", "tokens", "loss", "valid_loss", "grad_norm", "lr"};
+    (void)ctx;
+    (void)offset;
+    json_t *o = lf_json_load_text(payload, n, "record", err);
+    if (!o)
+        return LF_EFORMAT;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        json_t *v = json_object_get(o, keys[i]);
+        if (json_is_integer(v))
+            printf("%lld ", (long long)json_integer_value(v));
+        else if (v)
+            printf("%.17g ", json_number_value(v));
+        else
+            printf("- ");
+    }
+    printf("\n");
+    json_decref(o);
+    return 1;
+}
+
+static int cmd_poison(const char *src, const char *dst, lf_err *err)
+{
+    lf_ckpt *c = NULL;
+    lf_ckpt_writer *w = NULL;
+    int rc = lf_ckpt_open(&c, src, 1, err);
+    size_t n = rc ? 0 : lf_ckpt_n_entries(c);
+    lf_ckpt_tensor *t = lf_calloc(n + 1, sizeof(*t), err);
+    for (size_t i = 0; i < n && !rc; i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
+        size_t elements = (size_t)e->shape[0] * (size_t)(e->ndim > 1 ? e->shape[1] : 1);
+        float *data = lf_calloc(elements, sizeof(float), err);
+        t[i] = (lf_ckpt_tensor){.name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .data = data};
+        memcpy(t[i].shape, e->shape, sizeof(t[i].shape));
+        rc = data ? lf_ckpt_read(c, e, NULL, NULL, data, err) : LF_ENOMEM;
+        if (!rc && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0 && strcmp(e->kind, "weight") == 0)
+            data[0] = NAN;
+    }
+    lf_ckpt_options o = {.threads = 1};
+    if (!rc)
+        rc = lf_ckpt_writer_create(&w, t, n, &o, err);
+    if (!rc)
+        rc = lf_ckpt_save_begin(w, dst, lf_ckpt_state(c), err);
+    if (!rc)
+        rc = lf_ckpt_save_wait(w, NULL, err);
+    lf_ckpt_writer_destroy(w);
+    for (size_t i = 0; t && i < n; i++) {
+        void *p;
+        memcpy(&p, &t[i].data, sizeof(p));
+        free(p);
+    }
+    free(t);
+    lf_ckpt_close(c);
+    return rc < 0 ? rc : 0;
+}
+
+int main(int argc, char **argv)
+{
+    lf_err err = LF_ERR_INIT;
+    int64_t offset = 0;
+    int rc;
+    if (argc == 5 && strcmp(argv[1], "data") == 0)
+        rc = cmd_data(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), &err);
+    else if (argc == 3 && strcmp(argv[1], "id") == 0)
+        rc = cmd_id(argv[2], false, &err);
+    else if (argc == 3 && strcmp(argv[1], "state") == 0)
+        rc = cmd_id(argv[2], true, &err);
+    else if (argc == 3 && strcmp(argv[1], "metrics") == 0)
+        rc = lf_frame_read(argv[2], &offset, print_record, NULL, &err);
+    else if (argc == 4 && strcmp(argv[1], "poison") == 0)
+        rc = cmd_poison(argv[2], argv[3], &err);
+    else
+        rc = lf_fail(&err, LF_EINVAL, "usage: see the head of train_tool.c");
+    if (rc < 0)
+        fprintf(stderr, "train_tool: %s\n", err.text);
+    return rc < 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The decoder's parameter table against the arithmetic of config.h for every file of models/, and what causality and
+ * packing promise, bit for bit: a later token changes no earlier logit, a neighbour changes no document. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
+#include "tests/tap/tap.h"
+
+#define T    48
+#define DOCS 4
+
+static void load(lf_model_config *c, const char *name)
+{
+    char path[4096];
+    lf_err err = LF_ERR_INIT;
+    snprintf(path, sizeof(path), "%s/models/%s", getenv("LF_SRCDIR"), name);
+    if (lf_model_config_load(c, path, &err))
+        tap_bail("%s", err.text);
+}
+
+static void check_table(const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    load(&c, name);
+    lf_decoder *d = lf_decoder_create(&c, 16, &err);
+    lf_pstore *ps = lf_pstore_create(&err);
+    if (tap_ok(d && ps && !lf_decoder_declare(d, ps, &err), "%s declares its tensors%s", name, err.text))
+        tap_i64(lf_pstore_elements(ps), lf_model_param_count(&c), "as many scalars as the arithmetic says");
+    int64_t decayed = 0;
+    bool rule = true;
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *p = lf_pstore_desc(ps, i);
+        rule = rule && p->decay == (p->ndim == 2);
+        decayed += p->decay;
+    }
+    tap_ok(rule && decayed > 0, "weight decay for matrices, none for vectors");
+    lf_pstore_destroy(ps);
+    lf_decoder_destroy(d);
+}
+
+static void test_tables(void)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/models", getenv("LF_SRCDIR"));
+    DIR *d = opendir(path);
+    if (!d)
+        tap_bail("%s cannot be read", path);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".ini") == 0)
+            check_table(e->d_name);
+    closedir(d);
+}
+
+/* ---- one small model that gives logits ---- */
+
+struct runner {
+    lf_decoder *d;
+    lf_pstore *ps;
+    lf_plan *plan;
+    lf_back *back;
+    lf_exec *ex;
+    int chain;
+    int64_t vocab;
+};
+
+static void runner_fini(struct runner *r)
+{
+    lf_exec_destroy(r->ex);
+    lf_back_destroy(r->back);
+    lf_plan_destroy(r->plan);
+    lf_pstore_destroy(r->ps);
+    lf_decoder_destroy(r->d);
+}
+
+static int runner_init(struct runner *r, const lf_model_config *c, enum lf_dtype compute, lf_err *err)
+{
+    struct lf_plan_opts po = {.threads = 2, .compute = compute, .mode = LF_INVARIANT};
+    struct lf_decoder_rows rows = {.rows = T, .n_docs = DOCS};
+    memset(r, 0, sizeof(*r));
+    r->vocab = c->vocab;
+    r->d = lf_decoder_create(c, T, err);
+    r->ps = lf_pstore_create(err);
+    if (!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, err))
+        return -1;
+    lf_graph *g = lf_decoder_logits_graph(r->d, r->ps, "logits", &rows, err);
+    r->plan = g ? lf_plan_create(r->ps, &po, err) : NULL;
+    r->chain = r->plan ? lf_plan_add(r->plan, g, &(struct lf_chain_opts){.slots = 1}, err) : -1;
+    lf_graph_destroy(g);
+    if (r->chain < 0 || lf_plan_finish(r->plan, err))
+        return -1;
+    r->back = lf_back_cpu_create(lf_target_host()->isa, 2, err);
+    r->ex = r->back ? lf_exec_create(r->plan, r->back, NULL, err) : NULL;
+    return r->ex ? lf_pstore_init(r->ps, 3, err) : -1;
+}
+
+/* lens: documents, zero-terminated, together at most T. */
+static float *logits(struct runner *r, const int32_t *tokens, const int *lens)
+{
+    lf_err err = LF_ERR_INIT;
+    int32_t pos[T] = {0}, cu[DOCS + 1], at = 0, n = 0;
+    float *out = malloc((size_t)(T * r->vocab) * sizeof(float));
+    cu[0] = 0;
+    for (; lens[n]; n++) {
+        for (int i = 0; i < lens[n]; i++)
+            pos[at++] = i;
+        cu[n + 1] = at;
+    }
+    for (; n < DOCS; n++)
+        cu[n + 1] = at;
+    if (lf_exec_write(r->ex, r->chain, 0, "tokens", tokens, T * sizeof(int32_t), &err) ||
+        lf_exec_write(r->ex, r->chain, 0, "positions", pos, sizeof(pos), &err) ||
+        lf_exec_write(r->ex, r->chain, 0, "cu_seqlens", cu, sizeof(cu), &err) ||
+        lf_exec_run(r->ex, r->chain, LF_FWD, 0, LF_FIRST, &err) ||
+        lf_exec_read(r->ex, r->chain, 0, "logits", out, (size_t)(T * r->vocab) * sizeof(float), &err))
+        tap_bail("%s", err.text);
+    return out;
+}
+
+static void test_causal(const char *name, enum lf_dtype compute, int64_t window)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    struct runner r;
+    load(&c, name);
+    c.sliding_window = window;
+    c.init_std = 0.2; /* so that attention looks at something */
+    const char *type = compute == LF_BF16 ? "bf16" : "f32";
+    if (!tap_ok(!runner_init(&r, &c, compute, &err), "%s %s %s", name, type, err.text)) {
+        runner_fini(&r);
+        return;
+    }
+    int32_t a[T], b[T];
+    for (int i = 0; i < T; i++)
+        a[i] = b[i] = (int32_t)(lf_rng_u32(1, 1, (uint64_t)i) % (uint32_t)c.vocab);
+    static const int one[] = {T, 0}, two[] = {19, T - 19, 0}, second[] = {T - 19, 0};
+    const size_t row = (size_t)c.vocab * sizeof(float);
+    float *la = logits(&r, a, one);
+    bool finite = true;
+    for (int64_t i = 0; i < T * c.vocab; i++)
+        finite = finite && isfinite(la[i]);
+    tap_ok(finite, "logits are finite");
+    for (int change = 1; change < T; change += 23) {
+        memcpy(b, a, sizeof(a));
+        b[change] = (a[change] + 1) % (int32_t)c.vocab;
+        float *lb = logits(&r, b, one);
+        tap_ok(memcmp(la, lb, row * (size_t)change) == 0, "token %d changes no bit before it", change);
+        tap_ok(memcmp((char *)la + row * (size_t)change, (char *)lb + row * (size_t)change, row) != 0,
+               "and changes its own row, so the comparison can fail");
+        free(lb);
+    }
+    float *packed = logits(&r, a, two);
+    memmove(b, a + 19, (T - 19) * sizeof(int32_t));
+    float *alone = logits(&r, b, second);
+    tap_mem((char *)packed + row * 19, alone, row * (T - 19), "a document's logits do not depend on its neighbour");
+    tap_ok(memcmp((char *)packed + row * 20, (char *)la + row * 20, row) != 0, "but on where it begins");
+    free(packed);
+    free(alone);
+    free(la);
+    runner_fini(&r);
+}
+
+static void test_errors(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    load(&c, "tiny-llama.ini");
+    tap_ok(!lf_decoder_create(&c, c.max_positions + 1, &err), "more positions than the model has");
+    tap_rc(err.rc, LF_EINVAL, &err, "max_positions = 256", "is refused by name");
+    c.vocab = 0;
+    tap_ok(!lf_decoder_create(&c, 8, &err), "a model without vocabulary");
+    tap_rc(err.rc, LF_EINVAL, &err, "vocab", "is refused by name");
+}
+
+int main(void)
+{
+    test_tables();
+    test_errors();
+    test_causal("tiny-gpt2.ini", LF_F32, 0);
+    test_causal("tiny-llama.ini", LF_F32, 0);
+    test_causal("tiny-llama.ini", LF_BF16, 0);
+    test_causal("tiny-llama.ini", LF_F32, 7);
+    test_causal("tiny-qwen3.ini", LF_F32, 0);
+    return tap_done();
+}
