@@ -178,20 +178,23 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
     const lf_model_config *c = b->c;
     int64_t H = c->heads, G = c->kv_heads, D = c->head_dim;
     lf_val qkv = linear(b, lf_tp_enter(b->g, h), c->qkv_bias, "attn.qkv", l);
-    lf_val q = lf_slice(b->g, qkv, 0, H * D);
-    lf_val k = lf_slice(b->g, qkv, H * D, G * D);
     lf_val v = lf_slice(b->g, qkv, (H + G) * D, G * D);
-    if (c->qk_norm) {
-        q = head_norm(b, q, H, "attn.q_norm", l);
-        k = head_norm(b, k, G, "attn.k_norm", l);
-    }
+    lf_val q, k;
     if (c->position == LF_POS_ROPE && !c->qk_norm) { /* q and k lie side by side: one pass turns both */
         lf_val qk = rope(b, lf_slice(b->g, qkv, 0, (H + G) * D), H + G);
         q = lf_slice(b->g, qk, 0, H * D);
         k = lf_slice(b->g, qk, H * D, G * D);
-    } else if (c->position == LF_POS_ROPE) {
-        q = rope(b, q, H);
-        k = rope(b, k, G);
+    } else {
+        q = lf_slice(b->g, qkv, 0, H * D);
+        k = lf_slice(b->g, qkv, H * D, G * D);
+        if (c->qk_norm) {
+            q = head_norm(b, q, H, "attn.q_norm", l);
+            k = head_norm(b, k, G, "attn.k_norm", l);
+        }
+        if (c->position == LF_POS_ROPE) {
+            q = rope(b, q, H);
+            k = rope(b, k, G);
+        }
     }
     struct lf_attn_opts o = {.heads = (int)H,
                              .groups = (int)G,
