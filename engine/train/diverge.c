@@ -72,7 +72,7 @@ int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char 
 {
     json_t *batch =
         json_pack("{s:s,s:I,s:o,s:o,s:o}", "why", why, "batch", (json_int_t)st->batch, "loss", number_or_text(st->loss),
-                  "loss_mean", number_or_text(t->s.loss_mean), "grad_norm", number_or_text(st->grad_norm));
+                  "loss_mean", number_or_text(lf_train_loss_mean(t)), "grad_norm", number_or_text(st->grad_norm));
     json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
     char *dir = lf_path_join(t->c->out, "diverged", err);
     int rc = extra && dir ? add_batch(t, batch, err) : LF_ENOMEM;
@@ -85,8 +85,8 @@ int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char 
                      "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld and the weights "
                      "before it are in "
                      "%s; lower lr, or pass over it with skip_batches = %lld",
-                     (long long)t->s.step + 1, why, st->loss, t->s.loss_mean, st->grad_norm, (long long)st->batch, dir,
-                     (long long)st->batch);
+                     (long long)t->s.step + 1, why, st->loss, lf_train_loss_mean(t), st->grad_norm,
+                     (long long)st->batch, dir, (long long)st->batch);
     else
         rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept", (long long)t->s.step + 1, why);
     free(dir);

@@ -16,6 +16,11 @@
 /* Memory of the running mean that spikes are measured against: about 50 steps. */
 #define LOSS_MEMORY 0.98
 
+double lf_train_loss_mean(const lf_trainer *t)
+{
+    return t->s.step > 0 ? t->s.loss_sum / (1 - pow(LOSS_MEMORY, (double)t->s.step)) : (double)NAN;
+}
+
 /* ---- one step ---- */
 
 static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
@@ -77,7 +82,7 @@ static const char *suspicious(const lf_trainer *t, double loss)
 {
     if (!isfinite(loss))
         return "the loss is not finite";
-    if (t->c->spike_factor > 0 && t->s.step >= t->c->spike_after && loss > t->c->spike_factor * t->s.loss_mean)
+    if (t->c->spike_factor > 0 && t->s.step >= t->c->spike_after && loss > t->c->spike_factor * lf_train_loss_mean(t))
         return "the loss left its running mean";
     return NULL;
 }
@@ -121,7 +126,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     t->s.samples += ls.n_samples;
     t->s.tokens += ls.trained;
     t->s.cursor = ls.next_sample;
-    t->s.loss_mean = isfinite(t->s.loss_mean) ? LOSS_MEMORY * t->s.loss_mean + (1 - LOSS_MEMORY) * st->loss : st->loss;
+    t->s.loss_sum = LOSS_MEMORY * t->s.loss_sum + (1 - LOSS_MEMORY) * st->loss;
     t->s.active_s = t->active0 + (lf_now_s() - t->session0);
     return 0;
 }
@@ -238,7 +243,7 @@ static int finish(lf_trainer *t, lf_err *err)
     if (isfinite(t->s.valid_loss))
         snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss, t->s.best_valid);
     lf_train_log(t, 2, "done: %lld steps, loss %.4f at first, %.4f in the mean of the last ones%s",
-                 (long long)t->s.step, t->s.first_loss, t->s.loss_mean, valid);
+                 (long long)t->s.step, t->s.first_loss, lf_train_loss_mean(t), valid);
     return 0;
 }
 

@@ -28,7 +28,7 @@ struct lf_train_state {
     int64_t samples;   /* sequences trained */
     int64_t tokens;    /* targets trained */
     int64_t cursor;    /* the loader's next sample */
-    double loss_mean;  /* running mean of the loss, for spikes; 0 before the first step */
+    double loss_sum;   /* each loss 0.98 times the weight of the next: see lf_train_loss_mean */
     double first_loss; /* of step 1 */
     double valid_loss; /* the last one, NaN before */
     double best_valid; /* NaN before */
@@ -76,6 +76,9 @@ typedef struct lf_trainer {
     double session0;     /* start of this incarnation's training */
     double active0;      /* active_s then */
 } lf_trainer;
+
+/* loop.c: running mean of the loss over about 50 steps; NaN before the first. */
+double lf_train_loss_mean(const lf_trainer *t);
 
 /* setup.c */
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,

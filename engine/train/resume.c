@@ -62,6 +62,7 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     rc = rc ? rc : get_i64(&s.tokens, state, "tokens", dir, err);
     rc = rc ? rc : get_i64(&s.cursor, state, "cursor", dir, err);
     rc = rc ? rc : get_i64(&seed, state, "seed", dir, err);
+    rc = rc ? rc : lf_json_get_f64(&s.loss_sum, state, "loss_sum", true, dir, err);
     rc = rc ? rc : lf_json_get_str(&order, state, "order", true, dir, err);
     if (rc)
         return rc;
@@ -77,7 +78,6 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     if (s.step > t->total_steps)
         return lf_fail(err, LF_EINVAL, "%s is at step %lld, beyond the %lld of this run", dir, (long long)s.step,
                        (long long)t->total_steps);
-    s.loss_mean = get_real(state, "loss_mean");
     s.first_loss = get_real(state, "first_loss");
     s.valid_loss = get_real(state, "valid_loss");
     s.best_valid = get_real(state, "best_valid");
@@ -223,7 +223,7 @@ static int fresh(lf_trainer *t, lf_err *err)
     int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
     if (!rc && t->c->init_from)
         rc = start_from_weights(t, err);
-    t->s = (struct lf_train_state){.loss_mean = NAN, .first_loss = NAN, .valid_loss = NAN, .best_valid = NAN};
+    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN};
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }
 

@@ -50,7 +50,7 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                               t->lr.peak, "min", t->lr.min, "warmup", (json_int_t)t->lr.warmup, "total",
                               (json_int_t)t->lr.total, "decay", (json_int_t)t->lr.decay);
     int bad = !o || json_object_set_new(o, "optimizer", optim) | json_object_set_new(o, "schedule", sched) |
-                        json_object_set_new(o, "loss_mean", real_or_null(t->s.loss_mean)) |
+                        json_object_set_new(o, "loss_sum", json_real(t->s.loss_sum)) |
                         json_object_set_new(o, "first_loss", real_or_null(t->s.first_loss)) |
                         json_object_set_new(o, "valid_loss", real_or_null(t->s.valid_loss)) |
                         json_object_set_new(o, "best_valid", real_or_null(t->s.best_valid)) |

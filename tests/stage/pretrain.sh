@@ -6,6 +6,7 @@ set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tool=$LF_BUILDDIR/tests/stage/train_tool
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-pretrain.XXXXXX") || exit 99
+ini=$dir/run.ini
 n=0
 failed=0
 trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
@@ -22,11 +23,13 @@ ok() { # ok STATUS NAME
 }
 same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
 says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
+# check "WORDS" CONDITION: awk on one line; its status is left in $?. No words: no.
+check() { printf '%s\n' "$1" | awk "{ exit !($2) }"; }
 run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
     _name=$1
     shift
     mkdir -p "$dir/$_name"
-    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    "$pretrain" --config "$ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
 id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
@@ -99,7 +102,7 @@ same $rc 0 "a run to the end"
 same "$(metrics base | wc -l | tr -d ' ')" 36 "has one record per step"
 column base 4 1 >"$dir/first"
 column base 4 36 >"$dir/last"
-paste "$dir/first" "$dir/last" | awk '{ exit !($1 > 4.0 && $1 < 4.4 && $2 < $1 - 0.6) }'
+check "$(cat "$dir/first" "$dir/last" | tr '\n' ' ')" 'NF == 2 && $1 > 4.0 && $1 < 4.4 && $2 < $1 - 0.6'
 ok $? "the first loss is near ln 64 = 4.16 and it falls: $(cat "$dir/first") to $(cat "$dir/last")"
 same "$(metrics base | awk '$5 != "-" { printf "%s ", $1 }')" "12 24 36 " "validated at the interval and at the end"
 same "$(ls "$dir/base/out/checkpoints" | tr '\n' ' ')" "step-00000027 step-00000030 step-00000033 " "retention keeps three"
@@ -153,8 +156,8 @@ same $rc 0 "resumed in a new incarnation"
 same "$(id term2)" "$base" "with the same checkpoint in the end"
 says "continuing bitwise" "and it says that it is bitwise"
 same "$( (metrics term1; metrics term2) | sort -n)" "$(metrics base | sort -n)" "the two metric streams together are the one"
-touch "$dir/stop"
-run stop --stop-file "$dir/stop"
+touch "$dir/stop-now"
+run stop --stop-file "$dir/stop-now"
 same $rc 75 "a stop file: exit 75"
 
 # damage
@@ -166,11 +169,9 @@ run damage
 same $rc 0 "a checkpoint with a flipped byte is passed over"
 says "passing over" "with a warning"
 same "$(id damage)" "$base" "and the run ends the same"
-run init --init-from "$dir/base/out/checkpoint" --steps 2 --save-interval 0
+run init --init-from "$dir/base/out/checkpoint" --steps 2 --warmup 0 --save-interval 0
 same $rc 0 "init_from takes the weights"
-paste "$dir/last" - <<END | awk '{ exit !($2 < $1 + 0.4) }'
-$(column init 4 1)
-END
+check "$(cat "$dir/last") $(column init 4 1)" 'NF == 2 && $2 < $1 + 0.4'
 ok $? "and begins near the loss they had: $(column init 4 1)"
 run order --seed 6 --resume-from "$dir/term1/out"
 same $rc 1 "another seed cannot continue"
@@ -199,16 +200,27 @@ same $rc 0 "skip_batches passes over a batch (a diverged run named $batch)"
 ok $? "and trains on the next one instead"
 
 # other ways of the same step
-run micro --micro-batch 8 --steps 3 --save-interval 0 --valid-interval 0 --schedule constant
-run accum --micro-batch 1 --steps 3 --save-interval 0 --valid-interval 0 --schedule constant
-{ column micro 4 3; column accum 4 3; } | paste - - | awk '{ d = ($1 - $2) / $1; exit !(NF == 2 && d * d < 1e-12) }'
+run micro --micro-batch 8 --steps 3 --warmup 0 --save-interval 0 --valid-interval 0
+run accum --micro-batch 1 --steps 3 --warmup 0 --save-interval 0 --valid-interval 0
+check "$(column micro 4 3) $(column accum 4 3)" 'NF == 2 && ($1 - $2) / $1 < 1e-6 && ($2 - $1) / $1 < 1e-6'
 ok $? "one micro-batch or eight: the same loss within 1e-6 ($(column micro 4 3), $(column accum 4 3))"
+sed '/^batch =/d' "$dir/run.ini" >"$dir/ramp.ini"
+ini=$dir/ramp.ini
 run ramp --batch-ramp 4@0 --batch-ramp 8@16 --steps 8 --save-interval 0
+ini=$dir/run.ini
 same "$(metrics ramp | awk '{ printf "%s ", $2 }')" "4 8 12 16 24 32 40 48 " "a batch ramp"
 run bf16 --precision bf16
 same $rc 0 "bf16 runs"
-{ column bf16 4 36; cat "$dir/last"; } | paste - - | awk '{ d = $1 - $2; exit !(NF == 2 && d * d < 0.01) }'
+check "$(column bf16 4 36) $(cat "$dir/last")" 'NF == 2 && $1 - $2 < 0.1 && $2 - $1 < 0.1'
 ok $? "and learns as f32 does: $(column bf16 4 36)"
+
+# the manual names every option, and no other
+"$pretrain" --help | sed 's/--\[no-\]/--/' | sed -n 's/^ *--\([a-z0-9-]*\).*/\1/p' | sort -u >"$dir/options"
+sed 's/\\-/-/g; s/\\fB--\([a-z0-9-]*\)\\fR/\n@\1\n/g' "$LF_SRCDIR/stages/lf-pretrain.1" | sed '1,/^\.SH OPTIONS/d' | sed -n 's/^@//p' |
+    sort -u >"$dir/manual"
+same "$(diff "$dir/options" "$dir/manual")" "" "the manual page and --help name the same options"
+[ "$(wc -l <"$dir/options")" -gt 40 ]
+ok $? "and there are some"
 
 echo "1..$n"
 [ $failed -eq 0 ]
