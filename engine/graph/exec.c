@@ -40,25 +40,14 @@ void lf_exec_destroy(lf_exec *ex)
     free(ex->packs);
     free(ex->opt_host);
     lf_arena_destroy(ex->args);
-    if (ex->inputs)
-        ex->b->ops->release(ex->b, ex->inputs, ex->p->input_bytes);
-    if (ex->state)
-        ex->b->ops->release(ex->b, ex->state, ex->p->state_bytes);
-    if (ex->arena)
-        ex->b->ops->release(ex->b, ex->arena, ex->p->arena_bytes);
     if (ex->bound_store)
         lf_pstore_unbind(ex->p->ps);
+    if (ex->memory)
+        ex->b->ops->release(ex->b, ex->memory, ex->p->bytes.total);
     free(ex);
 }
 
-size_t lf_exec_bytes(const lf_exec *ex)
-{
-    const lf_pstore *ps = ex->p->ps;
-    size_t sum = ps->pack_bytes + ex->p->input_bytes + ex->p->state_bytes + ex->p->arena_bytes;
-    for (int k = 0; k < LF_P_KINDS; k++)
-        sum += ps->bytes[k];
-    return sum;
-}
+size_t lf_exec_bytes(const lf_exec *ex) { return lf_pstore_bytes(ex->p->ps) + ex->p->input_bytes + ex->p->state_bytes + ex->p->arena_bytes; }
 
 /* ---- names ---- */
 

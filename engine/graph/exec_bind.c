@@ -205,18 +205,18 @@ static int fill_constants(lf_exec *ex, lf_err *err)
 int lf_exec_bind(lf_exec *ex, lf_err *err)
 {
     lf_plan *p = ex->p;
-    int rc = lf_pstore_bind(p->ps, ex->b, err);
-    if (rc)
-        return rc;
+    if (p->ps->back)
+        return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
+    /* One block: rounding up to huge pages costs once, and the process grows by what the plan said. */
+    ex->memory = ex->b->ops->alloc(ex->b, p->bytes.total, err);
+    if (!ex->memory)
+        return LF_ENOMEM;
+    int rc = lf_pstore_bind(p->ps, ex->b, ex->memory, err);
     ex->bound_store = true;
-    ex->inputs = ex->b->ops->alloc(ex->b, p->input_bytes, err);
+    ex->inputs = ex->memory + lf_pstore_bytes(p->ps);
+    ex->state = ex->inputs + p->input_bytes;
+    ex->arena = ex->state + p->state_bytes;
     ex->rec = (struct lf_step_record *)(void *)(ex->inputs + p->rec_off);
-    if (!ex->inputs)
-        return LF_ENOMEM;
-    if (p->state_bytes && !(ex->state = ex->b->ops->alloc(ex->b, p->state_bytes, err)))
-        return LF_ENOMEM;
-    if (p->arena_bytes && !(ex->arena = ex->b->ops->alloc(ex->b, p->arena_bytes, err)))
-        return LF_ENOMEM;
     for (size_t i = 0; i < p->n_c && !rc; i++)
         rc = bind_chain(ex, i, err);
     if (!rc)

@@ -23,6 +23,7 @@ struct lf_exec {
     lf_back *b;
     struct lf_exec_opts o;
     lf_arena *args; /* every argument struct */
+    char *memory; /* one block of plan->bytes.total: store, inputs, states, arena */
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;

@@ -6,3 +6,13 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_place.c \
   engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c
 EXTRA_DIST += engine/graph/README.md
+
+graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build
+check_PROGRAMS += $(graph_tests)
+TESTS += $(graph_tests)
+tests_unit_graph_place_SOURCES = tests/unit/graph_place.c
+tests_unit_graph_place_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_random_SOURCES = tests/unit/graph_random.c
+tests_unit_graph_random_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_build_SOURCES = tests/unit/graph_build.c
+tests_unit_graph_build_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -349,7 +349,9 @@ struct lf_pstore {
 };
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
-int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, lf_err *err);
+/* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them. */
+size_t lf_pstore_bytes(const lf_pstore *ps);
+int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err);
 void lf_pstore_unbind(lf_pstore *ps);
 
 /* ---- plan.c ---- */

@@ -49,7 +49,6 @@ void lf_pstore_destroy(lf_pstore *ps)
 {
     if (!ps)
         return;
-    lf_pstore_unbind(ps);
     free(ps->p);
     free(ps->g);
     lf_arena_destroy(ps->arena);
@@ -207,39 +206,31 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
     }
 }
 
-int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, lf_err *err)
+size_t lf_pstore_bytes(const lf_pstore *ps)
+{
+    size_t sum = ps->pack_bytes;
+    for (int k = 0; k < LF_P_KINDS; k++)
+        sum += ps->bytes[k];
+    return sum;
+}
+
+int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err)
 {
     if (ps->back)
         return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
     for (int k = 0; k < LF_P_KINDS; k++) {
-        if (!ps->bytes[k])
-            continue;
-        ps->data[k] = b->ops->alloc(b, ps->bytes[k], err);
-        if (!ps->data[k])
-            goto out;
+        ps->data[k] = memory;
+        memory += ps->bytes[k];
     }
-    if (ps->pack_bytes && !(ps->pack = b->ops->alloc(b, ps->pack_bytes, err)))
-        goto out;
+    ps->pack = memory;
     ps->back = b;
     ps->copy_version = ps->pack_version = 0;
     return 0;
-out:
-    ps->back = b;
-    lf_pstore_unbind(ps);
-    return LF_ENOMEM;
 }
 
 void lf_pstore_unbind(lf_pstore *ps)
 {
-    if (!ps->back)
-        return;
-    for (int k = 0; k < LF_P_KINDS; k++) {
-        if (ps->data[k])
-            ps->back->ops->release(ps->back, ps->data[k], ps->bytes[k]);
-        ps->data[k] = NULL;
-    }
-    if (ps->pack)
-        ps->back->ops->release(ps->back, ps->pack, ps->pack_bytes);
+    memset(ps->data, 0, sizeof ps->data);
     ps->pack = NULL;
     ps->back = NULL;
 }

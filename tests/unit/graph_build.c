@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The builder's and planner's messages, shared casts, the store's groups, and what a plan says about itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/exec.h"
+#include "engine/graph/priv.h"
+#include "tests/tap/tap.h"
+
+enum { R = 8, C = 16, V = 32 };
+
+static lf_err err = LF_ERR_INIT;
+
+static lf_pstore *store(void)
+{
+    lf_pstore *ps = lf_pstore_create(&err);
+    const struct lf_param_desc d[] = {
+        {.name = "embed", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 0.5f, .decay = true},
+        {.name = "q", .group = "qk", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
+        {.name = "k", .group = "qk", .ndim = 2, .dims = {C / 2, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
+        {.name = "w", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
+        {.name = "n", .ndim = 1, .dims = {C}, .init = LF_INIT_ONE},
+        {.name = "head", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true}};
+    for (size_t i = 0; i < sizeof d / sizeof *d; i++)
+        if (lf_pstore_add(ps, &d[i], &err) != (int)i)
+            tap_bail("%s", err.text);
+    return ps;
+}
+
+struct fix {
+    lf_pstore *ps;
+    lf_graph *g;
+    lf_val tok, x;
+};
+
+static struct fix fix(void)
+{
+    struct fix f = {.ps = store()};
+    f.g = lf_graph_create(f.ps, "test", &err);
+    f.tok = lf_input(f.g, "tokens", LF_I32, R, 1);
+    f.x = lf_embed(f.g, f.tok, LF_NONE, lf_param(f.g, "embed"), LF_NONE, 1.0f, 0);
+    return f;
+}
+
+static void done(struct fix *f, int want, const char *contains, const char *name)
+{
+    tap_rc(lf_graph_check(f->g, &err), want, &err, contains, name);
+    lf_graph_destroy(f->g);
+    lf_pstore_destroy(f->ps);
+}
+
+static void test_errors(void)
+{
+    struct fix f = fix();
+    lf_linear(f.g, f.x, lf_param(f.g, "nosuch"), LF_NONE);
+    lf_add(f.g, f.tok, f.x);
+    done(&f, LF_ENOENT, "nosuch", "the first failure stays: unknown parameter");
+    f = fix();
+    lf_val y = lf_linear(f.g, f.x, lf_param(f.g, "qk"), LF_NONE);
+    lf_add(f.g, f.x, y);
+    done(&f, LF_EINVAL, "add: embed", "shapes that do not add name op and tensors");
+    f = fix();
+    y = lf_linear(f.g, f.x, lf_param(f.g, "qk"), LF_NONE);
+    lf_linear(f.g, y, lf_param(f.g, "w"), LF_NONE);
+    done(&f, LF_EINVAL, "K columns", "linear of the wrong width");
+    f = fix();
+    lf_linear(f.g, f.tok, lf_param(f.g, "w"), LF_NONE);
+    done(&f, LF_EINVAL, "activation", "linear of an index");
+    f = fix();
+    lf_linear(f.g, f.x, f.x, LF_NONE);
+    done(&f, LF_EINVAL, "parameter", "linear by an activation");
+    f = fix();
+    lf_norm(f.g, f.x, lf_param(f.g, "n"), lf_param(f.g, "n"), &(struct lf_norm_opts){.eps = 1e-5f});
+    done(&f, LF_EINVAL, "bias", "an RMS norm with a bias");
+    f = fix();
+    lf_slice(f.g, f.x, C - 2, 4);
+    done(&f, LF_EINVAL, "columns", "a slice outside its tensor");
+    f = fix();
+    y = lf_linear(f.g, f.x, lf_param(f.g, "qk"), LF_NONE);
+    lf_slice(f.g, y, 0, C);
+    lf_slice(f.g, y, C - 1, 2);
+    done(&f, LF_EINVAL, "overlap", "slices that overlap");
+    f = fix();
+    lf_input(f.g, "tokens", LF_I32, R + 1, 1);
+    done(&f, LF_EINVAL, "another shape", "an input declared twice");
+    f = fix();
+    lf_block_begin(f.g, 0);
+    lf_block_begin(f.g, 1);
+    done(&f, LF_EINVAL, "inside block", "nested blocks");
+    f = fix();
+    lf_dropout(f.g, f.x, 1.5f, "d", LF_NONE, LF_NONE);
+    done(&f, LF_EINVAL, "dropout", "dropout above one");
+    f = fix();
+    lf_attention(f.g, f.x, f.x, f.x, f.tok, LF_NONE, &(struct lf_attn_opts){.heads = 3, .groups = 3});
+    done(&f, LF_EINVAL, "heads", "heads that do not divide the width");
+    f = fix();
+    lf_attention(f.g, f.x, f.x, f.x, f.tok, LF_NONE, &(struct lf_attn_opts){.heads = 4, .groups = 3});
+    done(&f, LF_EINVAL, "groups", "heads that do not divide into groups");
+}
+
+static void test_store_errors(void)
+{
+    lf_pstore *ps = store();
+    struct lf_param_desc d = {.name = "q", .ndim = 1, .dims = {4}};
+    tap_rc(lf_pstore_add(ps, &d, &err), LF_EEXIST, &err, "twice", "a tensor declared twice");
+    d = (struct lf_param_desc){.name = "v", .group = "qk", .ndim = 2, .dims = {C, C}};
+    tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "one after another", "a group is declared in one go");
+    d = (struct lf_param_desc){.name = "bad", .ndim = 2, .dims = {4, 0}};
+    tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "dimension", "an empty dimension");
+    d = (struct lf_param_desc){.name = "huge", .ndim = 2, .dims = {INT64_MAX, INT64_MAX}};
+    tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "dimension", "a size that overflows");
+    tap_i64(lf_pstore_elements(ps), 2 * V * C + C * C + C * C / 2 + C * C + C, "elements");
+    lf_pstore_destroy(ps);
+}
+
+static void test_plan_errors(void)
+{
+    const struct lf_plan_opts po = {.threads = 1};
+    struct fix f = fix();
+    lf_plan *p = lf_plan_create(f.ps, &po, &err);
+    lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "no loss", "training without a loss");
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+    f = fix();
+    lf_xent(f.g, f.x, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
+    lf_pstore_freeze(f.ps, "", true);
+    p = lf_plan_create(f.ps, &po, &err);
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "frozen", "nothing to train");
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+    f = fix();
+    lf_pstore_freeze(f.ps, "q", true);
+    p = lf_plan_create(f.ps, &po, &err);
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){0}, &err), LF_EINVAL, &err, "as a whole", "half a group frozen");
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+    f = fix();
+    p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 0}, &err);
+    tap_rc(p ? 0 : err.rc, LF_EINVAL, &err, "threads", "no threads");
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+}
+
+/* A value pinned to f32 that several bf16 nodes read, forward and backward, is cast once. */
+static void test_shared_cast(void)
+{
+    struct fix f = fix();
+    lf_pin_f32(f.g, f.x);
+    lf_val a = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE), b = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
+    lf_val c = lf_slice(f.g, lf_linear(f.g, f.x, lf_param(f.g, "qk"), LF_NONE), 0, C);
+    lf_val h = lf_norm(f.g, lf_add(f.g, lf_add(f.g, a, b), lf_act(f.g, a, LF_ACT_SILU)), lf_param(f.g, "n"), LF_NONE,
+                       &(struct lf_norm_opts){.eps = 1e-5f});
+    (void)c; /* an unused branch is pruned */
+    lf_xent(f.g, h, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
+    lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_BF16}, &err);
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), 0, &err, NULL, "plan with a pinned value");
+    const lf_graph *g = p->c[0].g;
+    int casts = 0, qk = 0;
+    for (size_t i = 0; i < g->n_n; i++) {
+        casts += g->n[i].op == LF_OP_CAST;
+        qk += g->n[i].op == LF_OP_LINEAR && strstr(g->t[g->n[i].in[LINEAR_W]].name, "qk");
+    }
+    tap_i64(casts, 1, "one cast for two forward and two backward readers");
+    tap_i64(qk, 0, "an unused branch is pruned");
+    tap_rc(lf_plan_finish(p, &err), 0, &err, NULL, "finish");
+    char *text = lf_plan_text(p, 0, &err);
+    tap_ok(text && strstr(text, "---- backward") && strstr(text, "linear_dw"), "the listing names the nodes");
+    free(text);
+    json_t *j = lf_plan_json(p, &err);
+    tap_i64(json_integer_value(json_object_get(j, "parameters")), lf_pstore_elements(f.ps), "JSON: parameters");
+    tap_ok(json_integer_value(json_object_get(json_object_get(j, "bytes"), "total")) > 0, "JSON: bytes");
+    json_decref(j);
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+}
+
+/* A plan needs no device: every target can be planned here, whatever this processor is. */
+static void test_targets(void)
+{
+    for (const char *const *name = lf_target_names(); *name; name++) {
+        struct fix f = fix();
+        struct lf_plan_bytes b = {0};
+        struct lf_plan_cost cost = {0};
+        lf_xent(f.g, lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE), lf_param(f.g, "head"), LF_NONE,
+                lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
+        lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 4, .target = lf_target_find(*name)}, &err);
+        int rc = lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err);
+        rc = rc ? rc : lf_plan_optimizer(p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f}, &err);
+        tap_rc(rc ? rc : lf_plan_finish(p, &err), 0, &err, NULL, *name);
+        lf_plan_bytes(p, &b);
+        lf_plan_cost(p, 0, &cost);
+        tap_ok(b.total == b.params + b.grads + b.optimizer + b.inputs + b.state + b.arena &&
+                   b.arena == b.saved + b.transient + b.workspace && b.optimizer == 2 * b.grads,
+               "bytes by class add up");
+        double fwd = 2.0 * R * (C * C + V * C);
+        tap_f64(cost.fwd_causal, fwd, 0.5, "forward FLOPs");
+        tap_f64(cost.bwd_causal, 2 * fwd, 0.5, "backward FLOPs");
+        lf_plan_destroy(p);
+        lf_graph_destroy(f.g);
+        lf_pstore_destroy(f.ps);
+    }
+    tap_ok(lf_target_find("cpu-abacus") == NULL, "an unknown target is none");
+}
+
+static void test_views(void)
+{
+    struct fix f = fix();
+    struct lf_pview q, k;
+    float big[C * C], back[C * C];
+    lf_linear(f.g, f.x, lf_param(f.g, "qk"), LF_NONE);
+    lf_val y = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
+    lf_output(f.g, y, "y");
+    lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err);
+    if (lf_plan_add(p, f.g, &(struct lf_chain_opts){0}, &err) || lf_plan_finish(p, &err))
+        tap_bail("%s", err.text);
+    tap_i64(lf_pstore_view(f.ps, 1, LF_P_MASTER, &q), 0, "no memory before binding");
+    lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    lf_exec *ex = lf_exec_create(p, b, NULL, &err);
+    tap_ok(ex != NULL, "bound");
+    tap_ok(lf_pstore_view(f.ps, 1, LF_P_MASTER, &q) == 1 && lf_pstore_view(f.ps, 2, LF_P_MASTER, &k) == 1, "members are visible");
+    tap_ok((char *)k.data == (char *)q.data + q.bytes, "members of a group lie next to each other");
+    tap_i64(lf_pstore_view(f.ps, 1, LF_P_GRAD, &q), 0, "no gradients without training");
+    for (int i = 0; i < C * C; i++)
+        big[i] = (float)i;
+    tap_rc(lf_pstore_write(f.ps, 3, LF_F32, big, &err), 0, &err, NULL, "write");
+    tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, sizeof back, &err), 0, &err, NULL, "read");
+    tap_mem(back, big, sizeof big, "what was written");
+    tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, 12, &err), LF_EINVAL, &err, "bytes", "wrong room");
+    tap_rc(lf_pstore_write_kind(f.ps, 3, LF_P_M, big, &err), LF_ENOENT, &err, "adam_m", "no moments in this plan");
+    int32_t tok[R] = {0};
+    tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, sizeof tok, &err), 0, &err, NULL, "input");
+    tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, 4, &err), LF_EINVAL, &err, "takes", "input of the wrong size");
+    tap_rc(lf_exec_write(ex, 0, 0, "tikens", tok, 4, &err), LF_ENOENT, &err, "tikens", "unknown input");
+    tap_rc(lf_exec_run(ex, 0, LF_BWD, 0, LF_FIRST, &err), LF_EINVAL, &err, "segment", "no backward in a forward graph");
+    tap_rc(lf_exec_run(ex, 1, LF_FWD, 0, LF_FIRST, &err), LF_EINVAL, &err, "chain", "unknown chain");
+    tap_rc(lf_exec_run(ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err), LF_EINVAL, &err, "optimizer", "no optimizer");
+    tap_rc(lf_exec_run(ex, 0, LF_FWD, 0, LF_FIRST, &err), 0, &err, NULL, "forward");
+    tap_rc(lf_exec_read(ex, 0, 0, "y", back, R * C * 4, &err), 0, &err, NULL, "output");
+    tap_rc(lf_exec_read(ex, 0, 0, "z", back, 4, &err), LF_ENOENT, &err, "z", "unknown output");
+    struct lf_plan_bytes pb;
+    lf_plan_bytes(p, &pb);
+    tap_i64((int64_t)lf_exec_bytes(ex), (int64_t)pb.total, "the executor took what the plan said");
+    json_t *fp = lf_exec_fingerprint(ex, &err);
+    tap_ok(json_string_value(json_object_get(fp, "kernels")) != NULL, "fingerprint");
+    json_decref(fp);
+    lf_exec_destroy(ex);
+    lf_back_destroy(b);
+    lf_plan_destroy(p);
+    lf_graph_destroy(f.g);
+    lf_pstore_destroy(f.ps);
+}
+
+int main(void)
+{
+    test_errors();
+    test_store_errors();
+    test_plan_errors();
+    test_shared_cast();
+    test_targets();
+    test_views();
+    return tap_done();
+}
