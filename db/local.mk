@@ -16,3 +16,15 @@ tests_unit_db_open_SOURCES = tests/unit/db_open.c
 tests_unit_db_open_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_db_ledger_SOURCES = tests/unit/db_ledger.c
 tests_unit_db_ledger_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+
+EXTRA_DIST += tests/fuzz/corpus/event/submit tests/fuzz/corpus/event/end tests/fuzz/corpus/event/frames \
+  tests/fuzz/corpus/event/torn
+if FUZZ
+noinst_PROGRAMS += tests/fuzz/fuzz_event
+else
+check_PROGRAMS += tests/fuzz/fuzz_event
+TESTS += tests/fuzz/fuzz_event
+endif
+tests_fuzz_fuzz_event_SOURCES = tests/fuzz/fuzz_event.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_event_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_fuzz_fuzz_event_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)

@@ -33,3 +33,13 @@ tests_unit_base_lock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
 tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
 tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 EXTRA_DIST += engine/base/README.md tests/tap/README.md
+
+if FUZZ
+noinst_PROGRAMS += tests/fuzz/fuzz_number
+else
+check_PROGRAMS += tests/fuzz/fuzz_number
+TESTS += tests/fuzz/fuzz_number
+endif
+tests_fuzz_fuzz_number_SOURCES = tests/fuzz/fuzz_number.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_number_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_fuzz_fuzz_number_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
