@@ -24,6 +24,8 @@ enum {
     SCRATCH_COLS = 4096,        /* columns at a time when scratch is needed */
     A_BUDGET = 16 << 20,        /* bytes of packed A */
     B_BUDGET = 512 << 10,       /* bytes of packed B per thread: half of a 1 MiB L2 */
+    FEW_ROWS = 2 * LF_MR,       /* up to here reading B is what takes the time */
+    STREAM_PANELS = 24,
     ALIGN = 64
 };
 
@@ -33,7 +35,8 @@ struct cut {
     int64_t units, chunk, chunks;
     int64_t rows, cols;         /* of a super-block */
     int64_t group;              /* chunks per group */
-    int64_t b_panels_max;       /* panels of B in a task */
+    int64_t b_panels;           /* panels of B packed at a time */
+    int64_t task_panels;        /* most panels of columns in a task */
     size_t a_bytes, b_bytes, tile_bytes, scratch_bytes;
 };
 
@@ -60,9 +63,12 @@ static struct cut cut_of(const struct lf_k_gemm *g)
     c.cols = scratch ? min64(g->n, SCRATCH_COLS) : g->n;
     int64_t panel_bytes = min64(c.chunk, c.units) * 4;
     c.group = min64(max64(1, A_BUDGET / max64(1, c.rows * panel_bytes)), max64(1, c.chunks));
-    c.b_panels_max = min64(max64(1, B_BUDGET / (LF_NR * panel_bytes)), div_up(g->n, LF_NR));
+    const bool few = g->m <= FEW_ROWS; /* B streams through: one panel at a time, long tasks */
+    int64_t fit = max64(1, B_BUDGET / (LF_NR * panel_bytes));
+    c.b_panels = min64(few ? 1 : fit, div_up(g->n, LF_NR));
+    c.task_panels = min64(few ? STREAM_PANELS : fit, div_up(g->n, LF_NR));
     c.a_bytes = aligned((size_t)(min64(c.rows, g->m) * panel_bytes * c.group));
-    c.b_bytes = aligned((size_t)(c.b_panels_max * LF_NR * panel_bytes));
+    c.b_bytes = aligned((size_t)(c.b_panels * LF_NR * panel_bytes));
     c.tile_bytes = aligned(LF_MR * LF_NR * sizeof(float));
     c.scratch_bytes = scratch ? aligned((size_t)(min64(c.rows, g->m) * c.cols) * sizeof(float)) : 0;
     return c;
@@ -153,7 +159,10 @@ static const uint32_t *get_b(const struct job *j, int64_t chunk, int64_t p0, int
         return buf;
     }
     int64_t l0 = p0 * LF_NR, lanes = min64(p1 * LF_NR, g->n) - l0;
-    LF_SYM(pack)(buf, &j->b, l0, lanes, LF_NR, false, k0 * j->c.epu, min64(g->k - k0 * j->c.epu, units * j->c.epu));
+    int64_t kn = min64(g->k - k0 * j->c.epu, units * j->c.epu);
+    if (g->m <= FEW_ROWS)
+        LF_SYM(stream_in)(&j->b, l0, lanes, k0 * j->c.epu, kn);
+    LF_SYM(pack)(buf, &j->b, l0, lanes, LF_NR, false, k0 * j->c.epu, kn);
     return buf;
 }
 
@@ -174,54 +183,60 @@ static void tile_put(float *part, int64_t ld, const float *t, int m, int n)
             lf_v_store_n(part + i * ld + v, lf_v_load(t + i * LF_NR + v), n - v < LF_VL ? n - v : LF_VL);
 }
 
-/* Column panels [p0, p1) by row panels [r0, r1) of the current super-block, all chunks of the group. */
-static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, int64_t r1, uint32_t *buf, float *tile)
+/* One chunk of column panels [p0, p1), packed at b, by row panels [r0, r1) of the current super-block. */
+static void run_block(const struct job *j, int64_t ch, const uint32_t *b, int64_t p0, int64_t p1, int64_t r0, int64_t r1, float *tile)
 {
     const struct lf_k_gemm *g = j->g;
-    const bool simple = plain_store(g);
+    const bool simple = plain_store(g), add = ch > 0 || g->accumulate, last = ch == j->c.chunks - 1;
+    const int64_t units = chunk_units(&j->c, ch), ld = j->scratch ? j->c.cols : g->ldc;
 #if LF_BF16_DOT
     lf_micro *const *micro = j->c.unit == LF_UNIT_PAIR ? LF_SYM(micro_pair) : LF_SYM(micro_f32);
 #else
     lf_micro *const *micro = LF_SYM(micro_f32);
 #endif
-    for (int64_t ch = j->g0; ch < j->g1; ch++) {
-        const int64_t units = chunk_units(&j->c, ch);
-        const bool add = ch > 0 || g->accumulate, last = ch == j->c.chunks - 1;
-        const uint32_t *b = get_b(j, ch, p0, p1, buf);
-        for (int64_t r = r0; r < r1; r++) {
-            const int64_t row = j->m0 + r * LF_MR;
-            const int m = (int)min64(LF_MR, j->m1 - row);
-            const uint32_t *a = j->pa + a_offset(j, ch, r);
-            for (int64_t p = p0; p < p1; p++) {
-                const int64_t col = p * LF_NR;
-                const int n = (int)min64(LF_NR, g->n - col);
-                int64_t ld = j->scratch ? j->c.cols : g->ldc;
-                float *part = NULL;
-                if (j->scratch)
-                    part = j->scratch + (row - j->m0) * ld + (col - j->n0);
-                else if (g->c_type == LF_F32)
-                    part = (float *)g->c + row * ld + col;
-                const uint32_t *bp = b + (p - p0) * units * LF_NR;
-                if (n == LF_NR && part && (!last || simple)) {
-                    micro[m](units, a, bp, part, ld, add);
-                    continue;
-                }
-                micro[m](units, a, bp, tile, LF_NR, false);
-                if (add)
-                    tile_add(tile, part, ld, m, n);
-                if (last)
-                    LF_SYM(epilogue)(g, tile, row, col, m, n);
-                else
-                    tile_put(part, ld, tile, m, n);
+    for (int64_t r = r0; r < r1; r++) {
+        const int64_t row = j->m0 + r * LF_MR;
+        const int m = (int)min64(LF_MR, j->m1 - row);
+        const uint32_t *a = j->pa + a_offset(j, ch, r);
+        for (int64_t p = p0; p < p1; p++) {
+            const int64_t col = p * LF_NR;
+            const int n = (int)min64(LF_NR, g->n - col);
+            const void *next = p == p0 ? a + m * units : NULL; /* the next row panel follows in memory */
+            const uint32_t *bp = b + (p - p0) * units * LF_NR;
+            float *part = NULL;
+            if (j->scratch)
+                part = j->scratch + (row - j->m0) * ld + (col - j->n0);
+            else if (g->c_type == LF_F32)
+                part = (float *)g->c + row * ld + col;
+            if (n == LF_NR && part && (!last || simple)) {
+                micro[m](units, a, bp, part, ld, add, next);
+                continue;
             }
+            micro[m](units, a, bp, tile, LF_NR, false, next);
+            if (add)
+                tile_add(tile, part, ld, m, n);
+            if (last)
+                LF_SYM(epilogue)(g, tile, row, col, m, n);
+            else
+                tile_put(part, ld, tile, m, n);
         }
     }
+}
+
+/* Column panels [p0, p1) by row panels [r0, r1): all chunks of the group. */
+static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, int64_t r1, uint32_t *buf, float *tile)
+{
+    for (int64_t p = p0; p < p1; p += j->c.b_panels)
+        for (int64_t ch = j->g0; ch < j->g1; ch++) {
+            int64_t end = min64(p + j->c.b_panels, p1);
+            run_block(j, ch, get_b(j, ch, p, end, buf), p, end, r0, r1, tile);
+        }
 }
 
 /* One super-block and one group of chunks, inside a parallel region. */
 static void run_group(const struct job *j, int thread)
 {
-    const int64_t rows = div_up(j->m1 - j->m0, LF_MR), step = 4;
+    const int64_t rows = div_up(j->m1 - j->m0, LF_MR), step = 8;
     const int64_t items = div_up(rows, step), chunks = j->g1 - j->g0;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < items * chunks; i++) {
@@ -246,7 +261,7 @@ static void run_supers(struct job *j, int threads)
         j->n1 = min64(j->n0 + j->c.cols, g->n);
         for (j->m0 = 0; j->m0 < g->m; j->m0 = j->m1) {
             j->m1 = min64(j->m0 + j->c.rows, g->m);
-            choose_tasks(div_up(j->m1 - j->m0, LF_MR), div_up(j->n1 - j->n0, LF_NR), j->c.b_panels_max, threads, &j->cp, &j->rp);
+            choose_tasks(div_up(j->m1 - j->m0, LF_MR), div_up(j->n1 - j->n0, LF_NR), j->c.task_panels, threads, &j->cp, &j->rp);
             for (j->g0 = 0; j->g0 < j->c.chunks; j->g0 = j->g1) {
                 j->g1 = min64(j->g0 + j->c.group, j->c.chunks);
 #pragma omp parallel num_threads(threads)
@@ -263,8 +278,8 @@ int LF_SYM(gemm)(lf_queue *q, const struct lf_k_gemm *g)
     if (g->m == 0)
         return LF_K_OK;
     struct job j = {.g = g, .c = cut_of(g)};
-    j.a = (struct lf_operand){g->a, g->lda, !g->ta, j.c.unit};
-    j.b = (struct lf_operand){g->b, g->ldb, g->tb, j.c.unit};
+    j.a = (struct lf_operand){.p = g->a, .ld = g->lda, .k_fast = !g->ta, .unit = j.c.unit};
+    j.b = (struct lf_operand){.p = g->b, .ld = g->ldb, .k_fast = g->tb, .unit = j.c.unit};
     unsigned char *w = (unsigned char *)g->work + (ALIGN - (uintptr_t)g->work % ALIGN) % ALIGN;
     j.pa = (uint32_t *)(void *)w;
     w += j.c.a_bytes;

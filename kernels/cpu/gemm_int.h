@@ -61,8 +61,12 @@ struct lf_operand {
 void LF_SYM(pack)(uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t lanes, int width, bool narrow, int64_t k0,
                   int64_t kn);
 
-/* Micro kernel of m rows: c[m][LF_NR] (+)= a[units][m] b[units][LF_NR]. */
-typedef void lf_micro(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add);
+/* Fetch lanes [l0, l0 + lanes), elements [k0, k0 + kn), from memory into L2. */
+void LF_SYM(stream_in)(const struct lf_operand *o, int64_t l0, int64_t lanes, int64_t k0, int64_t kn);
+
+/* Micro kernel of m rows: c[m][LF_NR] (+)= a[units][m] b[units][LF_NR]. Unless NULL, one cache line of `next` per unit is prefetched
+ * into L2. */
+typedef void lf_micro(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add, const void *next);
 extern lf_micro *const LF_SYM(micro_f32)[LF_MR + 1];
 #if LF_BF16_DOT
 extern lf_micro *const LF_SYM(micro_pair)[LF_MR + 1];

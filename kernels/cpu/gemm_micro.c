@@ -17,9 +17,24 @@ LF_INLINE lf_v madd(const bool pair, lf_v a, lf_v b, lf_v c)
     return lf_v_fma(a, b, c);
 }
 
+/* Few rows: B streams from memory, far ahead into L2. Many rows: B is in L2 already, into L1. */
+LF_INLINE void prefetch_b(const int m, const float *p)
+{
+    if (m < 8)
+        __builtin_prefetch(p, 0, 2);
+    else
+        __builtin_prefetch(p);
+    if (LF_VL == 16 && m < 8)
+        __builtin_prefetch(p + LF_VL, 0, 2);
+    else if (LF_VL == 16)
+        __builtin_prefetch(p + LF_VL);
+}
+
 LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t *a0, const uint32_t *b0, float *c, int64_t ldc,
                      bool add)
 {
+    const char *far = next ? next : a0;
+    const int64_t step = next ? 64 : 0, ahead = (m > 2 && m < 10 ? 24 : 8) * LF_NR;
     lf_v x[LF_MR], y[LF_MR];
     const float *a = (const float *)a0, *b = (const float *)b0;
 #pragma GCC unroll 16
@@ -30,10 +45,7 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
     }
     for (int64_t k = 0; k < units; k++) {
         lf_v p = lf_v_load(b), r = lf_v_load(b + LF_VL);
-        __builtin_prefetch(b + 8 * LF_NR);
-#if LF_VL == 16
-        __builtin_prefetch(b + 8 * LF_NR + LF_VL);
-#endif
+        prefetch_b(m, b + ahead);
 #pragma GCC unroll 16
         for (int i = 0; i < m; i++) {
             lf_v v = lf_v_set1(a[i]);

@@ -102,28 +102,44 @@ LF_INLINE void transpose(lf_vu r[LF_VL])
 #endif
 }
 
+/* Read lanes [l0, l0 + lanes) once along their rows, so that the hardware prefetcher streams them into L2 at the speed of memory. The
+ * loads of packing itself run down 16 rows at once and stop at the number of outstanding L1 misses, half that speed. */
+void LF_SYM(stream_in)(const struct lf_operand *o, int64_t l0, int64_t lanes, int64_t k0, int64_t kn)
+{
+    const int64_t esize = o->unit == LF_UNIT_F32 ? 4 : 2;
+    for (int64_t l = l0; o->k_fast && l < l0 + lanes; l++) {
+        const volatile char *row = (const volatile char *)o->p + (l * o->ld + k0) * esize;
+        for (int64_t i = 0; i < kn * esize; i += 64)
+            (void)row[i];
+    }
+}
+
 /* One panel, k contiguous. w lanes are real; lanes up to `width` repeat the last one. src points at (lane 0, k0). */
-LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const void *src, int64_t ld, int64_t w, int width, int64_t kn)
+LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld, int64_t w, int width, int64_t kn)
 {
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
     const int64_t units = lf_units(kn, u), size = units * width, esize = u == LF_UNIT_F32 ? 4 : 2;
     for (int64_t l0 = 0; l0 < width; l0 += LF_VL) {
         int64_t off[LF_VL];
         for (int i = 0; i < LF_VL; i++)
-            off[i] = min64(l0 + i, w - 1) * ld;
+            off[i] = min64(l0 + i, w - 1) * ld * esize;
         int64_t ow = min64(width - l0, LF_VL);
         for (int64_t k = 0; k < units; k += LF_VL) {
             lf_vu r[LF_VL];
-            int64_t left = kn - k * epu;
+            const int64_t left = kn - k * epu;
+            const char *p = src + k * epu * esize;
+            int64_t ahead = k * epu + AHEAD / esize;
+            if (ahead >= kn)
+                ahead += min64(width, LF_VL) * ld - kn; /* the start of the rows that come next */
             if (left >= LF_VL * epu) {
 #pragma GCC unroll 16
                 for (int i = 0; i < LF_VL; i++) {
-                    r[i] = load_units(u, src, off[i] + k * epu, LF_VL * epu);
-                    __builtin_prefetch((const char *)src + (off[i] + k * epu) * esize + 512);
+                    r[i] = load_units(u, p + off[i], 0, LF_VL * epu);
+                    __builtin_prefetch(src + off[i] + ahead * esize);
                 }
             } else {
                 for (int i = 0; i < LF_VL; i++)
-                    r[i] = load_units(u, src, off[i] + k * epu, left);
+                    r[i] = load_units(u, p + off[i], 0, left);
             }
             transpose(r);
             int64_t at = k * width + l0;
@@ -194,7 +210,7 @@ LF_INLINE void pack_any(const enum lf_unit u, uint32_t *dst, const struct lf_ope
         return;
     }
     for (int64_t p = 0, l = 0; l < lanes; p++, l += width) {
-        const void *src = (const char *)o->p + ((l0 + l) * o->ld + k0) * esize;
+        const char *src = (const char *)o->p + ((l0 + l) * o->ld + k0) * esize;
         int64_t n = min64(lanes - l, width);
         uint32_t *d = dst + p * units * width;
         if (n == LF_MR && width == LF_MR)
@@ -255,7 +271,7 @@ static void pack_bf16_panel(const struct lf_k_gemm_pack *a, int64_t n0, int64_t 
             }
         if (LF_BF16_DOT) {
             uint32_t *d = (uint32_t *)dst + kb / 2 * LF_NR;
-            struct lf_operand o = {tile, TILE_K, true, LF_UNIT_PAIR};
+            struct lf_operand o = {.p = tile, .ld = TILE_K, .k_fast = true, .unit = LF_UNIT_PAIR};
             LF_SYM(pack)(d, &o, 0, LF_NR, LF_NR, false, 0, m);
         } else {
             uint16_t *d = (uint16_t *)dst + kb * LF_NR;
@@ -275,7 +291,7 @@ int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
     const int64_t esize = a->ab_type == LF_F32 || LF_BF16_DOT ? 4 : 2; /* bytes of a stored unit */
     const int64_t units = lf_units(a->k, u), chunk = lf_k_chunk(units), panels = (a->n + LF_NR - 1) / LF_NR;
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
-    const struct lf_operand o = {a->b, a->ldb, a->tb, u};
+    const struct lf_operand o = {.p = a->b, .ld = a->ldb, .k_fast = a->tb, .unit = u};
 #pragma omp parallel for collapse(2) schedule(static) num_threads(q->threads)
     for (int64_t c = 0; c < units; c += chunk)
         for (int64_t p = 0; p < panels; p++) {
