@@ -15,6 +15,7 @@
 #include <omp.h>
 
 #include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/gemm_units.h"
 #include "kernels/cpu/table_gemm.h"
 
 LF_CPU_DECLARE(gemm)
@@ -40,7 +41,6 @@ struct cut {
     size_t a_bytes, b_bytes, tile_bytes, scratch_bytes;
 };
 
-LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 LF_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 LF_INLINE int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 LF_INLINE size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
@@ -183,12 +183,34 @@ static void tile_put(float *part, int64_t ld, const float *t, int m, int n)
             lf_v_store_n(part + i * ld + v, lf_v_load(t + i * LF_NR + v), n - v < LF_VL ? n - v : LF_VL);
 }
 
+/* Where the partial sums of C(row, col) live, NULL when a single chunk goes straight to bf16. */
+LF_INLINE float *part_of(const struct job *j, int64_t row, int64_t col, int64_t *ld)
+{
+    *ld = j->scratch ? j->c.cols : j->g->ldc;
+    if (j->scratch)
+        return j->scratch + (row - j->m0) * *ld + (col - j->n0);
+    return j->g->c_type == LF_F32 ? (float *)j->g->c + row * *ld + col : NULL;
+}
+
+/* A tile of one chunk's sums: onto the partial sums, or on to C. */
+static void finish_tile(const struct job *j, int64_t ch, float *tile, int64_t row, int64_t col, int m, int n)
+{
+    int64_t ld;
+    float *part = part_of(j, row, col, &ld);
+    if (ch > 0 || j->g->accumulate)
+        tile_add(tile, part, ld, m, n);
+    if (ch == j->c.chunks - 1)
+        LF_SYM(epilogue)(j->g, tile, row, col, m, n);
+    else
+        tile_put(part, ld, tile, m, n);
+}
+
 /* One chunk of column panels [p0, p1), packed at b, by row panels [r0, r1) of the current super-block. */
 static void run_block(const struct job *j, int64_t ch, const uint32_t *b, int64_t p0, int64_t p1, int64_t r0, int64_t r1, float *tile)
 {
     const struct lf_k_gemm *g = j->g;
     const bool simple = plain_store(g), add = ch > 0 || g->accumulate, last = ch == j->c.chunks - 1;
-    const int64_t units = chunk_units(&j->c, ch), ld = j->scratch ? j->c.cols : g->ldc;
+    const int64_t units = chunk_units(&j->c, ch);
 #if LF_BF16_DOT
     lf_micro *const *micro = j->c.unit == LF_UNIT_PAIR ? LF_SYM(micro_pair) : LF_SYM(micro_f32);
 #else
@@ -203,29 +225,37 @@ static void run_block(const struct job *j, int64_t ch, const uint32_t *b, int64_
             const int n = (int)min64(LF_NR, g->n - col);
             const void *next = p == p0 ? a + m * units : NULL; /* the next row panel follows in memory */
             const uint32_t *bp = b + (p - p0) * units * LF_NR;
-            float *part = NULL;
-            if (j->scratch)
-                part = j->scratch + (row - j->m0) * ld + (col - j->n0);
-            else if (g->c_type == LF_F32)
-                part = (float *)g->c + row * ld + col;
+            int64_t ld;
+            float *part = part_of(j, row, col, &ld);
             if (n == LF_NR && part && (!last || simple)) {
                 micro[m](units, a, bp, part, ld, add, next);
                 continue;
             }
             micro[m](units, a, bp, tile, LF_NR, false, next);
-            if (add)
-                tile_add(tile, part, ld, m, n);
-            if (last)
-                LF_SYM(epilogue)(g, tile, row, col, m, n);
-            else
-                tile_put(part, ld, tile, m, n);
+            finish_tile(j, ch, tile, row, col, m, n);
         }
     }
+}
+
+/* One chunk of one column panel for a single narrow row panel, straight from unpacked weights. */
+static void run_stream(const struct job *j, int64_t ch, int64_t p, float *tile)
+{
+    const int64_t l0 = p * LF_NR, k0 = ch * j->c.chunk * j->c.epu, kn = min64(j->g->k - k0, chunk_units(&j->c, ch) * j->c.epu);
+    const int n = (int)min64(LF_NR, j->g->n - l0), m = (int)(j->m1 - j->m0);
+    LF_SYM(stream_in)(&j->b, l0, n, k0, kn);
+    LF_SYM(stream_tile)(&j->b, m, j->pa + a_offset(j, ch, 0), l0, n, k0, kn, tile);
+    finish_tile(j, ch, tile, j->m0, l0, m, n);
 }
 
 /* Column panels [p0, p1) by row panels [r0, r1): all chunks of the group. */
 static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, int64_t r1, uint32_t *buf, float *tile)
 {
+    if (j->m1 - j->m0 <= LF_STREAM_ROWS && !j->g->b_packed && j->b.k_fast) {
+        for (int64_t p = p0; p < p1; p++)
+            for (int64_t ch = j->g0; ch < j->g1; ch++)
+                run_stream(j, ch, p, tile);
+        return;
+    }
     for (int64_t p = p0; p < p1; p += j->c.b_panels)
         for (int64_t ch = j->g0; ch < j->g1; ch++) {
             int64_t end = min64(p + j->c.b_panels, p1);

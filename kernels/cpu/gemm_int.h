@@ -64,6 +64,10 @@ void LF_SYM(pack)(uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t
 /* Fetch lanes [l0, l0 + lanes), elements [k0, k0 + kn), from memory into L2. */
 void LF_SYM(stream_in)(const struct lf_operand *o, int64_t l0, int64_t lanes, int64_t k0, int64_t kn);
 
+/* t[m][LF_NR] = packed a[units][m], m <= LF_STREAM_ROWS, times lanes [l0, l0 + lanes <= LF_NR) of a k_fast operand: the bits of pack + micro. */
+enum { LF_STREAM_ROWS = 4 };
+void LF_SYM(stream_tile)(const struct lf_operand *o, int m, const uint32_t *a, int64_t l0, int64_t lanes, int64_t k0, int64_t kn, float *t);
+
 /* Micro kernel of m rows: c[m][LF_NR] (+)= a[units][m] b[units][LF_NR]. Unless NULL, one cache line of `next` per unit is prefetched
  * into L2. */
 typedef void lf_micro(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add, const void *next);

@@ -6,16 +6,7 @@
 #include "config.h"
 
 #include "kernels/cpu/gemm_int.h"
-
-LF_INLINE lf_v madd(const bool pair, lf_v a, lf_v b, lf_v c)
-{
-#if LF_BF16_DOT
-    if (pair)
-        return (lf_v)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
-#endif
-    (void)pair;
-    return lf_v_fma(a, b, c);
-}
+#include "kernels/cpu/gemm_units.h"
 
 /* Few rows: B streams from memory, far ahead into L2. Many rows: B is in L2 already, into L1. */
 LF_INLINE void prefetch_b(const int m, const float *p)
@@ -49,8 +40,8 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
 #pragma GCC unroll 16
         for (int i = 0; i < m; i++) {
             lf_v v = lf_v_set1(a[i]);
-            x[i] = madd(pair, v, p, x[i]);
-            y[i] = madd(pair, v, r, y[i]);
+            x[i] = lf_unit_madd(pair, v, p, x[i]);
+            y[i] = lf_unit_madd(pair, v, r, y[i]);
         }
         a += m;
         b += LF_NR;

@@ -7,112 +7,12 @@
 #include "config.h"
 
 #include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/gemm_units.h"
 #include "kernels/cpu/table_gemm.h"
 
 LF_CPU_DECLARE(gemm_pack)
 
-LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* LF_VL units from p: consecutive in memory, `left` elements may be read, the rest is 0. */
-LF_INLINE lf_vu load_units(const enum lf_unit u, const void *p, int64_t i, int64_t left)
-{
-    if (u == LF_UNIT_F32)
-        return (lf_vu)(left >= LF_VL ? lf_v_load((const float *)p + i) : lf_v_load_n((const float *)p + i, (int)left));
-    if (u == LF_UNIT_BF16_AS_F32) {
-        const uint16_t *q = (const uint16_t *)p + i;
-        return (lf_vu)(left >= LF_VL ? lf_v_load_bf16(q) : lf_v_load_bf16_n(q, (int)left));
-    }
-    lf_vu v = {0};
-    const uint16_t *q = (const uint16_t *)p + i;
-#if LF_CPU_ISA >= 2
-    if (left >= 2 * LF_VL)
-        memcpy(&v, q, sizeof v);
-    else
-        v = (lf_vu)_mm512_maskz_loadu_epi16((__mmask32)((1ull << left) - 1), q);
-#else
-    memcpy(&v, q, (size_t)min64(left, 2 * LF_VL) * 2);
-#endif
-    return v;
-}
-
-LF_INLINE void store_words(uint32_t *p, lf_vu v, int64_t room)
-{
-    if (room >= LF_VL)
-        memcpy(p, &v, sizeof v);
-    else
-        lf_v_store_n((float *)p, (lf_v)v, (int)room);
-}
-
-/* r[i] lane j <-> r[j] lane i */
-LF_INLINE void transpose(lf_vu r[LF_VL])
-{
-#if LF_CPU_ISA >= 2
-    __m512i t[16], x[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 8; i++) {
-        t[2 * i] = _mm512_unpacklo_epi32((__m512i)r[2 * i], (__m512i)r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32((__m512i)r[2 * i], (__m512i)r[2 * i + 1]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 4; i++) {
-        x[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        x[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        x[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        x[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0x88);
-        t[4 + i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0xdd);
-        t[8 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0x88);
-        t[12 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0xdd);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 4; i++) {
-        r[i] = (lf_vu)_mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-        r[8 + i] = (lf_vu)_mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
-        r[4 + i] = (lf_vu)_mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
-        r[12 + i] = (lf_vu)_mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
-    }
-#elif LF_CPU_ISA == 1
-    __m256 t[8], x[8];
-#pragma GCC unroll 8
-    for (int i = 0; i < 4; i++) {
-        t[2 * i] = _mm256_unpacklo_ps((__m256)r[2 * i], (__m256)r[2 * i + 1]);
-        t[2 * i + 1] = _mm256_unpackhi_ps((__m256)r[2 * i], (__m256)r[2 * i + 1]);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < 2; i++) {
-        x[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
-        x[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
-        x[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
-        x[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < 4; i++) {
-        r[i] = (lf_vu)_mm256_permute2f128_ps(x[i], x[4 + i], 0x20);
-        r[4 + i] = (lf_vu)_mm256_permute2f128_ps(x[i], x[4 + i], 0x31);
-    }
-#else
-    lf_vu t[LF_VL];
-    for (int i = 0; i < LF_VL; i++)
-        for (int j = 0; j < LF_VL; j++)
-            t[i][j] = r[j][i];
-    memcpy(r, t, sizeof t);
-#endif
-}
-
-/* Read lanes [l0, l0 + lanes) once along their rows, so that the hardware prefetcher streams them into L2 at the speed of memory. The
- * loads of packing itself run down 16 rows at once and stop at the number of outstanding L1 misses, half that speed. */
-void LF_SYM(stream_in)(const struct lf_operand *o, int64_t l0, int64_t lanes, int64_t k0, int64_t kn)
-{
-    const int64_t esize = o->unit == LF_UNIT_F32 ? 4 : 2;
-    for (int64_t l = l0; o->k_fast && l < l0 + lanes; l++) {
-        const volatile char *row = (const volatile char *)o->p + (l * o->ld + k0) * esize;
-        for (int64_t i = 0; i < kn * esize; i += 64)
-            (void)row[i];
-    }
-}
+enum { AHEAD = 512 }; /* bytes of a row to prefetch ahead: about a memory latency */
 
 /* One panel, k contiguous. w lanes are real; lanes up to `width` repeat the last one. src points at (lane 0, k0). */
 LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld, int64_t w, int width, int64_t kn)
