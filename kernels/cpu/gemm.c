@@ -270,8 +270,8 @@ static void run_group(const struct job *j, int thread)
     const int64_t items = div_up(rows, step), chunks = j->g1 - j->g0;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < items * chunks; i++) {
-        int64_t p0 = i % items * step;
-        pack_a(j, j->g0 + i / items, p0, min64(p0 + step, rows));
+        int64_t p0 = i / chunks * step;
+        pack_a(j, j->g0 + i % chunks, p0, min64(p0 + step, rows));
     }
     unsigned char *mine = j->private + (size_t)thread * (j->c.b_bytes + j->c.tile_bytes);
     const int64_t col0 = j->n0 / LF_NR, col1 = div_up(j->n1, LF_NR);

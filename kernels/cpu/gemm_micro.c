@@ -22,7 +22,7 @@ LF_INLINE void prefetch_b(const int m, const float *p)
 }
 
 LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t *a0, const uint32_t *b0, float *c, int64_t ldc,
-                     bool add)
+                     bool add, const void *next)
 {
     const char *far = next ? next : a0;
     const int64_t step = next ? 64 : 0, ahead = (m > 2 && m < 10 ? 24 : 8) * LF_NR;
@@ -43,6 +43,8 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
             x[i] = lf_unit_madd(pair, v, p, x[i]);
             y[i] = lf_unit_madd(pair, v, r, y[i]);
         }
+        __builtin_prefetch(far, 0, 2);
+        far += step;
         a += m;
         b += LF_NR;
     }
@@ -61,9 +63,10 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
 }
 
 #define MICRO(type, pair, m)                                                                                           \
-    static void type##_##m(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add)       \
+    static void type##_##m(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add,        \
+                         const void *next)                                                                             \
     {                                                                                                                  \
-        micro(m, pair, units, a, b, c, ldc, add);                                                                      \
+        micro(m, pair, units, a, b, c, ldc, add, next);                                                                      \
     }
 #define ENTRY(type, pair, m) [m] = type##_##m,
 #if LF_MR == 14

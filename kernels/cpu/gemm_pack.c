@@ -58,40 +58,67 @@ LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const char *src
     }
 }
 
-/* LF_VL lanes of unit row k; n lanes are real. */
-LF_INLINE lf_vu load_lanes(const enum lf_unit u, const void *p, int64_t i, int64_t ld, bool second, int64_t n)
+/* LF_VL lanes of one unit row at p, whose second bf16 row is `ld` elements on (0: none, zeros). n lanes are real. */
+LF_INLINE lf_vu load_lanes(const enum lf_unit u, const char *p, int64_t ld, const int64_t n)
 {
-    int m = (int)(n < 0 ? 0 : n < LF_VL ? n : LF_VL);
+    const int m = (int)(n < 0 ? 0 : n < LF_VL ? n : LF_VL), bf16 = u != LF_UNIT_F32;
+    lf_vu x = (lf_vu)(m == LF_VL ? lf_vt_load(p, 0, bf16) : lf_vt_load_n(p, 0, bf16, m));
     if (u != LF_UNIT_PAIR)
-        return m == LF_VL ? (lf_vu)lf_vt_load(p, i, u != LF_UNIT_F32) : (lf_vu)lf_vt_load_n(p, i, u != LF_UNIT_F32, m);
-    lf_vu lo = (lf_vu)(m == LF_VL ? lf_vt_load(p, i, 1) : lf_vt_load_n(p, i, 1, m)) >> 16, hi = {0};
-    if (second)
-        hi = (lf_vu)(m == LF_VL ? lf_vt_load(p, i + ld, 1) : lf_vt_load_n(p, i + ld, 1, m));
-    return lo | hi;
+        return x;
+    if (!ld)
+        return x >> 16;
+    return (x >> 16) | (lf_vu)(m == LF_VL ? lf_vt_load(p, ld, 1) : lf_vt_load_n(p, ld, 1, m));
 }
 
-/* All panels of `lanes` lanes, lanes contiguous; src points at (lane 0, k0). */
-LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const void *src, int64_t ld, int64_t lanes, const int width,
+/* Unit rows [k, end) of a panel `w` lanes wide with n <= w real ones, from src (unit row k) to d; `exact`: the last store may not run over.
+ * Constant w and n make constant masks. */
+LF_INLINE void rows_l_fast(const enum lf_unit u, uint32_t *d, const char *src, int64_t ld, const int64_t w, const int64_t n, int64_t rows,
+                           bool exact, bool odd)
+{
+    const int64_t row_bytes = ld * (u == LF_UNIT_F32 ? 4 : 2) * (u == LF_UNIT_PAIR ? 2 : 1);
+    const char *next = src + 8 * row_bytes;
+    for (int64_t i = 0; i < rows; i++) {
+        const bool end = i == rows - 1;
+        const int64_t second = end && odd ? 0 : ld;
+        __builtin_prefetch(next + n * (u == LF_UNIT_F32 ? 4 : 2) - 1, 0, 2);
+        if (w > LF_VL && u == LF_UNIT_F32)
+            __builtin_prefetch(next, 0, 2);
+        if (u == LF_UNIT_PAIR)
+            __builtin_prefetch(next + row_bytes / 2 + n * 2 - 1, 0, 2);
+#pragma GCC unroll 2
+        for (int64_t v = 0; v < w; v += LF_VL) {
+            lf_vu x = load_lanes(u, src + v * (u == LF_UNIT_F32 ? 4 : 2), second, n - v);
+            if (w >= v + LF_VL || (w < LF_VL && !(end && exact)))
+                memcpy(d + v, &x, sizeof x);
+            else
+                store_words(d + v, x, w - v);
+        }
+        d += w;
+        src += row_bytes;
+        next += row_bytes;
+    }
+}
+
+/* All panels of `lanes` lanes, lanes contiguous; src points at (lane 0, k0). Stores of a panel narrower than a vector run over into its next
+ * unit row, so w lanes need LF_VL - w <= w; smaller panels store exactly. */
+LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld, int64_t lanes, const int64_t width,
                              bool narrow, int64_t kn)
 {
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
     const int64_t units = lf_units(kn, u), esize = u == LF_UNIT_F32 ? 4 : 2, block = 8;
     for (int64_t kb = 0; kb < units; kb += block)
         for (int64_t p = 0, l = 0; l < lanes; p++, l += width) {
-            int64_t n = min64(lanes - l, width), w = narrow ? n : width, size = units * w;
-            uint32_t *d = dst + p * units * width;
-            for (int64_t k = kb; k < min64(kb + block, units); k++) {
-                const char *next = (const char *)src + ((k + block) * epu * ld + l) * esize;
-                __builtin_prefetch(next);
-                __builtin_prefetch(next + 64);
-                if (u == LF_UNIT_PAIR)
-                    __builtin_prefetch(next + ld * esize);
-                for (int64_t v = 0; v < w; v += LF_VL) {
-                    lf_vu x = load_lanes(u, src, k * epu * ld + l + v, ld, k * epu + 1 < kn, n - v);
-                    int64_t room = w <= LF_VL ? size - k * w : w - v;
-                    store_words(d + k * w + v, x, room);
-                }
-            }
+            const int64_t n = min64(lanes - l, width), w = narrow ? n : width, rows = min64(block, units - kb);
+            const bool last = kb + rows == units, odd = last && units * epu > kn;
+            uint32_t *d = dst + p * units * width + kb * w;
+            const char *s = src + (kb * epu * ld + l) * esize;
+            if (n == width)
+                rows_l_fast(u, d, s, ld, width, width, rows, last, odd);
+            else if (w >= LF_VL)
+                rows_l_fast(u, d, s, ld, width, n, rows, last, odd);
+            else
+                for (int64_t i = 0; i < rows; i++)
+                    store_words(d + i * w, load_lanes(u, s + i * epu * ld * esize, odd && i == rows - 1 ? 0 : ld, n), w);
         }
 }
 
@@ -100,7 +127,7 @@ LF_INLINE void pack_any(const enum lf_unit u, uint32_t *dst, const struct lf_ope
 {
     const int64_t esize = u == LF_UNIT_F32 ? 4 : 2, units = lf_units(kn, u);
     if (!o->k_fast) {
-        const void *src = (const char *)o->p + (k0 * o->ld + l0) * esize;
+        const char *src = (const char *)o->p + (k0 * o->ld + l0) * esize;
         if (width == LF_MR)
             panels_l_fast(u, dst, src, o->ld, lanes, LF_MR, narrow, kn);
         else if (width == LF_NR)
