@@ -1,2 +1,4 @@
 # Everything that is not a matrix product: sources (LF_CPU_ISA_SOURCES += ...) and tests.
-LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/optim.c
+LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/optim.c \
+  kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
+  kernels/cpu/attn_paged.c

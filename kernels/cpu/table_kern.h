@@ -20,6 +20,10 @@
     X(embed_bwd) \
     X(rope) \
     X(grad_norm) \
-    X(adamw)
+    X(adamw) \
+    X(attn_fwd) \
+    X(attn_bwd) \
+    X(kv_write) \
+    X(attn_paged)
 
 #endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the attention kernels share: panels of keys and values, a small register-blocked matrix product over them, and
+ * the online-softmax step of a block of query rows over one tile of LF_ATTN_TILE keys.
+ *
+ * Units. A panel element is 32 bits: an f32, or, where the instruction set multiplies bf16 pairs (`pairs`) and the data
+ * is bf16, two bf16 that are neighbours along the reduction. Without pairs bf16 data is widened to f32 and the
+ * products' left operands are rounded to bf16 where the pair form rounds them, so both forms round at the same points.
+ *
+ * Row bits. A score is one ascending chain over the channels; an output is one ascending chain over the keys that the
+ * row sees, tile by tile. Rows are blocked for speed only: what a row sees of a tile is its own range [lo, hi), and
+ * neither other rows nor invisible keys (be they NaN) take part in its chains.
+ */
+#ifndef LF_KERNELS_CPU_ATTN_H
+#define LF_KERNELS_CPU_ATTN_H
+
+#include "kernels/cpu/ops.h"
+
+enum {
+    ATTN_T = LF_ATTN_TILE,
+    ATTN_MR = 6,  /* query rows in registers at a time */
+    ATTN_QB = 48, /* query rows of one block */
+    ATTN_MAX_D = 256
+};
+
+static inline bool attn_pairs(uint8_t x_type)
+{
+    return LF_CPU_ISA >= 3 && x_type == LF_BF16;
+}
+static inline int64_t attn_dp(int64_t d)
+{
+    return (d + 15) / 16 * 16;
+}
+static inline int64_t attn_tiles(int64_t n)
+{
+    return (n + ATTN_T - 1) / ATTN_T;
+}
+
+enum attn_init { ATTN_ZERO, ATTN_ADD, ATTN_SCALE };
+
+/* C[m][n] = init + A B, n a multiple of 16, C f32 with row distance ldc.
+ *   unit k of row r of A at a + r * ars + k * acs (bytes); unit (k, c) of B at b + (k * ldb + c) * 4 bytes.
+ *   init: 0, C, or C[r] * corr[r]. Each element is one ascending chain of fused multiply-adds over k. */
+struct attn_mm {
+    int64_t m, n, k;
+    const void *a;
+    int64_t ars, acs;
+    const float *b;
+    int64_t ldb;
+    float *c;
+    int64_t ldc;
+    const float *corr;
+    bool pairs;
+    enum attn_init init;
+};
+void LF_SYM(attn_mm)(const struct attn_mm *g);
+
+/* dst[d / ku][ATTN_T]: rows src .. src + (n-1) * stride bytes as columns; columns >= n are 0. ku = 2 with pairs,
+ * else 1. */
+void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type);
+/* dst[ceil(n / ku)][dp]: rows as rows, padded to pad rows and dp channels with 0. */
+void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad, int64_t d,
+                            uint8_t x_type);
+
+/* What is the same for all rows of a call. */
+struct attn_shape {
+    int64_t d, dp, kd; /* channels, padded channels, units of the score reduction */
+    float scale, softcap;
+    int64_t window;
+    uint8_t x_type;
+    bool causal, pairs;
+};
+
+static inline struct attn_shape attn_shape_of(int64_t d, float scale, float softcap, int64_t window, bool causal,
+                                              uint8_t x_type)
+{
+    bool pairs = attn_pairs(x_type);
+    return (struct attn_shape){.d = d,
+                               .dp = attn_dp(d),
+                               .kd = pairs ? d / 2 : d,
+                               .scale = scale,
+                               .softcap = softcap,
+                               .window = window,
+                               .x_type = x_type,
+                               .causal = causal,
+                               .pairs = pairs};
+}
+
+/* Keys [*lo, *hi) of a document of len keys that the query at position pos sees. */
+static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t *lo, int64_t *hi)
+{
+    *hi = s->causal && pos + 1 < len ? pos + 1 : len;
+    *lo = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
+    if (*lo > *hi)
+        *lo = *hi;
+}
+
+/* Scores after scale, softcap and ALiBi; key0 is the document position of lane 0. *dcap, when wanted, is the softcap's
+ * slope. */
+LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int64_t pos, int64_t key0, lf_v *dcap)
+{
+    lf_v v = dot * lf_v_set1(s->scale);
+    if (s->softcap > 0.0f) {
+        lf_v t = lf_v_tanh(v / lf_v_set1(s->softcap));
+        v = t * lf_v_set1(s->softcap);
+        if (dcap)
+            *dcap = lf_v_set1(1.0f) - t * t;
+    }
+    if (slope != 0.0f)
+        v -= lf_v_set1(slope) * lf_v_from_int(lf_vi_set1((int32_t)(pos - key0)) - lf_vi_iota());
+    return v;
+}
+
+/* A block of up to ATTN_QB query rows, any mixture of heads of one group and rows of one document. */
+struct attn_block {
+    int64_t n;
+    float *q;               /* [n][dp] units */
+    float *o;               /* [n][dp] running sums */
+    float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
+    int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
+    float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
+};
+/* Floats of one block's storage for padded width dp, and its layout over mem (64-byte aligned). */
+size_t LF_SYM(attn_block_floats)(int64_t dp);
+void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp);
+/* Append one query row. */
+void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
+                            int64_t len);
+/* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows). */
+void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,
+                             const float *v);
+/* Normalised output of row r; returns its log-sum-exp. */
+float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r, void *o);
+
+#endif

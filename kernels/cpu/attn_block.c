@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The online-softmax step of attention: a block of query rows against one tile of keys. Used alike over whole documents
+ * and over the paged cache, which is why both give the same bits.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/attn.h"
+
+enum { ROW_FIELDS = 64 }; /* ATTN_QB rounded up, so that each field keeps 64-byte alignment */
+
+size_t LF_SYM(attn_block_floats)(int64_t dp)
+{
+    return (size_t)(2 * ATTN_QB * dp + 3 * ROW_FIELDS + 3 * 2 * ROW_FIELDS + ATTN_MR * ATTN_T);
+}
+
+void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp)
+{
+    b->n = 0;
+    b->q = mem;
+    b->o = b->q + ATTN_QB * dp;
+    b->m = b->o + ATTN_QB * dp;
+    b->l = b->m + ROW_FIELDS;
+    b->slope = b->l + ROW_FIELDS;
+    b->s = b->slope + ROW_FIELDS;
+    b->pos = (int64_t *)(void *)(b->s + ATTN_MR * ATTN_T);
+    b->lo = b->pos + ROW_FIELDS;
+    b->hi = b->lo + ROW_FIELDS;
+}
+
+void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
+                            int64_t len)
+{
+    const int64_t r = b->n++;
+    if (s->pairs)
+        memcpy(b->q + r * s->dp, q, (size_t)s->d * sizeof(uint16_t));
+    else
+        LF_EACH_VEC(c, n, s->d) lf_put(b->q, r * s->dp + c, LF_F32, n, lf_get(q, c, s->x_type, n));
+    memset(b->o + r * s->dp, 0, (size_t)s->dp * sizeof(float));
+    b->m[r] = -INFINITY;
+    b->l[r] = 0.0f;
+    b->slope[r] = slope;
+    b->pos[r] = pos;
+    attn_range(s, pos, len, &b->lo[r], &b->hi[r]);
+}
+
+/* What the rows of a strip see of the tile. */
+struct strip {
+    int64_t r0, mr;
+    int64_t lo[ATTN_MR], hi[ATTN_MR];
+    int64_t max_lo, min_hi, max_hi;
+    float corr[ATTN_MR > LF_VL ? 2 * LF_VL : LF_VL > 8 ? LF_VL : 8];
+};
+
+static void strip_init(struct strip *t, const struct attn_block *b, int64_t r0, int64_t key0)
+{
+    t->r0 = r0;
+    t->mr = b->n - r0 < ATTN_MR ? b->n - r0 : ATTN_MR;
+    t->max_lo = 0;
+    t->min_hi = ATTN_T;
+    t->max_hi = 0;
+    for (int64_t r = 0; r < t->mr; r++) {
+        int64_t lo = b->lo[r0 + r] - key0, hi = b->hi[r0 + r] - key0;
+        lo = lo < 0 ? 0 : lo > ATTN_T ? ATTN_T : lo;
+        hi = hi < lo ? lo : hi > ATTN_T ? ATTN_T : hi;
+        t->lo[r] = lo;
+        t->hi[r] = hi;
+        t->max_lo = lo > t->max_lo ? lo : t->max_lo;
+        t->min_hi = hi < t->min_hi ? hi : t->min_hi;
+        if (hi > lo && hi > t->max_hi)
+            t->max_hi = hi;
+    }
+}
+
+/* Scores of one row in place, invisible lanes -inf; returns the maximum. cols covers every visible key. */
+LF_INLINE float row_scores(const struct attn_shape *s, float *row, int64_t cols, int64_t lo, int64_t hi, float slope,
+                           int64_t pos, int64_t key0)
+{
+    const lf_v ninf = lf_v_set1(-INFINITY);
+    lf_v top = ninf;
+    for (int64_t c = 0; c < cols; c += LF_VL) {
+        lf_v v = attn_score(s, lf_v_load(row + c), slope, pos, key0 + c, NULL);
+        if (lo > c || hi < c + LF_VL) {
+            lf_vi lane = lf_vi_iota() + lf_vi_set1((int32_t)c);
+            v = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), v, ninf);
+        }
+        lf_v_store(row + c, v);
+        top = lf_v_max(top, v);
+    }
+    return lf_v_hmax(top);
+}
+
+/* Probabilities of one row, stored as the product's left operand; returns their sum before rounding. */
+LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, float m)
+{
+    const lf_v vm = lf_v_set1(m);
+    lf_v sum = lf_v_zero();
+    for (int64_t c = 0; c < cols; c += LF_VL) {
+        lf_v p = lf_v_exp(lf_v_load(row + c) - vm);
+        sum += p;
+        if (s->pairs)
+            lf_v_store_bf16((uint16_t *)(void *)row + c,
+                            p); /* pair (c, c+1) is unit c/2; never ahead of what is read */
+        else
+            lf_v_store(row + c, lf_vt_round(p, s->x_type == LF_BF16));
+    }
+    return lf_v_hsum(sum);
+}
+
+static void strip_softmax(struct attn_block *b, const struct attn_shape *s, struct strip *t, int64_t key0, int64_t cols)
+{
+    float top[ATTN_MR];
+    for (int64_t r = 0; r < t->mr; r++) {
+        const int64_t i = t->r0 + r;
+        t->corr[r] = 0.0f;
+        top[r] = b->m[i];
+        if (t->hi[r] <= t->lo[r])
+            continue;
+        float m = row_scores(s, b->s + r * ATTN_T, cols, t->lo[r], t->hi[r], b->slope[i], b->pos[i], key0);
+        top[r] = m > b->m[i] ? m : b->m[i];
+        t->corr[r] = b->m[i] - top[r];
+    }
+    for (int64_t r = 0; r < t->mr; r += LF_VL)
+        lf_v_store(t->corr + r, lf_v_exp(lf_v_load(t->corr + r)));
+    for (int64_t r = 0; r < t->mr; r++) {
+        const int64_t i = t->r0 + r;
+        if (t->hi[r] <= t->lo[r])
+            continue;
+        b->l[i] = b->l[i] * t->corr[r] + row_probs(s, b->s + r * ATTN_T, cols, top[r]);
+        b->m[i] = top[r];
+    }
+}
+
+/* o += p[k0, k1) v for rows [r, r + m) of the strip; k in units of the product. */
+static void add_range(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
+                      int64_t r, int64_t m, int64_t k0, int64_t k1, enum attn_init init)
+{
+    struct attn_mm g = {.m = m,
+                        .n = s->dp,
+                        .k = k1 - k0,
+                        .ars = ATTN_T * 4,
+                        .acs = 4,
+                        .b = v + k0 * s->dp,
+                        .ldb = s->dp,
+                        .ldc = s->dp,
+                        .pairs = s->pairs,
+                        .init = init};
+    g.a = b->s + r * ATTN_T + k0;
+    g.c = b->o + (t->r0 + r) * s->dp;
+    g.corr = init == ATTN_SCALE ? t->corr + r : NULL;
+    LF_SYM(attn_mm)(&g);
+}
+
+#if LF_CPU_ISA >= 3
+/* One key whose partner in the pair is invisible: the partner's value is cleared, for it may be NaN. */
+static void add_half(float *o, const float *prob, const float *v, int64_t dp, uint32_t keep)
+{
+    float p;
+    memcpy(&p, prob, sizeof p);
+    const __m512i mask = _mm512_set1_epi32((int)keep);
+    for (int64_t c = 0; c < dp; c += LF_VL) {
+        __m512i u = _mm512_and_si512(_mm512_loadu_si512(v + c), mask);
+        lf_v_store(o + c, (lf_v)_mm512_dpbf16_ps((__m512)lf_v_load(o + c), (__m512bh)lf_v_set1(p), (__m512bh)u));
+    }
+}
+#endif
+
+/* Row r alone over keys [lo, hi) except the units [u0, u1), which all rows take together: before = the part below. */
+static void add_edge(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v, int64_t r,
+                     int64_t u0, int64_t u1, bool before)
+{
+    const int64_t lo = t->lo[r], hi = t->hi[r];
+    if (!s->pairs) {
+        int64_t k0 = before ? lo : u1, k1 = before ? u0 : hi;
+        if (k0 < k1)
+            add_range(b, s, t, v, r, 1, k0, k1, ATTN_ADD);
+        return;
+    }
+#if LF_CPU_ISA >= 3
+    float *o = b->o + (t->r0 + r) * s->dp;
+    const float *p = b->s + r * ATTN_T;
+    int64_t k0 = before ? (lo + 1) / 2 : u1, k1 = before ? u0 : hi / 2;
+    if (before && lo % 2 && lo < hi)
+        add_half(o, p + lo / 2, v + lo / 2 * s->dp, s->dp, 0xffff0000u);
+    if (k0 < k1)
+        add_range(b, s, t, v, r, 1, k0, k1, ATTN_ADD);
+    if (!before && hi % 2 && hi > lo)
+        add_half(o, p + hi / 2, v + hi / 2 * s->dp, s->dp, 0x0000ffffu);
+#endif
+}
+
+static void strip_values(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v)
+{
+    const int64_t ku = s->pairs ? 2 : 1;
+    int64_t u0 = (t->max_lo + ku - 1) / ku, u1 = t->min_hi / ku;
+    bool edges = false;
+    for (int64_t r = 0; r < t->mr; r++)
+        edges |= t->lo[r] != u0 * ku || t->hi[r] != u1 * ku;
+    if (!edges) {
+        add_range(b, s, t, v, 0, t->mr, u0, u1, ATTN_SCALE);
+        return;
+    }
+    /* without a common range every row goes alone, from its own first unit */
+    const bool common = u0 < u1;
+    bool left = !common;
+    for (int64_t r = 0; r < t->mr; r++)
+        left |= t->lo[r] != u0 * ku;
+    if (left) {
+        add_range(b, s, t, v, 0, t->mr, 0, 0, ATTN_SCALE);
+        for (int64_t r = 0; r < t->mr; r++) {
+            int64_t mid = common ? u0 : t->hi[r] / ku;
+            add_edge(b, s, t, v, r, mid, mid, true);
+        }
+    }
+    if (common)
+        add_range(b, s, t, v, 0, t->mr, u0, u1, left ? ATTN_ADD : ATTN_SCALE);
+    for (int64_t r = 0; r < t->mr; r++) {
+        int64_t mid = common ? u1 : t->hi[r] / ku;
+        add_edge(b, s, t, v, r, mid, mid, false);
+    }
+}
+
+void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,
+                             const float *v)
+{
+    struct strip t;
+    for (int64_t r0 = 0; r0 < b->n; r0 += ATTN_MR) {
+        strip_init(&t, b, r0, key0);
+        if (t.max_hi == 0)
+            continue;
+        int64_t cols = (t.max_hi + 15) / 16 * 16;
+        struct attn_mm g = {.m = t.mr,
+                            .n = cols,
+                            .k = s->kd,
+                            .a = b->q + r0 * s->dp,
+                            .ars = s->dp * 4,
+                            .acs = 4,
+                            .b = kt,
+                            .ldb = ATTN_T,
+                            .c = b->s,
+                            .ldc = ATTN_T,
+                            .pairs = s->pairs,
+                            .init = ATTN_ZERO};
+        LF_SYM(attn_mm)(&g);
+        strip_softmax(b, s, &t, key0, cols);
+        strip_values(b, s, &t, v);
+    }
+}
+
+float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r, void *o)
+{
+    const float l = b->l[r];
+    const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : 1.0f / l);
+    LF_EACH_VEC(c, n, s->d) lf_put(o, c, s->x_type, n, lf_v_load(b->o + r * s->dp + c) * inv);
+    return l == 0.0f ? -INFINITY : b->m[r] + logf(l);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention over packed documents, backward. The probabilities are made again from lse:
+ *     p = exp(score - lse)      dv_j = sum_i p_ij do_i      dp_ij = do_i . v_j      delta_i = do_i . o_i
+ *     ds_ij = p_ij (dp_ij - delta_i) * scale (* softcap slope)      dq_i = sum_j ds_ij k_j      dk_j = sum_i ds_ij q_i
+ * One thread does a whole (document, group): heads ascending, in each the key tiles ascending, in each the query blocks
+ * ascending. All sums therefore run in one order, whatever the threads; threads draw (document, group) from a counter.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/attn.h"
+
+LF_CPU_DECLARE(attn_bwd)
+
+int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
+{
+    const int64_t hd = a->heads * a->d, gd = a->groups * a->d;
+    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 && a->d > 0 && a->d % 2 == 0 &&
+              a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= hd && a->ldo >= hd && a->lddo >= hd && a->lddq >= hd &&
+              a->ldk >= gd && a->ldv >= gd && a->lddk >= gd && a->lddv >= gd && a->softcap >= 0.0f && a->window >= 0 &&
+              lf_is_float(a->x_type) && a->rows < INT32_MAX;
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* One thread's memory for a document of up to `rows` rows, in floats. */
+struct space {
+    float *kt, *vt, *kr; /* panels of keys and values: [tile][kd][64], [tile][kd][64], [tile][64 / ku][dp] */
+    float *qr, *dor;     /* row panels of q and do of one head: [rows / ku][dp] */
+    float *dq, *dk, *dv; /* running gradients [rows][dp] */
+    float *delta;        /* [rows] */
+    float *s, *dp;       /* [ATTN_QB][64] scores -> p; dp -> ds */
+    float *pc, *dsc;     /* with pairs: p and ds as pairs of rows, [ATTN_QB / 2][64] */
+};
+
+static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const struct attn_shape *s, float *mem)
+{
+    const size_t rows = (size_t)(attn_tiles(a->rows) * ATTN_T), dp = (size_t)s->dp, d = (size_t)s->kd,
+                 block = ATTN_QB * ATTN_T;
+    float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq, &w->dk,
+                       &w->dv, &w->delta, &w->s,  &w->dp, &w->pc,  &w->dsc};
+    const size_t size[] = {rows * d,  rows * d, rows * dp, rows * dp, rows * dp, rows * dp, rows * dp,
+                           rows * dp, rows,     block,     block,     block,     block};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        *field[i] = mem ? mem + n : NULL;
+        n += size[i];
+    }
+    return n;
+}
+
+static struct attn_shape shape_of(const struct lf_k_attn_bwd *a)
+{
+    return attn_shape_of(a->d, a->scale, a->softcap, a->window, a->causal, a->x_type);
+}
+
+size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
+{
+    struct attn_shape s = shape_of(a);
+    struct space w;
+    return (size_t)threads * space_init(&w, a, &s, NULL) * sizeof(float);
+}
+
+struct doc {
+    int64_t row, len;
+};
+
+static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
+{
+    int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
+    e = e > a->rows ? a->rows : e;
+    return (struct doc){b, e > b ? e - b : 0};
+}
+
+static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
+                      int64_t g)
+{
+    const uint8_t t = a->x_type;
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), ku = s->pairs ? 2 : 1;
+    for (int64_t j = 0; j < d.len; j += ATTN_T) {
+        int64_t n = d.len - j < ATTN_T ? d.len - j : ATTN_T;
+        const void *k = lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
+                   *v = lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t);
+        LF_SYM(attn_pack_cols)(w->kt + j * s->kd, k, a->ldk * size, n, a->d, t);
+        LF_SYM(attn_pack_cols)(w->vt + j * s->kd, v, a->ldv * size, n, a->d, t);
+        LF_SYM(attn_pack_rows)(w->kr + j / ku * s->dp, k, a->ldk * size, n, ATTN_T, a->d, t);
+    }
+}
+
+/* Row panels of q and do, delta, and a cleared dq for one head. */
+static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
+                      int64_t h)
+{
+    const uint8_t t = a->x_type;
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), even = (d.len + 1) / 2 * 2;
+    LF_SYM(attn_pack_rows)
+    (w->qr, lf_at(a->q, d.row * a->ldq + h * a->d, t), a->ldq * size, d.len, s->pairs ? even : d.len, a->d, t);
+    LF_SYM(attn_pack_rows)
+    (w->dor, lf_at(a->d_o, d.row * a->lddo + h * a->d, t), a->lddo * size, d.len, s->pairs ? even : d.len, a->d, t);
+    for (int64_t i = 0; i < d.len; i++) {
+        const void *o = lf_at(a->o, (d.row + i) * a->ldo + h * a->d, t),
+                   *go = lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d, t);
+        lf_v sum = lf_v_zero();
+        LF_EACH_VEC(c, n, a->d) sum = lf_v_fma(lf_get(o, c, t, n), lf_get(go, c, t, n), sum);
+        w->delta[i] = lf_v_hsum(sum);
+    }
+    memset(w->dq, 0, (size_t)(d.len * s->dp) * sizeof(float));
+}
+
+/* One tile of keys against one block of query rows of head h. */
+struct pair {
+    int64_t h, i0, nq, j0; /* rows i0 .. i0 + nq, keys from j0, in the document */
+};
+
+/* p and ds of the block from its scores and dp, rounded as products will read them. */
+static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
+                        const struct pair *b)
+{
+    const float slope = a->alibi ? a->alibi[b->h] : 0.0f;
+    const bool bf = s->x_type == LF_BF16;
+    for (int64_t r = 0; r < b->nq; r++) {
+        const int64_t i = b->i0 + r;
+        int64_t lo, hi;
+        attn_range(s, i, d.len, &lo, &hi);
+        lo -= b->j0;
+        hi -= b->j0;
+        const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]), delta = lf_v_set1(w->delta[i]),
+                   scale = lf_v_set1(s->scale);
+        float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T;
+        for (int64_t c = 0; c < ATTN_T; c += LF_VL) {
+            lf_v p = lf_v_zero(), ds = p;
+            if (lo < c + LF_VL && hi > c) {
+                lf_v slope_cap = lf_v_set1(1.0f);
+                p = lf_v_exp(attn_score(s, lf_v_load(ps + c), slope, i, b->j0 + c, &slope_cap) - lse);
+                if (lo > c || hi < c + LF_VL) {
+                    lf_vi lane = lf_vi_iota() + lf_vi_set1((int32_t)c);
+                    p = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), p,
+                                    lf_v_zero());
+                }
+                ds = p * (lf_v_load(pd + c) - delta) * scale;
+                if (s->softcap > 0.0f)
+                    ds *= slope_cap;
+            }
+            lf_v_store(ps + c, lf_vt_round(p, bf));
+            lf_v_store(pd + c, lf_vt_round(ds, bf));
+        }
+    }
+}
+
+/* pairs: [r][64] f32 (already rounded) -> pairs of rows [r / 2][64]; with `rows_too`, also in place as bf16 rows of
+ * pairs of columns. */
+static void to_pairs(float *dst, float *src, int64_t nq, bool rows_too)
+{
+    for (int64_t r = 0; r < nq; r += 2)
+        for (int64_t c = 0; c < ATTN_T; c += LF_VL) {
+            lf_vu lo = (lf_vu)lf_v_load(src + r * ATTN_T + c) >> 16;
+            lf_vu hi = r + 1 < nq ? (lf_vu)lf_v_load(src + (r + 1) * ATTN_T + c) & 0xffff0000u : (lf_vu){0};
+            lf_v_store(dst + r / 2 * ATTN_T + c, (lf_v)(lo | hi));
+        }
+    for (int64_t r = 0; rows_too && r < nq; r++)
+        for (int64_t c = 0; c < ATTN_T; c += LF_VL)
+            lf_v_store_bf16((uint16_t *)(void *)(src + r * ATTN_T) + c, lf_v_load(src + r * ATTN_T + c));
+}
+
+static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w,
+                           struct doc d, const struct pair *b)
+{
+    const uint8_t t = a->x_type;
+    const int64_t dp = s->dp, ku = s->pairs ? 2 : 1, i0 = b->i0, j0 = b->j0;
+    struct attn_mm g = {.m = b->nq,
+                        .n = ATTN_T,
+                        .k = s->kd,
+                        .a = w->qr + i0 * dp,
+                        .ars = dp * 4,
+                        .acs = 4,
+                        .b = w->kt + j0 * s->kd,
+                        .ldb = ATTN_T,
+                        .c = w->s,
+                        .ldc = ATTN_T,
+                        .pairs = s->pairs,
+                        .init = ATTN_ZERO};
+    if (s->pairs) {
+        g.a = lf_at(a->q, (d.row + i0) * a->ldq + b->h * a->d, t);
+        g.ars = a->ldq * 2;
+    }
+    LF_SYM(attn_mm)(&g);
+    g.a = w->dor + i0 * dp;
+    if (s->pairs) {
+        g.a = lf_at(a->d_o, (d.row + i0) * a->lddo + b->h * a->d, t);
+        g.ars = a->lddo * 2;
+    }
+    g.b = w->vt + j0 * s->kd;
+    g.c = w->dp;
+    LF_SYM(attn_mm)(&g);
+    block_grads(a, s, w, d, b);
+    if (s->pairs) {
+        to_pairs(w->pc, w->s, b->nq, false);
+        to_pairs(w->dsc, w->dp, b->nq, true);
+    }
+    struct attn_mm gk = {.m = ATTN_T,
+                         .n = dp,
+                         .k = (b->nq + ku - 1) / ku,
+                         .a = s->pairs ? w->pc : w->s,
+                         .ars = 4,
+                         .acs = ATTN_T * 4,
+                         .b = w->dor + i0 / ku * dp,
+                         .ldb = dp,
+                         .c = w->dv + j0 * dp,
+                         .ldc = dp,
+                         .pairs = s->pairs,
+                         .init = ATTN_ADD};
+    LF_SYM(attn_mm)(&gk);
+    gk.a = s->pairs ? w->dsc : w->dp;
+    gk.b = w->qr + i0 / ku * dp;
+    gk.c = w->dk + j0 * dp;
+    LF_SYM(attn_mm)(&gk);
+    struct attn_mm gq = {.m = b->nq,
+                         .n = dp,
+                         .k = ATTN_T / ku,
+                         .a = w->dp,
+                         .ars = ATTN_T * 4,
+                         .acs = 4,
+                         .b = w->kr + j0 / ku * dp,
+                         .ldb = dp,
+                         .c = w->dq + i0 * dp,
+                         .ldc = dp,
+                         .pairs = s->pairs,
+                         .init = ATTN_ADD};
+    LF_SYM(attn_mm)(&gq);
+}
+
+/* Rows of a running gradient to storage. */
+static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, const struct attn_shape *s)
+{
+    for (int64_t r = 0; r < rows; r++)
+        LF_EACH_VEC(c, n, s->d) lf_put(dst, r * ld + c, s->x_type, n, lf_v_load(src + r * s->dp + c));
+}
+
+static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
+                      int64_t g)
+{
+    const int64_t per = a->heads / a->groups;
+    const uint8_t t = a->x_type;
+    pack_keys(a, s, w, d, g);
+    memset(w->dk, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dp) * sizeof(float));
+    memset(w->dv, 0, (size_t)(attn_tiles(d.len) * ATTN_T * s->dp) * sizeof(float));
+    for (int64_t h = g * per; h < (g + 1) * per; h++) {
+        pack_head(a, s, w, d, h);
+        for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
+            int64_t end = s->window > 0 && j0 + ATTN_T - 1 + s->window < d.len ? j0 + ATTN_T - 1 + s->window : d.len;
+            for (int64_t i0 = s->causal ? j0 : 0; i0 < end; i0 += ATTN_QB) {
+                struct pair b = {.h = h, .i0 = i0, .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB, .j0 = j0};
+                block_products(a, s, w, d, &b);
+            }
+        }
+        put_rows(lf_at_w(a->dq, d.row * a->lddq + h * a->d, t), a->lddq, w->dq, d.len, s);
+    }
+    put_rows(lf_at_w(a->dk, d.row * a->lddk + g * a->d, t), a->lddk, w->dk, d.len, s);
+    put_rows(lf_at_w(a->dv, d.row * a->lddv + g * a->d, t), a->lddv, w->dv, d.len, s);
+}
+
+static void zero_rows(void *p, int64_t ld, int64_t width, int64_t lo, int64_t hi, uint8_t t)
+{
+    for (int64_t r = lo; r < hi; r++)
+        memset(lf_at_w(p, r * ld, t), 0, (size_t)width * lf_dtype_size((enum lf_dtype)t));
+}
+
+int LF_SYM(attn_bwd)(lf_queue *q, const struct lf_k_attn_bwd *a)
+{
+    const struct attn_shape s = shape_of(a);
+    const int team = lf_team(q, a->rows * a->heads * a->d * 64);
+    int64_t next = 0;
+    if (a->rows == 0)
+        return LF_K_OK;
+    if (a->work_bytes < LF_SYM(attn_bwd_work)(a, team))
+        return LF_K_EINVAL;
+#pragma omp parallel num_threads(team)
+    {
+        struct space w;
+        const size_t floats = space_init(&w, a, &s, NULL);
+        space_init(&w, a, &s, (float *)a->work + (size_t)omp_get_thread_num() * floats);
+        int64_t mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), n = 0;
+        for (int64_t i = 0; i < a->n_docs; i++) {
+            struct doc d = doc_at(a, i);
+            if (d.len == 0)
+                continue;
+            for (; mine < n + a->groups; mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED))
+                run_group(a, &s, &w, d, mine - n);
+            n += a->groups;
+        }
+        int64_t first = a->cu_seqlens[a->n_docs], lo, hi;
+        first = first > a->rows ? a->rows : first;
+        lf_part(a->rows - first, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        zero_rows(a->dq, a->lddq, a->heads * a->d, first + lo, first + hi, a->x_type);
+        zero_rows(a->dk, a->lddk, a->groups * a->d, first + lo, first + hi, a->x_type);
+        zero_rows(a->dv, a->lddv, a->groups * a->d, first + lo, first + hi, a->x_type);
+    }
+    return LF_K_OK;
+}

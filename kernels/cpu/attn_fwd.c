@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention over packed documents, forward. Documents are taken in batches that fit the panel workspace; for a batch
+ * all key and value panels are made once per (document, group), then blocks of query rows are handed to threads from a
+ * counter. Blocks write disjoint rows, so who computes which block changes no bit.
+ */
+#include "config.h"
+
+#include <math.h>
+
+#include "kernels/cpu/attn.h"
+
+LF_CPU_DECLARE(attn_fwd)
+
+enum { SPARE_TILES = 16 }; /* lets short documents share a batch */
+
+int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
+{
+    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 && a->d > 0 && a->d % 2 == 0 &&
+              a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d &&
+              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && a->softcap >= 0.0f && a->window >= 0 &&
+              lf_is_float(a->x_type) && a->rows < INT32_MAX;
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+struct plan {
+    struct attn_shape s;
+    int64_t cap; /* tiles that the panels hold, per group */
+    int64_t kt_floats, tile_floats;
+    float *panels, *blocks; /* blocks: one per thread */
+    size_t block_floats;
+};
+
+static struct plan plan_of(const struct lf_k_attn_fwd *a)
+{
+    struct plan p = {.s = attn_shape_of(a->d, a->scale, a->softcap, a->window, a->causal, a->x_type)};
+    p.cap = attn_tiles(a->rows) + SPARE_TILES;
+    p.kt_floats = p.s.kd * ATTN_T;
+    p.tile_floats = p.kt_floats + (p.s.pairs ? ATTN_T / 2 : ATTN_T) * p.s.dp;
+    p.block_floats = LF_SYM(attn_block_floats)(p.s.dp);
+    p.panels = (float *)a->work;
+    if (p.panels)
+        p.blocks = p.panels + p.cap * a->groups * p.tile_floats;
+    return p;
+}
+
+size_t LF_SYM(attn_fwd_work)(const struct lf_k_attn_fwd *a, int threads)
+{
+    struct plan p = plan_of(a);
+    return ((size_t)(p.cap * a->groups * p.tile_floats) + (size_t)threads * p.block_floats) * sizeof(float);
+}
+
+struct doc {
+    int64_t row, len;
+};
+
+/* Document i, cut to the rows there are. */
+static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
+{
+    int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
+    e = e > a->rows ? a->rows : e;
+    return (struct doc){b, e > b ? e - b : 0};
+}
+
+/* Panels of the documents [d0, d1); tile n belongs to thread n % nt. */
+static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1, int tid, int nt)
+{
+    const uint8_t t = a->x_type;
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t);
+    int64_t n = 0;
+    for (int64_t i = d0; i < d1; i++) {
+        struct doc d = doc_at(a, i);
+        for (int64_t j = 0; j < d.len; j += ATTN_T, n++) {
+            int64_t keys = d.len - j < ATTN_T ? d.len - j : ATTN_T;
+            for (int64_t g = 0; g < a->groups; g++) {
+                if ((n * a->groups + g) % nt != tid)
+                    continue;
+                float *dst = p->panels + (n * a->groups + g) * p->tile_floats;
+                LF_SYM(attn_pack_cols)
+                (dst, lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t), a->ldk * size, keys, a->d, t);
+                LF_SYM(attn_pack_rows)
+                (dst + p->kt_floats, lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t), a->ldv * size, keys, ATTN_T, a->d,
+                 t);
+            }
+        }
+    }
+}
+
+/* Rows [i0, i1) of a document for one head; tile0 is the document's first tile in the panels. */
+static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struct doc d, int64_t tile0, int64_t h,
+                      int64_t i0, int64_t i1, float *mem)
+{
+    const int64_t g = h / (a->heads / a->groups);
+    const float slope = a->alibi ? a->alibi[h] : 0.0f;
+    struct attn_block b;
+    LF_SYM(attn_block_init)(&b, mem, p->s.dp);
+    int64_t lo = d.len, hi = 0;
+    for (int64_t i = i0; i < i1; i++) {
+        LF_SYM(attn_block_add)(&b, &p->s, lf_at(a->q, (d.row + i) * a->ldq + h * a->d, a->x_type), slope, i, d.len);
+        lo = b.lo[i - i0] < lo ? b.lo[i - i0] : lo;
+        hi = b.hi[i - i0] > hi ? b.hi[i - i0] : hi;
+    }
+    for (int64_t t = lo / ATTN_T; t * ATTN_T < hi; t++) {
+        const float *kt = p->panels + ((tile0 + t) * a->groups + g) * p->tile_floats;
+        LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats);
+    }
+    for (int64_t i = i0; i < i1; i++) {
+        float lse =
+            LF_SYM(attn_block_out)(&b, &p->s, i - i0, lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d, a->x_type));
+        if (a->lse)
+            a->lse[h * a->rows + d.row + i] = lse;
+    }
+}
+
+/* Blocks of the documents [d0, d1), in the order (document, head, rows), each to the thread that draws its number. */
+static void run_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1, int64_t *next,
+                      float *mem)
+{
+    int64_t n = 0, tile0 = 0, mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+    for (int64_t i = d0; i < d1; i++) {
+        struct doc d = doc_at(a, i);
+        int64_t per_head = (d.len + ATTN_QB - 1) / ATTN_QB, end = n + per_head * a->heads;
+        for (; mine < end; mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) {
+            int64_t h = (mine - n) / per_head, i0 = (mine - n) % per_head * ATTN_QB;
+            run_block(a, p, d, tile0, h, i0, i0 + ATTN_QB < d.len ? i0 + ATTN_QB : d.len, mem);
+        }
+        n = end;
+        tile0 += attn_tiles(d.len);
+    }
+}
+
+/* Rows after the last document. */
+static void pad_rows(const struct lf_k_attn_fwd *a, int tid, int nt)
+{
+    int64_t first = a->cu_seqlens[a->n_docs], lo, hi;
+    first = first > a->rows ? a->rows : first;
+    lf_part(a->rows - first, 1, tid, nt, &lo, &hi);
+    for (int64_t r = first + lo; r < first + hi; r++) {
+        memset(lf_at_w(a->o, r * a->ldo, a->x_type), 0,
+               (size_t)(a->heads * a->d) * lf_dtype_size((enum lf_dtype)a->x_type));
+        for (int64_t h = 0; a->lse && h < a->heads; h++)
+            a->lse[h * a->rows + r] = -INFINITY;
+    }
+}
+
+int LF_SYM(attn_fwd)(lf_queue *q, const struct lf_k_attn_fwd *a)
+{
+    const struct plan p = plan_of(a);
+    const int team = lf_team(q, a->rows * a->heads * a->d * 64);
+    int64_t next = 0;
+    if (a->rows == 0)
+        return LF_K_OK;
+    if (a->work_bytes < LF_SYM(attn_fwd_work)(a, team))
+        return LF_K_EINVAL;
+#pragma omp parallel num_threads(team)
+    {
+        const int tid = omp_get_thread_num(), nt = omp_get_num_threads();
+        float *mem = p.blocks + (size_t)tid * p.block_floats;
+        for (int64_t d0 = 0, d1; d0 < a->n_docs; d0 = d1) {
+            int64_t tiles = 0;
+            for (d1 = d0; d1 < a->n_docs && tiles + attn_tiles(doc_at(a, d1).len) <= p.cap; d1++)
+                tiles += attn_tiles(doc_at(a, d1).len);
+#pragma omp single
+            next = 0;
+            pack_batch(a, &p, d0, d1, tid, nt);
+#pragma omp barrier
+            run_batch(a, &p, d0, d1, &next, mem);
+#pragma omp barrier
+        }
+        pad_rows(a, tid, nt);
+    }
+    return LF_K_OK;
+}
