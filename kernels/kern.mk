@@ -2,3 +2,8 @@
 LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/optim.c \
   kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
   kernels/cpu/attn_paged.c
+
+check_PROGRAMS += tests/op/attn_test
+TESTS += tests/op/attn_test
+tests_op_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/op_test.h
+tests_op_attn_test_LDADD = $(LF_KERNEL_TEST_LIBS)

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The f64 reference of attention, written from the formulas of kernels.h without tiles, panels or online softmax, and
+ * the cases that the attention tests share.
+ */
+#ifndef LF_TESTS_ATTN_REF_H
+#define LF_TESTS_ATTN_REF_H
+
+#include "tests/op/op_test.h"
+
+struct attn_case {
+    const char *name;
+    int64_t rows, heads, groups, d, n_docs;
+    int32_t cu[12];
+    bool causal, alibi;
+    int32_t window;
+    double softcap;
+};
+
+static const struct attn_case attn_cases[] = {
+    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0},
+    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0},
+    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0},
+    {"documents of every size, padding", 200, 2, 2, 16, 8, {0, 1, 1, 64, 129, 131, 190, 190, 193}, true, false, 0, 0},
+    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0},
+    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0},
+    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0},
+    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0},
+    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0},
+    {"both directions, window, alibi", 133, 2, 2, 10, 2, {0, 130, 133}, false, true, 21, 0},
+    {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0},
+    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0},
+};
+enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
+
+OP_FN double attn_ref_slope(const struct attn_case *c, int64_t h)
+{
+    return c->alibi ? 1.0 / (double)(int64_t)(4 << h) : 0.0;
+}
+OP_FN double attn_ref_scale(const struct attn_case *c)
+{
+    return (double)(float)(1.5 / sqrt((double)c->d));
+}
+
+OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t i, int64_t j)
+{
+    return (!c->causal || j <= i) && (c->window == 0 || i - j < c->window);
+}
+
+/* Score of query i, key j of one document; *slope_cap: derivative of the softcap. q, k: rows of the head, [D]. */
+OP_FN double attn_ref_score(const struct attn_case *c, const double *q, const double *k, int64_t h, int64_t i,
+                            int64_t j, double *slope_cap)
+{
+    double s = 0;
+    for (int64_t x = 0; x < c->d; x++)
+        s += q[x] * k[x];
+    s *= attn_ref_scale(c);
+    *slope_cap = 1;
+    if (c->softcap > 0) {
+        double t = tanh(s / c->softcap);
+        s = c->softcap * t;
+        *slope_cap = 1 - t * t;
+    }
+    return s - attn_ref_slope(c, h) * (double)(i - j);
+}
+
+/* Dense arrays: q, o [rows][H][D], k, v [rows][G][D], lse [H][rows]. */
+OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double *k, const double *v, double *o,
+                        double *lse)
+{
+    const int64_t hd = c->heads * c->d, gd = c->groups * c->d;
+    for (int64_t i = 0; i < c->rows * hd; i++)
+        o[i] = 0;
+    for (int64_t i = 0; i < c->rows * c->heads; i++)
+        lse[i] = -INFINITY;
+    for (int64_t n = 0; n < c->n_docs; n++)
+        for (int64_t h = 0; h < c->heads; h++)
+            for (int64_t i = 0, r0 = c->cu[n], len = c->cu[n + 1] - r0; i < len; i++) {
+                double cap, m = -INFINITY, l = 0, *out = o + (r0 + i) * hd + h * c->d;
+                const int64_t g = h / (c->heads / c->groups);
+                const double *qi = q + (r0 + i) * hd + h * c->d;
+                for (int64_t j = 0; j < len; j++)
+                    if (attn_ref_visible(c, i, j))
+                        m = fmax(m, attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap));
+                for (int64_t j = 0; j < len; j++) {
+                    if (!attn_ref_visible(c, i, j))
+                        continue;
+                    double p = exp(attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap) - m);
+                    l += p;
+                    for (int64_t x = 0; x < c->d; x++)
+                        out[x] += p * v[(r0 + j) * gd + g * c->d + x];
+                }
+                for (int64_t x = 0; x < c->d; x++)
+                    out[x] /= l;
+                lse[h * c->rows + r0 + i] = m + log(l);
+            }
+}
+
+/* Analytic backward; the a* arrays receive the sums of absolute terms, the scale of rounding errors. */
+struct attn_grads {
+    double *dq, *dk, *dv, *aq, *ak, *av;
+};
+OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double *k, const double *v, const double *o,
+                        const double *go, const double *lse, const struct attn_grads *r)
+{
+    const int64_t hd = c->heads * c->d, gd = c->groups * c->d, d = c->d;
+    const double scale = attn_ref_scale(c);
+    for (int64_t i = 0; i < c->rows * hd; i++)
+        r->dq[i] = r->aq[i] = 0;
+    for (int64_t i = 0; i < c->rows * gd; i++)
+        r->dk[i] = r->ak[i] = r->dv[i] = r->av[i] = 0;
+    for (int64_t n = 0; n < c->n_docs; n++)
+        for (int64_t h = 0; h < c->heads; h++)
+            for (int64_t i = 0, r0 = c->cu[n], len = c->cu[n + 1] - r0; i < len; i++) {
+                const int64_t g = h / (c->heads / c->groups), at = (r0 + i) * hd + h * d;
+                double delta = 0, adelta = 0;
+                for (int64_t x = 0; x < d; x++) {
+                    delta += go[at + x] * o[at + x];
+                    adelta += fabs(go[at + x] * o[at + x]);
+                }
+                for (int64_t j = 0; j < len; j++) {
+                    if (!attn_ref_visible(c, i, j))
+                        continue;
+                    const int64_t kt = (r0 + j) * gd + g * d;
+                    double cap, dp = 0, adp = 0;
+                    double p = exp(attn_ref_score(c, q + at, k + kt, h, i, j, &cap) - lse[h * c->rows + r0 + i]);
+                    for (int64_t x = 0; x < d; x++) {
+                        dp += go[at + x] * v[kt + x];
+                        adp += fabs(go[at + x] * v[kt + x]);
+                    }
+                    double ds = p * (dp - delta) * scale * cap, ads = p * (adp + adelta) * scale;
+                    for (int64_t x = 0; x < d; x++) {
+                        r->dq[at + x] += ds * k[kt + x];
+                        r->aq[at + x] += ads * fabs(k[kt + x]);
+                        r->dk[kt + x] += ds * q[at + x];
+                        r->ak[kt + x] += ads * fabs(q[at + x]);
+                        r->dv[kt + x] += p * go[at + x];
+                        r->av[kt + x] += p * fabs(go[at + x]);
+                    }
+                }
+            }
+}
+
+#endif
