@@ -68,18 +68,52 @@ static json_t *number_or_text(double x)
     return isfinite(x) ? json_real(x) : json_string(text);
 }
 
-int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
+/* Where to keep it: OUT/diverged, or with the step's number when an earlier divergence is kept there. *kept: this very
+ * step is, so the run was started again without a change. */
+static char *place(const lf_trainer *t, bool *kept, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    *kept = false;
+    for (int i = 0; i < 2 && !b.failed; i++) {
+        lf_err none = LF_ERR_INIT;
+        lf_ckpt *ck = NULL;
+        lf_buf_clear(&b);
+        lf_buf_addf(&b, "%s/diverged", t->c->out);
+        if (i)
+            lf_buf_addf(&b, "-step-%08lld", (long long)t->s.step);
+        int rc = lf_ckpt_open(&ck, b.data, t->c->threads, &none);
+        *kept = !rc && lf_ckpt_step(ck) == t->s.step;
+        lf_ckpt_close(ck);
+        if (rc == LF_ENOENT || *kept)
+            break;
+    }
+    return lf_buf_steal(&b, err);
+}
+
+static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, const char *dir, lf_err *err)
 {
     json_t *batch =
         json_pack("{s:s,s:I,s:o,s:o,s:o}", "why", why, "batch", (json_int_t)st->batch, "loss", number_or_text(st->loss),
                   "loss_mean", number_or_text(lf_train_loss_mean(t)), "grad_norm", number_or_text(st->grad_norm));
     json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
-    char *dir = lf_path_join(t->c->out, "diverged", err);
-    int rc = extra && dir ? add_batch(t, batch, err) : LF_ENOMEM;
+    int rc = extra ? add_batch(t, batch, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
         rc = lf_train_save_begin(t, dir, extra, err);
     if (!rc)
         rc = lf_train_save_wait(t, err);
+    json_decref(batch);
+    json_decref(extra);
+    return rc;
+}
+
+int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
+{
+    bool kept;
+    char *dir = place(t, &kept, err);
+    if (!dir)
+        return LF_ENOMEM;
+    int rc = kept ? 0 : keep(t, st, why, dir, err);
     if (!rc)
         rc = lf_fail(err, LF_ENUMERIC,
                      "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld and the weights "
@@ -90,7 +124,5 @@ int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char 
     else
         rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept", (long long)t->s.step + 1, why);
     free(dir);
-    json_decref(batch);
-    json_decref(extra);
     return rc;
 }

@@ -190,6 +190,8 @@ says "diverged at step 1: the loss is not finite" "and says so"
 ok $? "the weights before the step are kept"
 "$tool" state "$dir/nan/out/diverged" | grep -q '"micro_batches":\[{"cu_seqlens"'
 ok $? "with the batch"
+run nan --init-from "$dir/poisoned"
+says "diverged at step 1" "started again it says the same"
 run spike --lr 2 --warmup 0 --clip 0 --spike-after 2 --spike-factor 1.5
 same $rc 1 "a loss that leaves its mean stops the run"
 says "the loss left its running mean" "and says so"
