@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2, xz, zstd) or inside
+ * tar and zip, through libarchive; directories (recursive, sorted, hidden names left out), globs and standard input ("-").
+ * Streaming: memory is bounded by the longest document. Reading is sequential and its order is a function of the input
+ * names alone, so the n-th document is the same in every run.
+ *
+ * One thread reads records (lf_corpus_next); what a record means is worked out by any thread (lf_corpus_text), because
+ * parsing JSON costs more than reading.
+ */
+#ifndef LF_TEXT_CORPUS_H
+#define LF_TEXT_CORPUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "engine/base/str.h"
+
+enum lf_corpus_format { LF_CORPUS_AUTO, LF_CORPUS_TEXT, LF_CORPUS_JSONL };
+enum lf_corpus_split {
+    LF_CORPUS_FILE,      /* a file is a document */
+    LF_CORPUS_LINE,      /* a line is a document, without its line end */
+    LF_CORPUS_BLANK,     /* documents are separated by lines of white space only */
+    LF_CORPUS_SEPARATOR, /* documents are separated by lines equal to `separator` */
+    LF_CORPUS_SIZE       /* a document ends with the line that reaches doc_bytes; nothing is dropped */
+};
+
+typedef struct lf_corpus_args {
+    const char *const *inputs; /* borrowed during open */
+    size_t n_inputs;
+    enum lf_corpus_format format;
+    enum lf_corpus_split split;
+    const char *separator;  /* SEPARATOR; borrowed until close */
+    const char *text_field; /* JSONL member; borrowed until close */
+    size_t doc_bytes;       /* SIZE */
+    size_t max_doc_bytes;   /* a longer record is an error */
+    bool strict;            /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+} lf_corpus_args;
+
+typedef struct lf_corpus_source {
+    char *path;  /* as opened; "-" for standard input */
+    char *label; /* below the input it came from: independent of where the input lies */
+    int64_t bytes; /* -1: standard input */
+} lf_corpus_source;
+
+typedef struct lf_corpus lf_corpus;
+
+/* Finds the files; LF_ENOENT names an input or glob that has none. Opens none of them. */
+int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err);
+void lf_corpus_close(lf_corpus *c);
+const lf_corpus_source *lf_corpus_sources(const lf_corpus *c, size_t *n);
+int64_t lf_corpus_total_bytes(const lf_corpus *c); /* of all sources, -1 when unknown */
+
+/* Go on at the start of source i (0 <= i <= n). */
+int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
+
+/* One record: raw bytes, never empty, valid until the next call. */
+typedef struct lf_corpus_record {
+    const char *raw;
+    size_t len;
+    bool json;
+    size_t source;      /* index of the file */
+    uint64_t line;      /* of the file or archive member, from 1, where the record starts */
+    const char *member; /* inside an archive, else NULL; valid until the next call */
+    uint64_t in_source; /* records of this source before this one */
+} lf_corpus_record;
+/* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and position. */
+int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);
+int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, consumed so far */
+
+/* The text of a record into out (cleared first, may hold NULs and, for plain text, invalid UTF-8). where: for messages.
+ * Thread-safe. *replaced is raised by the U+FFFD put into a JSON line. */
+int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json, const char *where, lf_buf *out,
+                   uint64_t *replaced, lf_err *err);
+
+#endif
