@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lf-tokenize: text in, shards of token ids and a tokenizer out. Options and wiring; the work is in the other
+ * tokenize_*.c. Killed at any point, a later run with the same out, or with resume_from, goes on after the last finished
+ * group of shards and ends with the same bytes.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "stages/opts.h"
+#include "stages/stage.h"
+#include "stages/tokenize_priv.h"
+
+/* ---- options ---- */
+
+static const char **strings_of(const lf_optset *o, const char *name, size_t *n, size_t room, lf_err *err)
+{
+    *n = lf_optset_count(o, name);
+    const char **v = lf_calloc(*n + room, sizeof(*v), err);
+    for (size_t i = 0; v && i < *n; i++)
+        v[i] = lf_optset_str_at(o, name, i);
+    return v;
+}
+
+static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    lf_corpus_args *c = &s->corpus;
+    s->inputs = strings_of(o, "inputs", &c->n_inputs, 1, err);
+    if (!s->inputs)
+        return LF_ENOMEM;
+    c->inputs = s->inputs;
+    c->format = (enum lf_corpus_format)lf_optset_choice(o, "input_format");
+    c->strict = lf_optset_choice(o, "invalid_utf8") == 1;
+    if (c->format != LF_CORPUS_TEXT)
+        c->text_field = lf_optset_str(o, "text_field");
+    if (c->format != LF_CORPUS_JSONL) {
+        c->split = (enum lf_corpus_split)lf_optset_choice(o, "doc_split");
+        if (c->split == LF_CORPUS_SEPARATOR)
+            c->separator = lf_optset_str(o, "doc_separator");
+        if (c->split == LF_CORPUS_SIZE)
+            c->doc_bytes = (size_t)lf_optset_int(o, "doc_bytes");
+    }
+    c->max_doc_bytes = (size_t)lf_optset_int(o, "max_doc_bytes");
+    if (c->split == LF_CORPUS_SEPARATOR && !c->separator)
+        return lf_fail(err, LF_EINVAL, "doc_split = separator needs doc_separator");
+    return 0;
+}
+
+static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    s->tokenizer_path = lf_optset_str(o, "tokenizer");
+    if (s->tokenizer_path && strcmp(s->tokenizer_path, "train") == 0)
+        s->tokenizer_path = NULL;
+    if (s->tokenizer_path)
+        return 0;
+    lf_bpe_train_args *t = &s->train;
+    s->specials = strings_of(o, "special_tokens", &t->n_specials, 1, err);
+    if (!s->specials)
+        return LF_ENOMEM;
+    t->specials = s->specials;
+    t->vocab_size = (size_t)lf_optset_int(o, "vocab_size");
+    t->pattern = (enum lf_bpe_pattern)lf_optset_choice(o, "pattern");
+    t->normalizer = (enum lf_bpe_normalizer)lf_optset_choice(o, "normalizer");
+    t->min_frequency = (uint64_t)lf_optset_int(o, "min_frequency");
+    s->train_bytes = lf_optset_int(o, "train_bytes");
+    if (t->vocab_size < 256 + t->n_specials)
+        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens", t->vocab_size,
+                       t->n_specials);
+    return 0;
+}
+
+/* SHA-256 over every identity option in effect, except names of files: those are told by their contents. */
+static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    lf_buf b;
+    uint8_t digest[LF_HASH_BYTES];
+    lf_buf_init(&b);
+    int rc = 0;
+    for (size_t i = 0; i < lf_tokenize_opts.n_opts && rc == 0; i++) {
+        const lf_opt *op = &lf_tokenize_opts.opts[i];
+        if (op->cls != LF_OPT_IDENTITY || op->type == LF_OPT_PATH || (!op->def && !lf_optset_is_set(o, op->name)))
+            continue;
+        lf_buf_addf(&b, "%s=", op->name);
+        rc = lf_optset_canonical(o, op->name, &b, err);
+        lf_buf_addc(&b, '\n');
+    }
+    lf_buf_addf(&b, "trained=%d\n", !s->tokenizer_path);
+    if (rc == 0)
+        rc = lf_buf_check(&b, err);
+    if (rc == 0)
+        rc = lf_hash_buf(digest, b.data, b.len, err);
+    if (rc == 0)
+        lf_hash_hex(s->options_sha, digest);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static void destroy(void *self)
+{
+    tokenize *s = self;
+    if (!s)
+        return;
+    free(s->inputs);
+    free(s->specials);
+    free(s->dirs);
+    free(s);
+}
+
+static int setup(void **self, const lf_optset *o, lf_err *err)
+{
+    static const int dtype_bytes[] = {0, 2, 4};
+    tokenize *s = lf_calloc(1, sizeof(*s), err);
+    if (!s)
+        return LF_ENOMEM;
+    *self = s;
+    s->o = o;
+    int rc = read_corpus(s, o, err);
+    if (rc == 0)
+        rc = read_tokenizer(s, o, err);
+    if (rc != 0)
+        return rc;
+    s->append_eos = lf_optset_bool(o, "append_eos");
+    if (s->append_eos)
+        s->eos_token = lf_optset_str(o, "eos_token");
+    s->flags = (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u) |
+               (lf_optset_choice(o, "special_in_text") == 0 ? LF_TOK_SPECIAL_TEXT : 0u) |
+               (s->corpus.strict ? LF_TOK_STRICT : 0u);
+    s->valid_fraction = lf_optset_float(o, "valid_fraction");
+    s->valid_seed = lf_optset_int(o, "valid_seed");
+    s->shard_tokens = (uint64_t)lf_optset_int(o, "shard_tokens");
+    s->dtype = dtype_bytes[lf_optset_choice(o, "dtype")];
+    s->limit_docs = (uint64_t)lf_optset_int(o, "limit_docs");
+    s->limit_bytes = (uint64_t)lf_optset_int(o, "limit_bytes");
+    s->threads = lf_stage_threads(o);
+    s->out = lf_optset_str(o, "out");
+    s->metrics = lf_optset_str(o, "metrics");
+    s->dirs = strings_of(o, "resume_from", &s->n_dirs, 1, err);
+    if (!s->dirs)
+        return LF_ENOMEM;
+    if (!s->out && !lf_optset_bool(o, "plan"))
+        return lf_fail(err, LF_EINVAL, "--out is missing: the directory to write shards and tokenizer below");
+    if (s->out)
+        s->dirs[s->n_dirs++] = s->out;
+    return hash_options(s, o, err);
+}
+
+/* ---- plan ---- */
+
+/* Rough: English gives 4 bytes a token, compressed text unpacks to three times its size. */
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    tokenize *s = self;
+    lf_corpus *c = NULL;
+    int rc = lf_corpus_open(&c, &s->corpus, err);
+    if (rc != 0)
+        return rc;
+    size_t n;
+    const lf_corpus_source *src = lf_corpus_sources(c, &n);
+    double text = 0;
+    bool unknown = false;
+    for (size_t i = 0; i < n; i++) {
+        static const char *const packed[] = {".gz", ".dz", ".zst", ".xz", ".bz2", ".zip", ".tgz", ".txz", ".tbz2", ".tzst"};
+        double factor = 1;
+        for (size_t k = 0; k < sizeof(packed) / sizeof(packed[0]); k++)
+            factor = lf_str_has_suffix(src[i].path, packed[k]) ? 3 : factor;
+        text += src[i].bytes > 0 ? (double)src[i].bytes * factor : 0;
+        unknown = unknown || src[i].bytes < 0;
+    }
+    lf_corpus_close(c);
+    if (s->limit_bytes && text > (double)s->limit_bytes)
+        text = (double)s->limit_bytes;
+    int bytes = s->dtype ? s->dtype : !s->tokenizer_path && s->train.vocab_size <= 65536 ? 2 : 4;
+    json_int_t tokens = (json_int_t)(text / 4);
+    json_int_t host = (json_int_t)((double)s->threads * 8e6 + 64e6);
+    json_object_set_new(out, "tokens", json_integer(tokens));
+    json_object_set_new(out, "disk_bytes", json_integer(tokens * bytes + (json_int_t)(1 << 20)));
+    json_object_set_new(out, "bytes", json_pack("{s:I,s:I}", "host", host, "total", host));
+    json_t *notes = json_array();
+    json_array_append_new(notes, json_string("tokens and disk are estimates: 4 bytes of text a token, compressed text "
+                                             "three times its size"));
+    if (unknown)
+        json_array_append_new(notes, json_string("standard input: its size is not known"));
+    json_object_set_new(out, "notes", notes);
+    return 0;
+}
+
+/* ---- run ---- */
+
+typedef struct encoding {
+    tokenize *s;
+    const lf_corpus *corpus;
+    lf_tok_state **states;
+    lf_buf *texts;
+    int64_t eos_id;
+    uint64_t valid_below; /* hash values below this are validation documents */
+    bool all_train;
+} encoding;
+
+/* By content, so re-runs, other orders and other shard sizes keep every document, and its copies, on its side. */
+static int choose_split(const encoding *e, const lf_buf *text, int *split, lf_err *err)
+{
+    uint8_t d[LF_HASH_BYTES];
+    *split = SPLIT_TRAIN;
+    if (e->all_train)
+        return 0;
+    int rc = lf_hash_buf(d, text->data, text->len, err);
+    uint64_t h = 0;
+    for (int i = 0; i < 8; i++)
+        h = h << 8 | d[i];
+    /* The seed turns the circle of hash values. */
+    h += (uint64_t)e->s->valid_seed * 0x9E3779B97F4A7C15u;
+    if (h < e->valid_below)
+        *split = SPLIT_VALID;
+    return rc;
+}
+
+static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *err)
+{
+    char where[1024];
+    const tok_record *r = &b->recs[i];
+    tok_doc *d = &b->docs[i];
+    lf_buf *text = &e->texts[thread];
+    size_t at = b->ids.n;
+    lf_tokenize_where(where, sizeof(where), e->corpus, b, i);
+    int rc = lf_corpus_text(&e->s->corpus, b->raw.data + r->at, r->len, r->json, where, text, &b->replaced, err);
+    if (rc != 0)
+        return rc;
+    *d = (tok_doc){.text_bytes = text->len};
+    if (text->len == 0)
+        return 0;
+    rc = choose_split(e, text, &d->split, err);
+    if (rc == 0)
+        rc = lf_tokenizer_encode(e->states[thread], text->data, text->len, e->s->flags, &b->ids, &b->replaced, err);
+    if (rc == 0 && e->eos_id >= 0)
+        rc = lf_ids_add(&b->ids, (uint32_t)e->eos_id, err);
+    d->n_ids = b->ids.n - at;
+    return rc == 0 ? 0 : lf_err_prefix(err, "%s", where);
+}
+
+static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
+{
+    b->ids.n = 0;
+    b->replaced = 0;
+    if (b->n > b->cap_docs) {
+        int rc = lf_realloc(&b->docs, b->cap, sizeof(*b->docs), err);
+        if (rc != 0)
+            return rc;
+        b->cap_docs = b->cap;
+    }
+    int rc = 0;
+    for (size_t i = 0; i < b->n && rc == 0; i++)
+        rc = encode_one(ctx, thread, b, i, err);
+    return rc;
+}
+
+static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id, tok_writer *w, lf_err *err)
+{
+    size_t n = (size_t)s->threads;
+    encoding e = {.s = s, .corpus = c, .eos_id = eos_id, .all_train = !(s->valid_fraction > 0)};
+    e.valid_below = (uint64_t)(s->valid_fraction * 18446744073709551616.0);
+    e.states = lf_calloc(n, sizeof(*e.states), err);
+    e.texts = lf_calloc(n, sizeof(*e.texts), err);
+    int rc = e.states && e.texts ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        lf_buf_init(&e.texts[i]);
+        e.states[i] = lf_tok_state_create(t, err);
+        rc = e.states[i] ? 0 : LF_ENOMEM;
+    }
+    tok_pipe p = {.corpus = c,
+                  .start = {w->at.source, w->at.source_first, w->at.next},
+                  .max_docs = s->limit_docs,
+                  .max_bytes = s->limit_bytes,
+                  .bytes_before = w->at.raw_bytes,
+                  .threads = s->threads,
+                  .work = encode_batch,
+                  .sink = lf_tokenize_writer_sink,
+                  .ctx = &e,
+                  .sink_ctx = w,
+                  .what = "tokenizing",
+                  .reader_left = &s->reader_left};
+    if (rc == 0)
+        rc = lf_tokenize_pipe(&p, err);
+    for (size_t i = 0; i < n; i++) {
+        if (e.texts)
+            lf_buf_fini(&e.texts[i]);
+        if (e.states)
+            lf_tok_state_destroy(e.states[i]);
+    }
+    free(e.states);
+    free(e.texts);
+    return rc;
+}
+
+/* The options' hash, with what the inputs are: labels and lengths, not where they lie. */
+static int hash_sources(tokenize *s, const lf_corpus *c, lf_err *err)
+{
+    size_t n;
+    const lf_corpus_source *src = lf_corpus_sources(c, &n);
+    uint8_t digest[LF_HASH_BYTES];
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s\n", s->options_sha);
+    for (size_t i = 0; i < n; i++)
+        lf_buf_addf(&b, "%zu %s %lld\n", strlen(src[i].label), src[i].label, (long long)src[i].bytes);
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0)
+        rc = lf_hash_buf(digest, b.data, b.len, err);
+    if (rc == 0)
+        lf_hash_hex(s->options_sha, digest);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+/* 1 when OUT/shards is published already. */
+static int finished(const tokenize *s, lf_err *err)
+{
+    enum lf_artifact_state state;
+    lf_err why = LF_ERR_INIT;
+    char *dir = lf_path_join(s->out, "shards", err);
+    int rc = dir ? lf_artifact_state(&state, dir, &why) : LF_ENOMEM;
+    if (rc == 0 && state == LF_ARTIFACT_PRESENT)
+        rc = 1;
+    else if (rc == 0 && state != LF_ARTIFACT_ABSENT)
+        rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it or use another out", dir, why.text);
+    else if (rc != 0 && why.rc)
+        rc = lf_fail(err, rc, "%s", why.text);
+    free(dir);
+    return rc;
+}
+
+static int run(void *self, lf_err *err)
+{
+    tokenize *s = self;
+    lf_corpus *c = NULL;
+    lf_tokenizer *t = NULL;
+    tok_writer w = {0};
+    int64_t eos_id = -1;
+    int rc = lf_io_mkdirs(s->out, 0750, err);
+    if (rc == 0)
+        rc = finished(s, err);
+    if (rc != 0) {
+        if (rc == 1)
+            lf_log(2, "%s/shards is complete; nothing to do", s->out);
+        return rc == 1 ? 0 : rc;
+    }
+    rc = lf_corpus_open(&c, &s->corpus, err);
+    if (rc == 0 && !s->tokenizer_path && lf_corpus_total_bytes(c) < 0)
+        rc = lf_fail(err, LF_EINVAL, "a tokenizer cannot be trained on standard input, which is read once; name one");
+    if (rc == 0)
+        rc = hash_sources(s, c, err);
+    if (rc == 0)
+        rc = lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err);
+    if (rc == 0)
+        rc = lf_tokenize_writer_open(&w, s, t, c, eos_id, err);
+    if (rc == 0)
+        rc = encode_all(s, c, t, eos_id, &w, err);
+    if (rc == 0)
+        rc = lf_tokenize_finish(&w, err);
+    lf_tokenize_writer_fini(&w);
+    lf_tokenizer_destroy(t);
+    if (!s->reader_left)
+        lf_corpus_close(c);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const lf_stage stage = {.table = &lf_tokenize_opts,
+                                   .words = "inputs",
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy};
+    return lf_stage_main(&stage, argc, argv);
+}

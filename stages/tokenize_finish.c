@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two ends of a run's shards: adopting the groups that earlier incarnations finished, and the manifest.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "stages/tokenize_priv.h"
+
+#define READ_TOKENS 65536
+
+static int get_u64(uint64_t *out, json_t *o, const char *key, const char *path, lf_err *err)
+{
+    int64_t v = 0;
+    int rc = lf_json_get_i64(&v, o, key, true, path, err);
+    if (rc == 0 && v < 0)
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is negative", path, key);
+    if (rc == 0)
+        *out = (uint64_t)v;
+    return rc;
+}
+
+static int read_shard_row(tok_group *g, json_t *o, size_t group, const char *path, lf_err *err)
+{
+    const char *split = NULL, *name = NULL, *hex = NULL;
+    uint64_t bytes = 0;
+    int rc = lf_json_get_str(&split, o, "split", true, path, err);
+    if (rc == 0)
+        rc = lf_json_get_str(&name, o, "path", true, path, err);
+    if (rc == 0)
+        rc = lf_json_get_str(&hex, o, "tree_sha256", true, path, err);
+    if (rc != 0)
+        return rc;
+    int k = strcmp(split, lf_tokenize_split_names[SPLIT_TRAIN]) == 0 ? SPLIT_TRAIN : SPLIT_VALID;
+    tok_shard *s = &g->shard[k];
+    snprintf(s->name, sizeof(s->name), "%s-%05zu.h5", lf_tokenize_split_names[k], group);
+    if (s->there || strcmp(split, lf_tokenize_split_names[k]) != 0 || strcmp(name, s->name) != 0 ||
+        strlen(hex) != 2 * LF_HASH_BYTES)
+        return lf_fail(err, LF_EFORMAT, "%s: not a record of this stage", path);
+    for (size_t i = 0; i < LF_HASH_BYTES; i++) {
+        unsigned b = 0;
+        if (sscanf(hex + 2 * i, "%2x", &b) != 1)
+            return lf_fail(err, LF_EFORMAT, "%s: bad hash", path);
+        s->stat.sha256[i] = (uint8_t)b;
+    }
+    s->there = true;
+    rc = get_u64(&s->stat.n_docs, o, "docs", path, err);
+    if (rc == 0)
+        rc = get_u64(&s->stat.n_tokens, o, "tokens", path, err);
+    if (rc == 0)
+        rc = get_u64(&s->text_bytes, o, "text_bytes", path, err);
+    if (rc == 0)
+        rc = get_u64(&bytes, o, "bytes", path, err);
+    s->stat.bytes = (int64_t)bytes;
+    return rc;
+}
+
+static int read_record(const tok_writer *w, tok_group *g, size_t group, const char *path, lf_err *err)
+{
+    const char *fingerprint = NULL;
+    json_t *shards = NULL, *o, *j = lf_json_load_file(path, 1 << 20, err);
+    uint64_t source = 0;
+    size_t i;
+    int rc = j ? lf_json_get_str(&fingerprint, j, "fingerprint", true, path, err) : LF_EFORMAT;
+    if (rc == 0 && strcmp(fingerprint, w->fingerprint) != 0)
+        rc = lf_fail(err, LF_EINVAL, "%s was made with other options, inputs or another tokenizer; use another out", path);
+    if (rc == 0)
+        rc = lf_json_get_array(&shards, j, "shards", true, path, err);
+    json_array_foreach(shards, i, o) {
+        if (rc == 0)
+            rc = read_shard_row(g, o, group, path, err);
+    }
+    if (rc == 0)
+        rc = get_u64(&g->next, j, "next", path, err);
+    if (rc == 0)
+        rc = get_u64(&source, j, "source", path, err);
+    if (rc == 0)
+        rc = get_u64(&g->source_first, j, "source_first", path, err);
+    if (rc == 0)
+        rc = get_u64(&g->raw_bytes, j, "raw_bytes", path, err);
+    if (rc == 0)
+        rc = get_u64(&g->replaced, j, "replaced", path, err);
+    if (rc == 0)
+        rc = get_u64(&g->empty, j, "empty", path, err);
+    g->source = (size_t)source;
+    json_decref(j);
+    return rc;
+}
+
+/* Count the tokens of a shard and compare it with its record. */
+static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const char *path, lf_err *err)
+{
+    uint8_t digest[LF_HASH_BYTES];
+    int64_t bytes = 0;
+    lf_shard *sh = NULL;
+    int32_t *buf = lf_malloc(READ_TOKENS, sizeof(*buf), err);
+    int rc = buf ? lf_tree_hash_file(digest, &bytes, path, err) : LF_ENOMEM;
+    if (rc == 0 && (bytes != s->stat.bytes || memcmp(digest, s->stat.sha256, LF_HASH_BYTES) != 0))
+        rc = lf_fail(err, LF_EFORMAT, "%s is not what its record says; remove it and its record in progress/", path);
+    if (rc == 0)
+        rc = lf_shard_open(&sh, path, err);
+    for (uint64_t at = 0; rc == 0 && at < s->stat.n_tokens; at += READ_TOKENS) {
+        size_t n = s->stat.n_tokens - at < READ_TOKENS ? (size_t)(s->stat.n_tokens - at) : READ_TOKENS;
+        rc = lf_shard_read(sh, at, n, buf, err);
+        for (size_t i = 0; rc == 0 && i < n; i++)
+            if (buf[i] >= 0 && buf[i] < w->info.vocab_size)
+                counts[buf[i]]++;
+    }
+    lf_shard_close(sh);
+    free(buf);
+    return rc;
+}
+
+static int copy_file(const char *from, const char *to, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    int rc = lf_io_read_file(from, SIZE_MAX / 2, &b, err);
+    if (rc == 0)
+        rc = lf_io_replace(to, b.data, b.len, LF_ARTIFACT_MODE, err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+/* Make DIR/sub/name available below OUT: a hard link, or a copy where links are refused. */
+static int take_file(const tok_writer *w, const char *dir, const char *sub, const char *name, lf_err *err)
+{
+    char from[4096], to[4096];
+    snprintf(from, sizeof(from), "%s/%s/%s", dir, sub, name);
+    snprintf(to, sizeof(to), "%s/%s/%s", w->s->out, sub, name);
+    if (strcmp(from, to) == 0)
+        return 0;
+    if (strcmp(sub, "shards") == 0 && unlink(to) != 0 && errno != ENOENT) /* half written, without a record */
+        return lf_fail_errno(err, "cannot replace %s", to);
+    if (link(from, to) == 0 || errno == EEXIST)
+        return 0;
+    return copy_file(from, to, err);
+}
+
+/* Adopt group n_groups from dir when it is finished there: 1 yes, 0 no. */
+static int adopt_group(tok_writer *w, const char *dir, lf_err *err)
+{
+    tok_group g = {0};
+    char name[32], path[4096];
+    snprintf(name, sizeof(name), "%05zu.json", w->n_groups);
+    if ((size_t)snprintf(path, sizeof(path), "%s/progress/%s", dir, name) >= sizeof(path) - 64)
+        return lf_fail(err, LF_EINVAL, "%s: path too long", dir);
+    if (!lf_io_exists(path))
+        return 0;
+    int rc = read_record(w, &g, w->n_groups, path, err);
+    if (rc == 0)
+        rc = lf_grow(&w->groups, &w->cap_groups, w->n_groups, sizeof(*w->groups), err);
+    for (int k = 0; k < N_SPLITS && rc == 0; k++) {
+        if (!g.shard[k].there)
+            continue;
+        snprintf(path, sizeof(path), "%s/shards/%s", dir, g.shard[k].name);
+        if (!lf_io_exists(path)) { /* purged: redo from here */
+            lf_log(1, "%s is gone; it and what follows is made again", path);
+            return 0;
+        }
+        rc = recount(w, &g.shard[k], w->counts[k], path, err);
+        if (rc == 0)
+            rc = take_file(w, dir, "shards", g.shard[k].name, err);
+    }
+    if (rc == 0)
+        rc = lf_io_fsync_path(w->dir, err);
+    if (rc == 0)
+        rc = take_file(w, dir, "progress", name, err);
+    if (rc == 0)
+        rc = lf_io_fsync_path(w->progress, err);
+    if (rc != 0)
+        return rc;
+    w->groups[w->n_groups++] = g;
+    w->at = g;
+    memset(w->at.shard, 0, sizeof(w->at.shard));
+    return 1;
+}
+
+int lf_tokenize_adopt(tok_writer *w, lf_err *err)
+{
+    int rc = 1;
+    while (rc == 1) {
+        rc = 0;
+        for (size_t i = 0; i < w->s->n_dirs && rc == 0; i++)
+            rc = adopt_group(w, w->s->dirs[i], err);
+    }
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < w->n_groups; i++)
+        for (int k = 0; k < N_SPLITS; k++)
+            w->tokens_at_start += w->groups[i].shard[k].stat.n_tokens;
+    if (w->n_groups > 0) {
+        w->any_source = true;
+        w->last_source = w->at.source;
+        lf_log(2, "going on after %zu finished shard groups, at document %llu", w->n_groups,
+               (unsigned long long)w->at.next);
+        /* A record of a group that cannot be adopted would stand in the way of the one made now. */
+    }
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%05zu.json", w->progress, w->n_groups);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return lf_fail_errno(err, "cannot remove %s", path);
+    return 0;
+}
+
+static json_t *split_json(const tok_writer *w, int k)
+{
+    uint64_t docs = 0, tokens = 0, bytes = 0, files = 0;
+    for (size_t i = 0; i < w->n_groups; i++) {
+        const tok_shard *s = &w->groups[i].shard[k];
+        docs += s->stat.n_docs;
+        tokens += s->stat.n_tokens;
+        bytes += s->text_bytes;
+        files += s->there;
+    }
+    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:f}", "shards", (json_int_t)files, "docs", (json_int_t)docs, "tokens",
+                     (json_int_t)tokens, "text_bytes", (json_int_t)bytes, "bytes_per_token",
+                     tokens ? (double)bytes / (double)tokens : 0.0, "unigram_entropy",
+                     tokens ? lf_tokenize_entropy(w->counts[k], (size_t)w->info.vocab_size) : 0.0);
+}
+
+static json_t *sources_json(const tok_writer *w, lf_err *err)
+{
+    size_t n;
+    const lf_corpus_source *src = lf_corpus_sources(w->corpus, &n);
+    json_t *out = json_array();
+    for (size_t i = 0; i < n && out; i++) {
+        uint8_t digest[LF_HASH_BYTES];
+        char hex[LF_HASH_HEX] = "";
+        int64_t bytes = src[i].bytes;
+        if (bytes >= 0) {
+            int64_t now = 0;
+            int rc = lf_tree_hash_file(digest, &now, src[i].path, err);
+            if (rc == 0 && now != bytes)
+                rc = lf_fail(err, LF_EINVAL, "%s changed while it was read", src[i].path);
+            if (rc != 0) {
+                json_decref(out);
+                return NULL;
+            }
+            lf_hash_hex(hex, digest);
+        }
+        json_array_append_new(out, bytes >= 0 ? json_pack("{s:s,s:I,s:s}", "path", src[i].label, "bytes", (json_int_t)bytes,
+                                                          "tree_sha256", hex)
+                                              : json_pack("{s:s}", "path", src[i].label));
+    }
+    return out;
+}
+
+static void log_summary(const json_t *splits)
+{
+    for (int k = 0; k < N_SPLITS; k++) {
+        const json_t *s = json_object_get(splits, lf_tokenize_split_names[k]);
+        if (json_integer_value(json_object_get(s, "tokens")) > 0)
+            lf_log(2, "%s: %lld documents, %lld tokens, %.3f bytes a token, unigram entropy %.4f nats a token",
+                   lf_tokenize_split_names[k], (long long)json_integer_value(json_object_get(s, "docs")),
+                   (long long)json_integer_value(json_object_get(s, "tokens")),
+                   json_real_value(json_object_get(s, "bytes_per_token")),
+                   json_real_value(json_object_get(s, "unigram_entropy")));
+    }
+}
+
+int lf_tokenize_finish(tok_writer *w, lf_err *err)
+{
+    lf_artifact a = {0};
+    int rc = lf_tokenize_close_group(w, err);
+    if (rc == 0 && w->n_groups == 0)
+        rc = lf_fail(err, LF_EINVAL, "the inputs hold no document");
+    if (rc == 0)
+        rc = lf_artifact_init(&a, "shards", err);
+    for (size_t i = 0; i < w->n_groups && rc == 0; i++)
+        for (int k = 0; k < N_SPLITS && rc == 0; k++) {
+            const tok_shard *s = &w->groups[i].shard[k];
+            if (s->there)
+                rc = lf_artifact_add(&a, s->name, s->stat.bytes, s->stat.sha256, err);
+        }
+    json_t *sources = rc == 0 ? sources_json(w, err) : NULL;
+    if (rc == 0 && !sources)
+        rc = err && err->rc ? err->rc : LF_ENOMEM;
+    if (rc != 0)
+        goto out;
+    json_t *splits = json_pack("{s:o,s:o}", "train", split_json(w, SPLIT_TRAIN), "valid", split_json(w, SPLIT_VALID));
+    json_object_set_new(a.meta, "format", json_string(LF_SHARD_FORMAT));
+    json_object_set_new(a.meta, "tokenizer_sha256", json_string(w->info.tokenizer_sha256));
+    json_object_set_new(a.meta, "vocab_size", json_integer(w->info.vocab_size));
+    json_object_set_new(a.meta, "eos_id", json_integer(w->info.eos_id));
+    json_object_set_new(a.meta, "token_bytes", json_integer(w->token_bytes));
+    json_object_set_new(a.meta, "records", json_integer((json_int_t)w->at.next));
+    json_object_set_new(a.meta, "empty_documents", json_integer((json_int_t)w->at.empty));
+    json_object_set_new(a.meta, "invalid_utf8_replaced", json_integer((json_int_t)w->at.replaced));
+    json_object_set_new(a.meta, "splits", splits);
+    json_object_set(a.meta, "sources", sources);
+    rc = lf_artifact_publish(&a, w->dir, err);
+    if (rc == 0 && w->at.replaced)
+        lf_log(1, "%llu invalid UTF-8 sequences were replaced by U+FFFD", (unsigned long long)w->at.replaced);
+    if (rc == 0)
+        log_summary(splits);
+out:
+    json_decref(sources);
+    lf_artifact_fini(&a);
+    return rc;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of lf-tokenize: options as read (tokenize.c), the ordered pipeline (tokenize_pipe.c), the tokenizer artifact
+ * (tokenize_vocab.c), shards with their records (tokenize_shards.c) and the manifest (tokenize_finish.c).
+ */
+#ifndef LF_STAGES_TOKENIZE_PRIV_H
+#define LF_STAGES_TOKENIZE_PRIV_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+#include "engine/base/frame.h"
+#include "engine/base/hash.h"
+#include "engine/base/opt.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "engine/store/shard.h"
+#include "engine/text/corpus.h"
+#include "engine/text/tokenizer.h"
+#include "engine/text/train_bpe.h"
+
+enum { SPLIT_TRAIN, SPLIT_VALID, N_SPLITS };
+extern const char *const lf_tokenize_split_names[N_SPLITS];
+
+/* ---- options ---- */
+typedef struct tokenize {
+    const lf_optset *o;
+    const char **inputs;
+    lf_corpus_args corpus;
+    const char *tokenizer_path; /* NULL: train */
+    lf_bpe_train_args train;
+    const char **specials;
+    int64_t train_bytes;
+    bool append_eos;
+    const char *eos_token;
+    unsigned flags; /* lf_tok_flags of encoding */
+    double valid_fraction;
+    int64_t valid_seed;
+    uint64_t shard_tokens;
+    int dtype; /* 0 auto, else bytes */
+    uint64_t limit_docs, limit_bytes;
+    int threads;
+    const char *out, *metrics;
+    const char **dirs; /* out directories to adopt from: earlier ones, oldest first, then out itself */
+    size_t n_dirs;
+    char options_sha[LF_HASH_HEX]; /* of the identity options; run adds the sources' labels and lengths */
+    bool reader_left;
+} tokenize;
+
+/* ---- pipeline ---- */
+typedef struct tok_record {
+    size_t at, len; /* in batch.raw */
+    bool json;
+    size_t source;
+    uint64_t line;
+    size_t member; /* offset in batch.names + 1, 0 none */
+} tok_record;
+
+typedef struct tok_doc {
+    size_t n_ids; /* 0: dropped, its text is empty */
+    uint64_t text_bytes;
+    int split;
+} tok_doc;
+
+/* Records in order, made by one thread, worked on by one thread, given to the sink in order. */
+typedef struct tok_batch {
+    lf_buf raw, names;
+    tok_record *recs;
+    size_t n, cap;
+    uint64_t first; /* ordinal of the first record */
+    int64_t bytes_done;
+    lf_ids ids;
+    tok_doc *docs;
+    size_t cap_docs;
+    uint64_t replaced;
+    lf_err err;
+    int rc;
+    int state;
+} tok_batch;
+
+/* Where to begin: records of sources before `source` are not read; the first record of `source` has ordinal `ordinal`;
+ * records below `skip_to` are read but not passed on. */
+typedef struct tok_start {
+    size_t source;
+    uint64_t ordinal, skip_to;
+} tok_start;
+
+typedef struct tok_pipe {
+    lf_corpus *corpus;
+    tok_start start;
+    uint64_t max_docs, max_bytes; /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
+    uint64_t bytes_before;        /* raw bytes of the records before start.skip_to, for max_bytes */
+    int threads;
+    int (*work)(void *ctx, int thread, tok_batch *b, lf_err *err);
+    int (*sink)(void *ctx, tok_batch *b, lf_err *err); /* NULL: none */
+    void *ctx, *sink_ctx;
+    const char *what;  /* for progress */
+    bool *reader_left; /* set when the reading thread still waits for input: the corpus must not be closed */
+} tok_pipe;
+
+/* Run to the end of the corpus; LF_EINTR when a stop was asked for. */
+int lf_tokenize_pipe(const tok_pipe *p, lf_err *err);
+/* "file.jsonl:12" or "a.tar: member:12" for messages. */
+void lf_tokenize_where(char *buf, size_t cap, const lf_corpus *c, const tok_batch *b, size_t i);
+
+/* ---- the tokenizer artifact ---- */
+/* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended. */
+int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err);
+
+/* ---- shards ---- */
+typedef struct tok_shard {
+    char name[32];
+    lf_shard_stat stat;
+    uint64_t text_bytes;
+    bool there;
+} tok_shard;
+
+/* What a finished group of shards leaves on disk: its files and where the next group begins. */
+typedef struct tok_group {
+    tok_shard shard[N_SPLITS];
+    uint64_t next; /* ordinal of the first record that is not in this group or an earlier one */
+    size_t source; /* source that record `next` is in, or the last one */
+    uint64_t source_first;
+    uint64_t raw_bytes, replaced, empty; /* sums from the very start */
+} tok_group;
+
+typedef struct tok_writer {
+    tokenize *s;
+    const lf_tokenizer *t;
+    const lf_corpus *corpus;
+    lf_shard_info info;
+    int token_bytes;
+    char fingerprint[LF_HASH_HEX];
+    char *dir;      /* OUT/shards */
+    char *progress; /* OUT/progress */
+    tok_group *groups;
+    size_t n_groups, cap_groups;
+    /* The open group. */
+    lf_shard_writer *w[N_SPLITS];
+    uint64_t text_bytes[N_SPLITS];
+    tok_group at; /* running sums and place */
+    size_t last_source;
+    bool any_source;
+    uint64_t *counts[N_SPLITS]; /* token counts over all groups */
+    lf_frame_writer *metrics;
+    double t0;
+    uint64_t tokens_at_start;
+} tok_writer;
+
+int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, const lf_corpus *c, int64_t eos_id,
+                            lf_err *err);
+/* The pipeline's sink (sink_ctx is the tok_writer). */
+int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err);
+int lf_tokenize_close_group(tok_writer *w, lf_err *err);
+void lf_tokenize_writer_fini(tok_writer *w);
+/* Adopt finished groups of earlier incarnations; fills groups and counts. */
+int lf_tokenize_adopt(tok_writer *w, lf_err *err);
+json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g);
+/* Publish OUT/shards. */
+int lf_tokenize_finish(tok_writer *w, lf_err *err);
+/* Nats per token of a count vector. */
+double lf_tokenize_entropy(const uint64_t *counts, size_t n);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shards are made in groups: train-NNNNN.h5 and valid-NNNNN.h5 of one group hold what lies between two places of the
+ * corpus, and both are closed when either is full, so that one number says where to go on. Invariants:
+ *   1. a group is finished when its record OUT/progress/NNNNN.json is published; its shards were durable before;
+ *   2. records are numbered without a gap; what is after the last one is redone from its `next`;
+ *   3. where a group ends depends on the documents only, so a run that was killed makes the same files.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "stages/tokenize_priv.h"
+
+const char *const lf_tokenize_split_names[N_SPLITS] = {"train", "valid"};
+
+/* What must be equal for shards of two incarnations to belong together. */
+static int make_fingerprint(tok_writer *w, lf_err *err)
+{
+    lf_buf b;
+    uint8_t digest[LF_HASH_BYTES];
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "lf-tokenize-1\n%s\n%s\n%lld\n%d\n", w->s->options_sha, lf_tokenizer_sha256(w->t),
+                (long long)w->info.eos_id, w->token_bytes);
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0)
+        rc = lf_hash_buf(digest, b.data, b.len, err);
+    if (rc == 0)
+        lf_hash_hex(w->fingerprint, digest);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+/* Which metrics records an earlier life of this file may keep: those of adopted groups. */
+static int keep_metric(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
+{
+    const tok_writer *w = ctx;
+    json_t *j = lf_json_load_text(payload, n, "metrics", err);
+    (void)offset;
+    bool keep = j && json_integer_value(json_object_get(j, "step")) <= (json_int_t)w->n_groups;
+    json_decref(j);
+    return j ? keep : LF_EFORMAT;
+}
+
+int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, const lf_corpus *c, int64_t eos_id,
+                            lf_err *err)
+{
+    size_t n_src;
+    const lf_corpus_source *src = lf_corpus_sources(c, &n_src);
+    *w = (tok_writer){.s = s, .t = t, .corpus = c};
+    w->info.vocab_size = lf_tokenizer_vocab_size(t);
+    w->info.eos_id = eos_id;
+    w->info.source = n_src > 0 ? src[0].label : "";
+    snprintf(w->info.tokenizer_sha256, sizeof(w->info.tokenizer_sha256), "%s", lf_tokenizer_sha256(t));
+    w->token_bytes = s->dtype ? s->dtype : w->info.vocab_size <= 65536 ? 2 : 4;
+    if (w->token_bytes == 2 && w->info.vocab_size > 65536)
+        return lf_fail(err, LF_EINVAL, "dtype = u16 cannot hold the ids of a vocabulary of %lld; use u32",
+                       (long long)w->info.vocab_size);
+    int rc = make_fingerprint(w, err);
+    w->dir = rc == 0 ? lf_path_join(s->out, "shards", err) : NULL;
+    w->progress = w->dir ? lf_path_join(s->out, "progress", err) : NULL;
+    for (int k = 0; k < N_SPLITS && w->progress; k++)
+        w->counts[k] = lf_calloc((size_t)w->info.vocab_size, sizeof(uint64_t), err);
+    if (rc == 0)
+        rc = w->progress && w->counts[0] && w->counts[1] ? 0 : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_io_mkdirs(w->dir, 0750, err);
+    if (rc == 0)
+        rc = lf_io_mkdirs(w->progress, 0750, err);
+    if (rc == 0)
+        rc = lf_tokenize_adopt(w, err);
+    if (rc == 0 && s->metrics)
+        rc = lf_frame_truncate(s->metrics, keep_metric, w, NULL, err);
+    if (rc == 0 && s->metrics) {
+        w->metrics = lf_frame_writer_open(s->metrics, err);
+        rc = w->metrics ? 0 : LF_EIO;
+    }
+    w->t0 = lf_now_s();
+    return rc;
+}
+
+void lf_tokenize_writer_fini(tok_writer *w)
+{
+    for (int k = 0; k < N_SPLITS; k++) {
+        lf_shard_abort(w->w[k]);
+        free(w->counts[k]);
+    }
+    lf_frame_writer_close(w->metrics, NULL);
+    free(w->groups);
+    free(w->dir);
+    free(w->progress);
+    memset(w, 0, sizeof(*w));
+}
+
+json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g)
+{
+    json_t *shards = json_array();
+    for (int k = 0; k < N_SPLITS; k++) {
+        const tok_shard *s = &g->shard[k];
+        char hex[LF_HASH_HEX];
+        lf_hash_hex(hex, s->stat.sha256);
+        if (s->there)
+            json_array_append_new(shards, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:s}", "split", lf_tokenize_split_names[k],
+                                                    "path", s->name, "docs", (json_int_t)s->stat.n_docs, "tokens",
+                                                    (json_int_t)s->stat.n_tokens, "text_bytes", (json_int_t)s->text_bytes,
+                                                    "bytes", (json_int_t)s->stat.bytes, "tree_sha256", hex));
+    }
+    return json_pack("{s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I}", "lf_tokenize", 1, "fingerprint", w->fingerprint, "shards",
+                     shards, "next", (json_int_t)g->next, "source", (json_int_t)g->source, "source_first",
+                     (json_int_t)g->source_first, "raw_bytes", (json_int_t)g->raw_bytes, "replaced",
+                     (json_int_t)g->replaced, "empty", (json_int_t)g->empty);
+}
+
+static int write_record(tok_writer *w, const tok_group *g, lf_err *err)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "%05zu.json", w->n_groups);
+    char *path = lf_path_join(w->progress, name, err);
+    json_t *j = lf_tokenize_group_json(w, g);
+    char *text = j ? lf_json_dump(j, err) : NULL;
+    int rc = path && text ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    free(text);
+    json_decref(j);
+    free(path);
+    return rc;
+}
+
+static int write_metrics(tok_writer *w, lf_err *err)
+{
+    uint64_t tokens = 0, docs = 0;
+    for (size_t i = 0; i < w->n_groups; i++)
+        for (int k = 0; k < N_SPLITS; k++) {
+            tokens += w->groups[i].shard[k].stat.n_tokens;
+            docs += w->groups[i].shard[k].stat.n_docs;
+        }
+    double sec = lf_now_s() - w->t0;
+    char line[320];
+    int n = snprintf(line, sizeof(line), "{\"step\":%zu,\"t\":%.3f,\"docs\":%llu,\"tokens\":%llu,\"tokens_per_s\":%.1f}",
+                     w->n_groups, lf_wall_s(), (unsigned long long)docs, (unsigned long long)tokens,
+                     sec > 0 ? (double)(tokens - w->tokens_at_start) / sec : 0.0);
+    int rc = lf_frame_append(w->metrics, line, (size_t)n, err);
+    return rc == 0 ? lf_frame_sync(w->metrics, err) : rc;
+}
+
+/* Finish the open shards and publish their record; nothing open: nothing done. */
+int lf_tokenize_close_group(tok_writer *w, lf_err *err)
+{
+    if (!w->w[SPLIT_TRAIN] && !w->w[SPLIT_VALID])
+        return 0;
+    tok_group g = w->at;
+    int rc = lf_grow(&w->groups, &w->cap_groups, w->n_groups, sizeof(*w->groups), err);
+    for (int k = 0; k < N_SPLITS && rc == 0; k++) {
+        tok_shard *s = &g.shard[k];
+        *s = (tok_shard){.there = w->w[k] != NULL, .text_bytes = w->text_bytes[k]};
+        w->text_bytes[k] = 0;
+        if (!s->there)
+            continue;
+        snprintf(s->name, sizeof(s->name), "%s-%05zu.h5", lf_tokenize_split_names[k], w->n_groups);
+        rc = lf_shard_finish(w->w[k], &s->stat, err);
+        w->w[k] = NULL;
+    }
+    if (rc == 0)
+        rc = lf_io_fsync_path(w->dir, err); /* the names, before the record that counts on them */
+    if (rc == 0)
+        rc = write_record(w, &g, err);
+    if (rc != 0)
+        return rc;
+    w->groups[w->n_groups++] = g;
+    lf_log(3, "finished shards %zu: %llu and %llu tokens", w->n_groups - 1, (unsigned long long)g.shard[0].stat.n_tokens,
+           (unsigned long long)g.shard[1].stat.n_tokens);
+    return w->metrics ? write_metrics(w, err) : 0;
+}
+
+static int open_shard(tok_writer *w, int k, lf_err *err)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "%s-%05zu.h5", lf_tokenize_split_names[k], w->n_groups);
+    char *path = lf_path_join(w->dir, name, err);
+    int rc = path ? 0 : LF_ENOMEM;
+    /* What a killed run left half written here has no record. */
+    if (rc == 0 && unlink(path) != 0 && lf_io_exists(path))
+        rc = lf_fail_errno(err, "cannot replace %s", path);
+    if (rc == 0)
+        rc = lf_shard_create(&w->w[k], path, &w->info, w->token_bytes, err);
+    free(path);
+    return rc;
+}
+
+static int write_doc(tok_writer *w, const tok_doc *d, const uint32_t *ids, lf_err *err)
+{
+    int k = d->split, rc = 0;
+    if (w->w[k] && lf_shard_writer_tokens(w->w[k]) + d->n_ids > w->s->shard_tokens)
+        rc = lf_tokenize_close_group(w, err);
+    if (rc == 0 && !w->w[k])
+        rc = open_shard(w, k, err);
+    if (rc == 0)
+        rc = lf_shard_append(w->w[k], ids, d->n_ids, err);
+    if (rc != 0)
+        return rc;
+    w->text_bytes[k] += d->text_bytes;
+    for (size_t i = 0; i < d->n_ids; i++)
+        w->counts[k][ids[i]]++;
+    return 0;
+}
+
+int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
+{
+    tok_writer *w = ctx;
+    const uint32_t *ids = b->ids.v;
+    w->at.replaced += b->replaced;
+    for (size_t i = 0; i < b->n; i++) {
+        const tok_record *r = &b->recs[i];
+        const tok_doc *d = &b->docs[i];
+        /* A group that is closed by this document ends before it: the place is moved on afterwards. */
+        if (!w->any_source || r->source != w->last_source) {
+            w->at.source = w->last_source = r->source;
+            w->at.source_first = b->first + i;
+            w->any_source = true;
+        }
+        w->at.next = b->first + i;
+        int rc = d->n_ids > 0 ? write_doc(w, d, ids, err) : 0;
+        if (rc != 0)
+            return rc;
+        w->at.empty += d->n_ids == 0;
+        w->at.raw_bytes += r->len;
+        w->at.next = b->first + i + 1;
+        ids += d->n_ids;
+    }
+    return 0;
+}
+
+double lf_tokenize_entropy(const uint64_t *counts, size_t n)
+{
+    double total = 0, h = 0;
+    for (size_t i = 0; i < n; i++)
+        total += (double)counts[i];
+    for (size_t i = 0; i < n; i++)
+        if (counts[i])
+            h -= (double)counts[i] / total * log((double)counts[i] / total);
+    return h;
+}

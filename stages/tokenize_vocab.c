@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tokenizer of a run: the one named, the one an earlier incarnation trained, or one trained now. Whichever it is,
+ * OUT/tokenizer is published before the first token is written.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "stages/tokenize_priv.h"
+
+#define FILE_NAME "tokenizer.json"
+
+typedef struct counting {
+    tokenize *s;
+    const lf_corpus *corpus;
+    lf_tok_state **states;
+    lf_word_counts **counts;
+} counting;
+
+static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
+{
+    counting *c = ctx;
+    lf_buf text;
+    lf_buf_init(&text);
+    int rc = 0;
+    for (size_t i = 0; i < b->n && rc == 0; i++) {
+        char where[1024];
+        const tok_record *r = &b->recs[i];
+        lf_tokenize_where(where, sizeof(where), c->corpus, b, i);
+        rc = lf_corpus_text(&c->s->corpus, b->raw.data + r->at, r->len, r->json, where, &text, NULL, err);
+        if (rc != 0)
+            break;
+        rc = lf_word_counts_text(c->counts[thread], c->states[thread], text.data, text.len, c->s->flags & LF_TOK_STRICT,
+                                 NULL, err);
+        if (rc != 0)
+            rc = lf_err_prefix(err, "%s", where);
+    }
+    lf_buf_fini(&text);
+    return rc;
+}
+
+static int count_words(tokenize *s, lf_corpus *corpus, lf_word_counts **out, lf_err *err)
+{
+    size_t n = (size_t)s->threads;
+    counting c = {.s = s, .corpus = corpus};
+    lf_tokenizer *cutter = lf_bpe_train_cutter(&s->train, err);
+    c.states = lf_calloc(n, sizeof(*c.states), err);
+    c.counts = lf_calloc(n, sizeof(*c.counts), err);
+    int rc = cutter && c.states && c.counts ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        c.states[i] = lf_tok_state_create(cutter, err);
+        c.counts[i] = c.states[i] ? lf_word_counts_create(err) : NULL;
+        rc = c.counts[i] ? 0 : LF_ENOMEM;
+    }
+    tok_pipe p = {.corpus = corpus, .threads = s->threads, .work = count_batch, .ctx = &c, .what = "counting words"};
+    p.reader_left = &s->reader_left;
+    p.max_docs = s->limit_docs;
+    p.max_bytes = s->limit_bytes;
+    if (s->train_bytes && (!p.max_bytes || (uint64_t)s->train_bytes < p.max_bytes))
+        p.max_bytes = (uint64_t)s->train_bytes;
+    if (rc == 0)
+        rc = lf_tokenize_pipe(&p, err);
+    for (size_t i = 1; i < n && rc == 0; i++)
+        rc = lf_word_counts_merge(c.counts[0], c.counts[i], err);
+    if (rc == 0) {
+        *out = c.counts[0];
+        c.counts[0] = NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (c.counts)
+            lf_word_counts_destroy(c.counts[i]);
+        if (c.states)
+            lf_tok_state_destroy(c.states[i]);
+    }
+    free(c.counts);
+    free(c.states);
+    lf_tokenizer_destroy(cutter);
+    return rc;
+}
+
+static int train_progress(void *arg, size_t done, size_t total)
+{
+    (void)total;
+    lf_progress_update(arg, (double)done);
+    return lf_stop_requested() ? LF_EINTR : 0;
+}
+
+static int train(tokenize *s, lf_corpus *corpus, lf_buf *json, lf_err *err)
+{
+    lf_word_counts *words = NULL;
+    size_t n = 0;
+    int rc = count_words(s, corpus, &words, err);
+    if (rc == 0 && lf_word_counts_size(words) == 0)
+        rc = lf_fail(err, LF_EINVAL, "the inputs hold no text to train a tokenizer on");
+    if (rc == 0) {
+        lf_progress p;
+        lf_log(2, "training a tokenizer on %zu different words", lf_word_counts_size(words));
+        lf_progress_begin(&p, "training the tokenizer", "tokens", 0, (double)s->train.vocab_size);
+        rc = lf_bpe_train(&s->train, words, train_progress, &p, json, &n, err);
+        p.done = (double)n;
+        if (rc == 0)
+            lf_progress_end(&p);
+    }
+    if (rc == 0 && n < s->train.vocab_size)
+        lf_log(1, "the text gives a vocabulary of %zu tokens only, not %zu", n, s->train.vocab_size);
+    lf_word_counts_destroy(words);
+    return rc;
+}
+
+/* Read DIR/tokenizer into json when an earlier incarnation published it; 1 yes, 0 no. */
+static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
+{
+    lf_artifact a = {0};
+    enum lf_artifact_state state;
+    char *sub = lf_path_join(dir, "tokenizer", err), *file = NULL;
+    lf_err why = LF_ERR_INIT;
+    int rc = sub ? lf_artifact_state(&state, sub, &why) : LF_ENOMEM;
+    if (rc != 0 && why.rc)
+        rc = lf_fail(err, rc, "%s", why.text);
+    if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
+        rc = lf_artifact_load(&a, sub, "tokenizer", err);
+        const char *made = rc == 0 ? json_string_value(json_object_get(a.meta, "made_from")) : NULL;
+        if (rc == 0 && (!made || strcmp(made, s->options_sha) != 0))
+            rc = lf_fail(err, LF_EINVAL, "%s was made with other options; use another out", sub);
+        file = rc == 0 ? lf_path_join(sub, FILE_NAME, err) : NULL;
+        if (rc == 0)
+            rc = file ? lf_io_read_file(file, LF_TOK_FILE_MAX, json, err) : LF_ENOMEM;
+        rc = rc == 0 ? 1 : rc;
+    }
+    lf_artifact_fini(&a);
+    free(file);
+    free(sub);
+    return rc;
+}
+
+static int read_given(const char *path, lf_buf *json, lf_err *err)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        char *file = lf_path_join(path, FILE_NAME, err);
+        int rc = file ? lf_io_read_file(file, LF_TOK_FILE_MAX, json, err) : LF_ENOMEM;
+        free(file);
+        return rc;
+    }
+    return lf_io_read_file(path, LF_TOK_FILE_MAX, json, err);
+}
+
+static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json, int64_t eos_id, lf_err *err)
+{
+    lf_artifact a = {0};
+    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
+    char *dir = lf_path_join(s->out, "tokenizer", err), *file = NULL;
+    lf_err why = LF_ERR_INIT;
+    int rc = dir ? lf_io_mkdirs(dir, 0750, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_artifact_state(&state, dir, &why);
+    if (rc != 0 || state == LF_ARTIFACT_PRESENT)
+        goto out;
+    if (state != LF_ARTIFACT_ABSENT) {
+        rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it", dir, why.text);
+        goto out;
+    }
+    file = lf_path_join(dir, FILE_NAME, err);
+    rc = file ? lf_io_replace(file, json->data, json->len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_artifact_init(&a, "tokenizer", err);
+    if (rc == 0)
+        rc = lf_artifact_add_hashed(&a, dir, FILE_NAME, err);
+    if (rc == 0) {
+        json_object_set_new(a.meta, "made_from", json_string(s->options_sha));
+        json_object_set_new(a.meta, "trained", json_boolean(!s->tokenizer_path));
+        json_object_set_new(a.meta, "vocab_size", json_integer(lf_tokenizer_vocab_size(t)));
+        json_object_set_new(a.meta, "eos_id", json_integer(eos_id));
+        json_object_set_new(a.meta, "sha256", json_string(lf_tokenizer_sha256(t)));
+        rc = lf_artifact_publish(&a, dir, err);
+    }
+out:
+    lf_artifact_fini(&a);
+    free(file);
+    free(dir);
+    return rc;
+}
+
+/* The id that ends documents, -1 when append_eos = no. */
+static int find_eos(const tokenize *s, const lf_tokenizer *t, int64_t *eos_id, lf_err *err)
+{
+    *eos_id = -1;
+    if (!s->append_eos)
+        return 0;
+    *eos_id = s->eos_token ? lf_tokenizer_find(t, s->eos_token) : lf_tokenizer_eos(t);
+    if (*eos_id >= 0)
+        return 0;
+    if (s->eos_token)
+        return lf_fail(err, LF_EINVAL, "the tokenizer has no token \"%s\" (eos_token)", s->eos_token);
+    return lf_fail(err, LF_EINVAL,
+                   "the tokenizer has no end-of-document token under a usual name; set eos_token or append_eos = no");
+}
+
+int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err)
+{
+    lf_buf json;
+    lf_buf_init(&json);
+    lf_tokenizer *t = NULL;
+    const char *name = s->tokenizer_path ? s->tokenizer_path : FILE_NAME;
+    int rc = 0;
+    if (s->tokenizer_path) {
+        rc = read_given(s->tokenizer_path, &json, err);
+    } else {
+        for (size_t i = 0; i < s->n_dirs && rc == 0; i++)
+            rc = adopt(s, s->dirs[i], &json, err);
+        if (rc == 0)
+            rc = train(s, c, &json, err);
+        rc = rc > 0 ? 0 : rc;
+    }
+    if (rc == 0) {
+        t = lf_tokenizer_parse(json.data, json.len, name, err);
+        rc = t ? find_eos(s, t, eos_id, err) : LF_EFORMAT;
+    }
+    if (rc == 0)
+        rc = publish(s, t, &json, *eos_id, err);
+    lf_buf_fini(&json);
+    if (rc == 0)
+        *out = t;
+    else
+        lf_tokenizer_destroy(t);
+    return rc;
+}
