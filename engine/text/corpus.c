@@ -9,10 +9,13 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/text/corpus_files.h"
 #include "engine/text/tokenizer_priv.h"
@@ -34,7 +37,40 @@ struct lf_corpus {
     uint64_t line, in_source;
     int64_t member_bytes;
     int64_t done_before; /* bytes of the sources before `at` */
+    bool check_crc;      /* the member is a whole gzip file: libarchive does not look at its checksum */
+    uint32_t crc;
+    uint32_t crc_table[8][256];
 };
+
+/* CRC-32 of gzip (RFC 1952), eight bytes a step. */
+static void crc_init(uint32_t t[8][256])
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++)
+            c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
+        t[0][i] = c;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int i = 0; i < 256; i++)
+            t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 0xFF];
+}
+
+static uint32_t crc_add(const uint32_t t[8][256], uint32_t c, const uint8_t *p, size_t n)
+{
+    c = ~c;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint32_t a, b;
+        memcpy(&a, p, 4);
+        memcpy(&b, p + 4, 4);
+        a ^= c;
+        c = t[7][a & 0xFF] ^ t[6][a >> 8 & 0xFF] ^ t[5][a >> 16 & 0xFF] ^ t[4][a >> 24] ^ t[3][b & 0xFF] ^
+            t[2][b >> 8 & 0xFF] ^ t[1][b >> 16 & 0xFF] ^ t[0][b >> 24];
+    }
+    for (; n > 0; n--, p++)
+        c = c >> 8 ^ t[0][(c ^ *p) & 0xFF];
+    return ~c;
+}
 
 int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
 {
@@ -44,6 +80,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     c->a = *args;
     c->a.inputs = NULL;
     lf_buf_init(&c->win);
+    crc_init(c->crc_table);
     int rc = 0;
     for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
         rc = lf_corpus_list_add(&c->files, args->inputs[i], err);
@@ -187,14 +224,74 @@ static int open_source(lf_corpus *c, lf_err *err)
     return got == ARCHIVE_OK ? 0 : archive_fail(c, err);
 }
 
+/* A file whose name promises compression must be compressed: a few bytes of one look like text. */
+static int check_filter(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    size_t n = strip_compression(path);
+    int code = archive_filter_code(c->ar, 0);
+    if (path[n] && code == ARCHIVE_FILTER_NONE)
+        return lf_fail(err, LF_EFORMAT, "%s: its first bytes are not those of a %s file; is it complete?", path, path + n);
+    c->check_crc = !c->is_archive && code == ARCHIVE_FILTER_GZIP && archive_filter_count(c->ar) == 2 &&
+                   c->files.v[c->at].bytes >= 18;
+    c->crc = 0;
+    return 0;
+}
+
+/* How many gzip members the file seems to hold. With several, the checksum at its end is not that of the whole. */
+static int count_members(const uint8_t *p, size_t n)
+{
+    int members = 0;
+    for (size_t i = 0; i + 10 <= n; i++) {
+        const uint8_t *hit = memchr(p + i, 0x1F, n - 9 - i);
+        if (!hit)
+            break;
+        i = (size_t)(hit - p);
+        members += hit[1] == 0x8B && hit[2] == 8 && hit[3] < 32 && (hit[8] == 0 || hit[8] == 2 || hit[8] == 4) &&
+                    (hit[9] < 14 || hit[9] == 255);
+    }
+    return members;
+}
+
+/* Compare what was read with the length and CRC-32 at the end of the gzip file. Files of several members (concatenated,
+ * bgzip) carry no checksum of the whole and pass. */
+static int check_gzip_end(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    uint8_t end[8];
+    uint32_t crc, len;
+    int members = 0;
+    lf_buf all;
+    lf_buf_init(&all);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int rc = fd < 0 ? lf_fail_errno(err, "cannot open %s", path)
+                    : lf_io_pread_all(fd, end, 8, (off_t)(c->files.v[c->at].bytes - 8), path, err);
+    if (fd >= 0)
+        close(fd);
+    if (rc != 0)
+        return rc;
+    memcpy(&crc, end, 4);
+    memcpy(&len, end + 4, 4);
+    if (crc == c->crc && len == (uint32_t)c->member_bytes)
+        return 0;
+    rc = lf_io_read_file(path, SIZE_MAX / 2, &all, err);
+    if (rc == 0)
+        members = count_members((const uint8_t *)all.data, all.len);
+    lf_buf_fini(&all);
+    if (rc == 0 && members < 2)
+        rc = lf_fail(err, LF_EFORMAT, "%s: its text does not have the checksum at the end of the file; it is damaged", path);
+    return rc;
+}
+
 /* Go to the next member worth reading; 0 none left. */
 static int next_member(lf_corpus *c, lf_err *err)
 {
     for (;;) {
         struct archive_entry *e;
         int got = archive_read_next_header(c->ar, &e);
-        if (got == ARCHIVE_EOF)
-            return 0;
+        int rc = got == ARCHIVE_FATAL ? 0 : check_filter(c, err);
+        if (got == ARCHIVE_EOF || rc != 0)
+            return rc;
         if (got != ARCHIVE_OK && got != ARCHIVE_WARN)
             return archive_fail(c, err);
         free(c->member);
@@ -234,11 +331,13 @@ static int refill(lf_corpus *c, lf_err *err)
     int got = archive_read_data_block(c->ar, &block, &n, &offset);
     if (got == ARCHIVE_EOF) {
         c->member_end = true;
-        return 0;
+        return c->check_crc ? check_gzip_end(c, err) : 0;
     }
     if (got != ARCHIVE_OK && got != ARCHIVE_WARN)
         return archive_fail(c, err);
     c->member_bytes += (int64_t)n;
+    if (c->check_crc)
+        c->crc = crc_add(c->crc_table, c->crc, block, n);
     lf_buf_add(&c->win, block, n);
     return lf_buf_check(&c->win, err);
 }

@@ -4,7 +4,7 @@
 
 Writes, beside this script, small tokenizer.json files in the style of GPT-2, Llama-3 and Qwen2 and two of odd shape,
 vectors.json (hard texts with the ids and decoded text that the library gives) and big.json (token count and hash for
-texts too large to commit, which the test generates itself). `make_tokenizer.py check PROGRAM [N]` compares N fresh random
+texts too large to commit, which the test generates itself) and train.json (what its BpeTrainer makes of the hard texts). `make_tokenizer.py check PROGRAM [N]` compares N fresh random
 texts with a program (tests/bench/tokenize_bench --ids) instead of writing anything.
 """
 import json
@@ -205,6 +205,28 @@ def big_text(kind, n):
     return out.decode()
 
 
+def train_golden(docs):
+    pres = {"llama3": pre_tokenizers.Sequence([split(LLAMA3), plain_level()]), "gpt2": pre_tokenizers.ByteLevel(add_prefix_space=False),
+            "qwen2": pre_tokenizers.Sequence([split(QWEN2), plain_level()])}
+    rows = []
+    for pattern, pre in pres.items():
+        for norm, n in (("none", None), ("nfc", normalizers.NFC()), ("nfkc", normalizers.NFKC())):
+            for size, least in ((700, 0), (20000, 0), (20000, 2)):
+                t = Tokenizer(models.BPE())
+                t.pre_tokenizer = pre
+                if n:
+                    t.normalizer = n
+                t.train_from_iterator([decode(b) for b in docs + [TRAIN.encode()]], trainers.BpeTrainer(
+                    vocab_size=size, min_frequency=least, special_tokens=["<|endoftext|>", "e", "ab"], show_progress=False,
+                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+                m = json.loads(t.to_str())["model"]
+                vocab = sorted(m["vocab"], key=m["vocab"].get)
+                rows.append({"pattern": pattern, "normalizer": norm, "vocab_size": size, "min_frequency": least,
+                             "n_vocab": len(vocab), "n_merges": len(m["merges"]),
+                             "vocab": fnv("\n".join(vocab).encode()), "merges": fnv("\n".join(" ".join(x) for x in m["merges"]).encode())})
+    return {"extra": TRAIN.encode().hex(), "rows": rows}
+
+
 def check(program, n, seed):
     bad = 0
     for name, js in make().items():
@@ -260,7 +282,7 @@ def main():
             for kind, n in (("one", 10000000), ("letters", 10000000), ("spaces", 1000000)):
                 ids = t.encode(big_text(kind, n), add_special_tokens=False).ids
                 big[name].append({"kind": kind, "bytes": n, "tokens": len(ids), "fnv": fnv(ids)})
-    for name, data in (("vectors.json", vec), ("big.json", big)):
+    for name, data in (("vectors.json", vec), ("big.json", big), ("train.json", train_golden(docs))):
         with open(os.path.join(HERE, name), "w") as f:
             json.dump(data, f, separators=(",", ":"))
             f.write("\n")

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Corpora: where documents begin and end, formats (made here with libarchive, so no program is needed), order of files,
+ * and one clear error for whatever is cut short or wrong.
+ */
+#include "config.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/text/corpus.h"
+#include "tests/tap/tap.h"
+
+static char dir[2048];
+
+static const char *at(const char *name)
+{
+    static char path[4][4096];
+    static int k;
+    k = (k + 1) % 4;
+    snprintf(path[k], sizeof(path[k]), "%s/%s", dir, name);
+    return path[k];
+}
+
+static void put(const char *name, const char *data, size_t n)
+{
+    FILE *f = fopen(at(name), "wb");
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0)
+        tap_bail("cannot write %s", at(name));
+}
+
+static void puts_file(const char *name, const char *text) { put(name, text, strlen(text)); }
+
+/* Everything a corpus gives, documents joined by '|', into a static buffer; on failure the error. */
+static const char *docs(lf_corpus_args *a, const char *const *inputs, size_t n, int *rc, lf_err *err)
+{
+    static lf_buf out;
+    lf_buf text;
+    lf_corpus *c = NULL;
+    lf_corpus_record r;
+    a->inputs = inputs;
+    a->n_inputs = n;
+    if (!a->max_doc_bytes)
+        a->max_doc_bytes = 1 << 20;
+    if (!out.data)
+        lf_buf_init(&out);
+    lf_buf_init(&text);
+    lf_buf_clear(&out);
+    *rc = lf_corpus_open(&c, a, err);
+    while (*rc == 0 && (*rc = lf_corpus_next(c, &r, err)) == 1) {
+        char where[64];
+        snprintf(where, sizeof(where), "line %llu", (unsigned long long)r.line);
+        *rc = lf_corpus_text(a, r.raw, r.len, r.json, where, &text, NULL, err);
+        if (out.len)
+            lf_buf_addc(&out, '|');
+        lf_buf_add(&out, text.data, text.len);
+    }
+    lf_corpus_close(c);
+    lf_buf_fini(&text);
+    return out.data;
+}
+
+static void expect(lf_corpus_args a, const char *input, const char *want, const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    int rc;
+    const char *got = docs(&a, &input, 1, &rc, &err);
+    tap_rc(rc, 0, &err, NULL, name);
+    tap_str(got, want, name);
+}
+
+static void refuse(lf_corpus_args a, const char *input, int want, const char *contains, const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    int rc;
+    (void)docs(&a, &input, 1, &rc, &err);
+    tap_rc(rc, want, &err, contains, name);
+}
+
+static void splitting(void)
+{
+    puts_file("a.txt", "one\ntwo\r\n\n \t\nthree\nfour\n\n\n---\nfive\n---\n");
+    lf_corpus_args a = {.split = LF_CORPUS_FILE};
+    expect(a, at("a.txt"), "one\ntwo\r\n\n \t\nthree\nfour\n\n\n---\nfive\n---\n", "a file is a document");
+    a.split = LF_CORPUS_LINE;
+    expect(a, at("a.txt"), "one|two| \t|three|four|---|five|---", "a line is a document");
+    a.split = LF_CORPUS_BLANK;
+    expect(a, at("a.txt"), "one\ntwo|three\nfour|---\nfive\n---", "blank lines separate");
+    a.split = LF_CORPUS_SEPARATOR;
+    a.separator = "---";
+    expect(a, at("a.txt"), "one\ntwo\r\n\n \t\nthree\nfour\n\n|five", "a line separates");
+    a.split = LF_CORPUS_SIZE;
+    a.doc_bytes = 8;
+    expect(a, at("a.txt"), "one\ntwo\r\n|\n \t\nthree\n|four\n\n\n---\n|five\n---\n", "by size, at line ends");
+    puts_file("empty.txt", "");
+    a.split = LF_CORPUS_FILE;
+    expect(a, at("empty.txt"), "", "an empty file has no document");
+    puts_file("noend.txt", "x\ny");
+    a.split = LF_CORPUS_LINE;
+    expect(a, at("noend.txt"), "x|y", "the last line needs no end");
+    a.max_doc_bytes = 4;
+    puts_file("long.txt", "abcdefgh\n");
+    refuse(a, at("long.txt"), LF_EINVAL, "max_doc_bytes = 4", "a line above the limit");
+    a.split = LF_CORPUS_FILE;
+    refuse(a, at("long.txt"), LF_EINVAL, "long.txt:1:", "a file above the limit");
+}
+
+static void json_lines(void)
+{
+    lf_corpus_args a = {.text_field = "text"};
+    puts_file("a.jsonl", "{\"text\":\"one\\n\\u00e9\",\"x\":1}\n\n  \n{\"text\":\"\"}\r\n{\"id\":2,\"text\":\"three\"}");
+    expect(a, at("a.jsonl"), "one\n\xc3\xa9||three", "JSON lines");
+    a.text_field = "body";
+    refuse(a, at("a.jsonl"), LF_EFORMAT, "line 1", "another field");
+    a.text_field = "text";
+    puts_file("bad.jsonl", "{\"text\":\"a\"}\n{\"text\":\n");
+    refuse(a, at("bad.jsonl"), LF_EFORMAT, "line 2: not a JSON object", "a broken line");
+    puts_file("num.jsonl", "{\"text\":5}\n");
+    refuse(a, at("num.jsonl"), LF_EFORMAT, "not a string", "text that is a number");
+    puts_file("arr.jsonl", "[1]\n");
+    refuse(a, at("arr.jsonl"), LF_EFORMAT, "no JSON object", "a line that is a list");
+    puts_file("utf.jsonl", "{\"text\":\"a\xff" "b\"}\n");
+    expect(a, at("utf.jsonl"), "a\xef\xbf\xbd" "b", "invalid UTF-8 is replaced");
+    a.strict = true;
+    refuse(a, at("utf.jsonl"), LF_EFORMAT, "not valid UTF-8", "or refused");
+    a.format = LF_CORPUS_TEXT;
+    a.split = LF_CORPUS_LINE;
+    expect(a, at("arr.jsonl"), "[1]", "input_format overrides the name");
+}
+
+/* ---- compressed and archived ---- */
+
+typedef int (*filter_fn)(struct archive *);
+
+static size_t write_archive(const char *name, filter_fn filter, filter_fn format, const char *const *members,
+                            const char *text, size_t n)
+{
+    struct archive *a = archive_write_new();
+    if (filter(a) != ARCHIVE_OK || format(a) != ARCHIVE_OK || archive_write_open_filename(a, at(name)) != ARCHIVE_OK) {
+        archive_write_free(a);
+        return 0;
+    }
+    for (size_t i = 0; members[i]; i++) {
+        struct archive_entry *e = archive_entry_new();
+        archive_entry_set_pathname(e, members[i]);
+        archive_entry_set_filetype(e, AE_IFREG);
+        archive_entry_set_perm(e, 0644);
+        archive_entry_set_size(e, (la_int64_t)n);
+        if (archive_write_header(a, e) != ARCHIVE_OK || archive_write_data(a, text, n) != (la_ssize_t)n)
+            tap_bail("%s", archive_error_string(a));
+        archive_entry_free(e);
+    }
+    if (archive_write_close(a) != ARCHIVE_OK)
+        tap_bail("%s", archive_error_string(a));
+    archive_write_free(a);
+    lf_err err = LF_ERR_INIT;
+    return (size_t)lf_io_size(at(name), &err);
+}
+
+/* Cut the file at many places: never a crash, never success with less text than it held. */
+static void truncations(const char *name, size_t size, size_t text_len, lf_corpus_args a)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_buf whole;
+    size_t silent = 0, other = 0, tried = 0;
+    lf_buf_init(&whole);
+    if (lf_io_read_file(at(name), 1 << 24, &whole, &err) != 0)
+        tap_bail("%s", err.text);
+    char cut_name[64];
+    snprintf(cut_name, sizeof(cut_name), "cut-%s", name);
+    for (size_t cut = 1; cut < size; cut += cut < 64 || cut + 64 > size ? 1 : size / 40 + 1) {
+        int rc;
+        put(cut_name, whole.data, cut);
+        const char *input = at(cut_name);
+        const char *got = docs(&a, &input, 1, &rc, &err);
+        tried++;
+        if (rc == 0 && strlen(got) < text_len) {
+            if (!silent++)
+                tap_diag("%s cut at %zu of %zu gives %zu bytes without an error", name, cut, size, strlen(got));
+        } else if (rc != 0 && (rc != LF_EFORMAT || !strstr(err.text, cut_name))) {
+            if (!other++)
+                tap_diag("%s cut at %zu: %d %s", name, cut, rc, err.text);
+        }
+        lf_err_clear(&err);
+    }
+    tap_ok(tried > 20 && silent == 0 && other == 0, "%s: %zu truncations, each an error naming the file", name, tried);
+    lf_buf_fini(&whole);
+}
+
+static void formats(void)
+{
+    static const struct {
+        const char *name;
+        filter_fn filter;
+    } packed[] = {{"p.txt.gz", archive_write_add_filter_gzip},
+                  {"p.txt.xz", archive_write_add_filter_xz},
+                  {"p.txt.bz2", archive_write_add_filter_bzip2},
+                  {"p.txt.zst", archive_write_add_filter_zstd}};
+    static const char *const one[] = {"p.txt", NULL}, *const three[] = {"b/x.txt", ".hidden", "a.jsonl.txt", NULL};
+    size_t n = 200000;
+    char *text = malloc(n + 1), *twice = malloc(2 * n + 2);
+    uint32_t x = 1;
+    for (size_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        text[i] = (x >> 24) % 9 ? (char)('a' + (x >> 20) % 26) : ' ';
+    }
+    text[n] = 0;
+    memcpy(twice, text, n);
+    twice[n] = '|';
+    memcpy(twice + n + 1, text, n + 1);
+    lf_corpus_args a = {.split = LF_CORPUS_FILE};
+    for (size_t i = 0; i < sizeof(packed) / sizeof(packed[0]); i++) {
+        size_t size = write_archive(packed[i].name, packed[i].filter, archive_write_set_format_raw, one, text, n);
+        if (size == 0) {
+            tap_skip(2, "libarchive lacks this filter");
+            continue;
+        }
+        expect(a, at(packed[i].name), text, packed[i].name);
+        truncations(packed[i].name, size, n, a);
+    }
+    size_t size = write_archive("t.tar.gz", archive_write_add_filter_gzip, archive_write_set_format_pax_restricted, three, text, n);
+    expect(a, at("t.tar.gz"), twice, "tar, hidden members left out");
+    truncations("t.tar.gz", size, 2 * n + 1, a);
+    write_archive("t.tar", archive_write_add_filter_none, archive_write_set_format_ustar, three, text, n);
+    expect(a, at("t.tar"), twice, "plain tar");
+    size = write_archive("t.zip", archive_write_add_filter_none, archive_write_set_format_zip, three, text, n);
+    expect(a, at("t.zip"), twice, "zip");
+    truncations("t.zip", size, 2 * n + 1, a);
+    /* dictzip is gzip with an extra field in its header. */
+    lf_err err = LF_ERR_INIT;
+    lf_buf gz, dz;
+    lf_buf_init(&gz);
+    lf_buf_init(&dz);
+    if (lf_io_read_file(at("p.txt.gz"), 1 << 24, &gz, &err) == 0) {
+        lf_buf_add(&dz, gz.data, 10);
+        dz.data[3] |= 4;
+        lf_buf_add(&dz, "\x0a\0RA\x06\0\x01\0\xcb\xe3\0\0", 12);
+        lf_buf_add(&dz, gz.data + 10, gz.len - 10);
+        put("p.dict.dz", dz.data, dz.len);
+        expect(a, at("p.dict.dz"), text, "dictzip");
+    }
+    /* One changed byte. */
+    lf_buf_clear(&dz);
+    lf_buf_add(&dz, gz.data, gz.len);
+    dz.data[dz.len / 2] ^= 0x40;
+    put("flip.txt.gz", dz.data, dz.len);
+    refuse(a, at("flip.txt.gz"), LF_EFORMAT, "flip.txt.gz", "a changed byte");
+    puts_file("no.zip", "this is no zip file");
+    refuse(a, at("no.zip"), LF_EFORMAT, "no.zip", "a name that promises an archive");
+    lf_buf_fini(&gz);
+    lf_buf_fini(&dz);
+    free(text);
+    free(twice);
+}
+
+static void files(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_corpus_args a = {.split = LF_CORPUS_FILE, .text_field = "text"};
+    mkdir(at("d"), 0755);
+    mkdir(at("d/b"), 0755);
+    mkdir(at("d/.git"), 0755);
+    puts_file("d/z.txt", "Z");
+    puts_file("d/a.txt", "A");
+    puts_file("d/B.txt", "B");
+    puts_file("d/b/m.txt", "M");
+    puts_file("d/.hidden", "H");
+    puts_file("d/.git/x.txt", "X");
+    puts_file("d/c.jsonl", "{\"text\":\"J\"}\n");
+    if (symlink("..", at("d/loop")) != 0)
+        tap_bail("symlink");
+    expect(a, at("d"), "B|A|M|J|Z", "a directory, sorted by bytes, hidden names and loops left out");
+    expect(a, at("d/[aB].txt"), "B|A", "a glob");
+    refuse(a, at("d/*.nope"), LF_ENOENT, "no file matches", "a glob without a match");
+    refuse(a, at("missing.txt"), LF_ENOENT, "missing.txt", "a missing file");
+    mkdir(at("nothing"), 0755);
+    refuse(a, at("nothing"), LF_ENOENT, "holds no file", "an empty directory");
+    refuse(a, "/dev/null", LF_EINVAL, "neither a file nor a directory", "a device");
+    const char *two[] = {at("d/z.txt"), at("d/a.txt")};
+    int rc;
+    tap_str(docs(&a, two, 2, &rc, &err), "Z|A", "inputs in the order given");
+    /* Seeking to a source gives what follows it. */
+    lf_corpus *c = NULL;
+    lf_corpus_record r;
+    const char *input = at("d");
+    a.inputs = &input;
+    a.n_inputs = 1;
+    rc = lf_corpus_open(&c, &a, &err);
+    size_t n = 0;
+    const lf_corpus_source *s = lf_corpus_sources(c, &n);
+    tap_i64((int64_t)n, 5, "five sources");
+    tap_str(s[2].label, "b/m.txt", "labels are below the input");
+    tap_i64(lf_corpus_total_bytes(c), 4 + 13, "bytes of all sources");
+    tap_rc(lf_corpus_seek(c, 3, &err), 0, &err, NULL, "seek");
+    tap_i64(lf_corpus_next(c, &r, &err), 1, "a record after seeking");
+    tap_ok(r.source == 3 && r.json, "of the source sought");
+    lf_corpus_close(c);
+}
+
+int main(void)
+{
+    snprintf(dir, sizeof(dir), "%s", tap_tmpdir());
+    splitting();
+    json_lines();
+    formats();
+    files();
+    return tap_done();
+}
