@@ -5,3 +5,8 @@ pkglibexec_PROGRAMS += stages/lf-tokenize
 stages_lf_tokenize_SOURCES = stages/tokenize.c stages/tokenize_priv.h stages/tokenize_pipe.c stages/tokenize_vocab.c \
   stages/tokenize_shards.c stages/tokenize_finish.c
 stages_lf_tokenize_LDADD = $(LF_STAGE_LIBS)
+check_PROGRAMS += tests/stage/tokenize_tool
+tests_stage_tokenize_tool_SOURCES = tests/stage/tokenize_tool.c
+tests_stage_tokenize_tool_LDADD = $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/stage/tokenize.sh
+TESTS += tests/stage/tokenize.sh

@@ -203,12 +203,7 @@ int lf_tokenize_adopt(tok_writer *w, lf_err *err)
         w->last_source = w->at.source;
         lf_log(2, "going on after %zu finished shard groups, at document %llu", w->n_groups,
                (unsigned long long)w->at.next);
-        /* A record of a group that cannot be adopted would stand in the way of the one made now. */
     }
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/%05zu.json", w->progress, w->n_groups);
-    if (unlink(path) != 0 && errno != ENOENT)
-        return lf_fail_errno(err, "cannot remove %s", path);
     return 0;
 }
 

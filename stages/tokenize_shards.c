@@ -126,7 +126,15 @@ static int write_record(tok_writer *w, const tok_group *g, lf_err *err)
     char *path = lf_path_join(w->progress, name, err);
     json_t *j = lf_tokenize_group_json(w, g);
     char *text = j ? lf_json_dump(j, err) : NULL;
-    int rc = path && text ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    lf_err first = LF_ERR_INIT;
+    int rc = path && text ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, &first) : LF_ENOMEM;
+    if (rc == LF_EEXIST) { /* left from before an earlier shard was lost; its shards have just been replaced */
+        lf_err_clear(&first);
+        rc = unlink(path) == 0 ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, &first)
+                               : lf_fail_errno(&first, "cannot replace %s", path);
+    }
+    if (rc != 0)
+        rc = lf_fail(err, rc, "%s", first.rc ? first.text : "no memory for a shard record");
     free(text);
     json_decref(j);
     free(path);
