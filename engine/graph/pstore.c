@@ -11,7 +11,7 @@
 #include "engine/base/rng.h"
 #include "engine/graph/priv.h"
 
-enum { CHUNK = 2048 }; /* elements converted at a time */
+enum { CHUNK = 2048, STAGE = 1 << 20 }; /* elements converted, drawn at a time */
 
 const char *lf_pkind_name(enum lf_pkind kind)
 {
@@ -348,18 +348,21 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 
-static int init_param(lf_pstore *ps, int i, uint64_t seed, lf_err *err)
+/* Values are drawn by all threads into a staging block, then written in order: element e is the same whoever draws it. */
+static int init_param(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err *err)
 {
     const struct lf_param *p = &ps->p[i];
     uint32_t site = lf_name_site(p->d.name);
-    for (int64_t at = 0; at < p->n; at += CHUNK) {
-        float f[CHUNK];
-        size_t n = (size_t)(p->n - at < CHUNK ? p->n - at : CHUNK);
-        for (size_t e = 0; e < n; e++)
-            f[e] = init_value(&p->d, seed, site, at + (int64_t)e);
-        int rc = write_chunk(ps, i, at, f, n, err);
-        if (rc)
-            return rc;
+    for (int64_t at = 0; at < p->n; at += STAGE) {
+        int64_t n = p->n - at < STAGE ? p->n - at : STAGE;
+#pragma omp parallel for schedule(static) num_threads(ps->back->threads)
+        for (int64_t e = 0; e < n; e++)
+            stage[e] = init_value(&p->d, seed, site, at + e);
+        for (int64_t k = 0; k < n; k += CHUNK) {
+            int rc = write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);
+            if (rc)
+                return rc;
+        }
     }
     for (int k = LF_P_M; k <= LF_P_V; k++) {
         struct lf_pview v;
@@ -374,13 +377,16 @@ static int init_param(lf_pstore *ps, int i, uint64_t seed, lf_err *err)
 
 int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)
 {
-    for (size_t i = 0; i < ps->n_p; i++) {
-        int rc = check_bound(ps, (int)i, "initialise", err);
+    float *stage = lf_malloc(STAGE, sizeof *stage, err);
+    int rc = stage ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < ps->n_p && !rc; i++) {
+        rc = check_bound(ps, (int)i, "initialise", err);
         if (!rc)
-            rc = init_param(ps, (int)i, seed, err);
-        if (rc)
-            return rc;
+            rc = init_param(ps, (int)i, seed, stage, err);
     }
+    free(stage);
+    if (rc)
+        return rc;
     ps->version++;
     return ps->back ? ps->back->ops->sync(ps->back, err) : 0;
 }
