@@ -7,7 +7,9 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c
 EXTRA_DIST += engine/graph/README.md
 
-graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build
+# The tests with a whole decoder share graph_util.
+graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build tests/unit/graph_train tests/unit/graph_memory tests/unit/graph_paged
+graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
 TESTS += $(graph_tests)
 tests_unit_graph_place_SOURCES = tests/unit/graph_place.c
@@ -16,3 +18,9 @@ tests_unit_graph_random_SOURCES = tests/unit/graph_random.c
 tests_unit_graph_random_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_build_SOURCES = tests/unit/graph_build.c
 tests_unit_graph_build_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_train_SOURCES = tests/unit/graph_train.c $(graph_util)
+tests_unit_graph_train_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_memory_SOURCES = tests/unit/graph_memory.c $(graph_util)
+tests_unit_graph_memory_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_paged_SOURCES = tests/unit/graph_paged.c
+tests_unit_graph_paged_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
