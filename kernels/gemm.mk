@@ -3,7 +3,7 @@ EXTRA_DIST += kernels/README.md
 LF_CPU_ISA_SOURCES += kernels/cpu/gemm.c kernels/cpu/gemm_pack.c kernels/cpu/gemm_micro.c kernels/cpu/gemm_epi.c kernels/cpu/gemm_int.h \
   kernels/cpu/gemm_stream.c kernels/cpu/gemm_units.h \
   kernels/cpu/gemm_colsum.c kernels/cpu/xent.c
-kernels_libcpucore_a_SOURCES += kernels/cpu/gemm_core.c
+kernels_libcpucore_a_SOURCES += kernels/cpu/gemm_core.c kernels/cpu/gemm_onednn.c kernels/cpu/gemm_onednn.h
 LF_KERNEL_TEST_LIBS = tests/tap/libtap.a $(LF_KERNEL_LIBS) $(LF_BASE_LIBS)
 
 simd_test_sources = tests/op/simd_test.c tests/op/op_test.h

@@ -81,7 +81,8 @@ struct lf_step_record {
  *   A stored [M,K] (ta false) or [K,M] (ta true);  B stored [K,N] (tb false) or [N,K] (tb true).
  *   a_type == b_type in {f32, bf16}; c_type f32 or bf16 (accumulate needs f32); bias f32 or bf16.
  *   pre, when not NULL, receives op(A)op(B)+bias before act, in c_type, row distance ldpre.
- *   residual has c_type; it may be C itself. The order is: product, + bias, round into pre, act, + residual, round.
+ *   residual has c_type; it may be C itself. The order is: product, + bias, round into pre, act, + residual, round. Before an act
+ *   the value is rounded to c_type with pre NULL too, so inference and training see the same bits; without act and pre it is not.
  *   b_packed: panels made by gemm_pack from the same B, or NULL; then b may be NULL.
  *   Linear layer y = x w^T + b with w [N,K]: ta false, tb true.  dx = dy w: ta false, tb false.  dw (+)= dy^T x: ta true, tb false. */
 struct lf_k_gemm {
@@ -114,6 +115,9 @@ struct lf_k_gemm_pack {
     size_t packed_bytes;
 };
 size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
+/* Which implementation runs this product, for plans and fingerprints: "own", or "onednn 2.6.3" (mode LF_FAST only). Pointers
+ * count as NULL or not. LF_GEMM=onednn in the environment asks for the library in mode LF_FAST; our own is as fast where measured. */
+const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *a);
 
 /* db[N] (+)= sum over rows of dy[R,N]. f32 out; fixed tree over rows. */
 struct lf_k_colsum {
@@ -133,7 +137,8 @@ struct lf_k_colsum {
  *     total   = sum_r loss[r] + z_loss * logsumexp^2
  *     dx[r] = d total / d x[r] * inv_tokens * loss_scale;  dw (+)= likewise, f32;  db (+)= likewise
  * With dx NULL it is the forward alone (validation, scoring). loss, lse and argmax may be NULL. rec sums are added to
- * (loss_sum, z_sum, tokens, correct) in row order. v_real: columns >= v_real are padding and count as -inf. */
+ * (loss_sum, z_sum, tokens, correct) in row order. v_real: columns >= v_real are padding and count as -inf.
+ * A target >= v_real gives a NaN loss and NaN gradients. rec NULL: no sums, z_loss 0, inv_tokens * loss_scale 1. */
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real;
     const void *x;       /* [R, K] x_type */

@@ -12,8 +12,11 @@
 
 #include "kernels/kernels.h"
 
+struct lf_onednn;
+
 struct lf_queue {
     int threads;
+    struct lf_onednn *onednn; /* primitives by shape, or NULL; kernels/cpu/gemm_onednn.c */
 };
 
 #ifdef LF_CPU_ISA

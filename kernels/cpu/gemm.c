@@ -15,6 +15,7 @@
 #include <omp.h>
 
 #include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/gemm_onednn.h"
 #include "kernels/cpu/gemm_units.h"
 #include "kernels/cpu/table_gemm.h"
 
@@ -77,7 +78,9 @@ static struct cut cut_of(const struct lf_k_gemm *g)
 size_t LF_SYM(gemm_work)(const struct lf_k_gemm *g, int threads)
 {
     struct cut c = cut_of(g);
-    return ALIGN + c.a_bytes + c.scratch_bytes + (size_t)threads * (c.b_bytes + c.tile_bytes);
+    size_t other = lf_onednn_wants(g) ? lf_onednn_work(g, threads) : 0;
+    size_t own = ALIGN + c.a_bytes + c.scratch_bytes + (size_t)threads * (c.b_bytes + c.tile_bytes);
+    return other ? other : own;
 }
 
 int LF_SYM(gemm_check)(const struct lf_k_gemm *g)
@@ -303,10 +306,14 @@ static void run_supers(struct job *j, int threads)
 
 int LF_SYM(gemm)(lf_queue *q, const struct lf_k_gemm *g)
 {
-    if (LF_SYM(gemm_check)(g) || (g->m > 0 && g->work_bytes < LF_SYM(gemm_work)(g, q->threads)))
+    if (LF_SYM(gemm_check)(g))
         return LF_K_EINVAL;
     if (g->m == 0)
         return LF_K_OK;
+    if (lf_onednn_wants(g))
+        return lf_onednn_gemm(q, g);
+    if (g->work_bytes < LF_SYM(gemm_work)(g, q->threads))
+        return LF_K_EINVAL;
     struct job j = {.g = g, .c = cut_of(g)};
     j.a = (struct lf_operand){.p = g->a, .ld = g->lda, .k_fast = !g->ta, .unit = j.c.unit};
     j.b = (struct lf_operand){.p = g->b, .ld = g->ldb, .k_fast = g->tb, .unit = j.c.unit};

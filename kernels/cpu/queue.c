@@ -7,15 +7,21 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm_onednn.h"
 
 lf_queue *lf_cpu_queue_create(int threads)
 {
     lf_queue *q = threads >= 1 ? malloc(sizeof *q) : NULL;
     if (q)
-        q->threads = threads;
+        *q = (lf_queue){.threads = threads};
     return q;
 }
 
-void lf_cpu_queue_destroy(lf_queue *q) { free(q); }
+void lf_cpu_queue_destroy(lf_queue *q)
+{
+    if (q)
+        lf_onednn_forget(q);
+    free(q);
+}
 
 int lf_cpu_queue_threads(const lf_queue *q) { return q->threads; }

@@ -10,7 +10,7 @@
 struct gcase {
     int64_t m, n, k;
     bool ta, tb, packed, accumulate, bias, pre, residual, residual_is_c;
-    uint8_t ab, ct, act;
+    uint8_t ab, ct, act, mode;
     int64_t pad; /* added to every row distance */
 };
 
@@ -72,7 +72,7 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
     struct lf_k_gemm *g = &d->g;
     *d = (struct gdata){0};
     *g = (struct lf_k_gemm){.m = t->m, .n = t->n, .k = t->k, .ta = t->ta, .tb = t->tb, .accumulate = t->accumulate,
-                            .ab_type = t->ab, .c_type = t->ct, .bias_type = t->ct, .act = t->act, .mode = LF_INVARIANT};
+                            .ab_type = t->ab, .c_type = t->ct, .bias_type = t->ct, .act = t->act, .mode = t->mode};
     g->lda = (t->ta ? t->m : t->k) + t->pad;
     g->ldb = (t->tb ? t->k : t->n) + t->pad;
     g->ldc = t->n + t->pad;
@@ -202,7 +202,7 @@ static void many(const struct lf_kernels *k, lf_queue *q)
     const int64_t nd = sizeof dims / sizeof *dims;
     int bad = 0, total = 0;
     for (int64_t i = 0; i < 500; i++) {
-        struct gcase t = {.m = dims[pick(20, i, nd)], .n = dims[pick(21, i, nd)], .k = dims[pick(22, i, nd)]};
+        struct gcase t = {.mode = LF_INVARIANT, .m = dims[pick(20, i, nd)], .n = dims[pick(21, i, nd)], .k = dims[pick(22, i, nd)]};
         if (i % 25 == 0)
             t.k = 700 + pick(23, i, 1700); /* several chunks */
         t.ta = pick(24, i, 2);
@@ -229,7 +229,7 @@ static void many(const struct lf_kernels *k, lf_queue *q)
 static void bitwise(const struct lf_kernels *k, uint8_t ab, int64_t n, int64_t kk, bool ta)
 {
     const int64_t rows = 61;
-    struct gcase t = {.m = rows, .n = n, .k = kk, .tb = true, .ab = ab, .ct = LF_F32, .bias = true, .ta = ta};
+    struct gcase t = {.mode = LF_INVARIANT, .m = rows, .n = n, .k = kk, .tb = true, .ab = ab, .ct = LF_F32, .bias = true, .ta = ta};
     lf_queue *q1 = lf_cpu_queue_create(1), *q2 = lf_cpu_queue_create(2), *q3 = lf_cpu_queue_create(3);
     struct gdata d;
     setup(&d, &t, k, q1);
@@ -300,6 +300,26 @@ static void pack_rounds(const struct lf_kernels *k, lf_queue *q)
     op_free(&w), op_free(&r), op_free(&p1), op_free(&p2);
 }
 
+/* Mode LF_FAST through the library: same numbers within the tolerance, accumulation and bias included, and kept primitives. */
+static void library(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct lf_k_gemm any = {.m = 8, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8, .mode = LF_FAST};
+    setenv("LF_GEMM", "onednn", 1);
+    bool there = strcmp(lf_cpu_gemm_algorithm(&any), "own") != 0;
+    int bad = 0;
+    for (int i = 0; there && i < 48; i++) {
+        struct gcase t = {.m = 20 + i % 5, .n = 33, .k = 70 + i % 7, .ta = i & 1, .tb = i & 2, .accumulate = (i & 12) == 4,
+                          .bias = (i & 12) == 8, .ab = i & 16 ? LF_BF16 : LF_F32, .ct = LF_F32, .pad = i % 3, .mode = LF_FAST};
+        bad += !run_case(k, q, &t, false) || !run_case(k, q, &t, false);
+    }
+    if (there)
+        tap_ok(bad == 0, "%s: %s in fast mode agrees with the f64 reference", k->family, lf_cpu_gemm_algorithm(&any));
+    else
+        tap_skip(1, "built without oneDNN, or LF_ISA is set");
+    setenv("LF_GEMM", "own", 1);
+    tap_str(lf_cpu_gemm_algorithm(&any), "own", "LF_GEMM=own");
+}
+
 static void refusals(const struct lf_kernels *k)
 {
     struct lf_k_gemm g = {.m = 4, .n = 4, .k = 4, .lda = 4, .ldb = 4, .ldc = 4};
@@ -333,6 +353,7 @@ int main(void)
         large(k, q);
         pack_rounds(k, q);
         refusals(k);
+        library(k, q);
         lf_cpu_queue_destroy(q);
     }
     return tap_done();
