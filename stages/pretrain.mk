@@ -1,11 +1,13 @@
-# lf-pretrain: option table, main, tests
+# lf-pretrain: option table, main, manual page, tests
 stages_libopts_a_SOURCES += stages/pretrain_opts.c
 pkglibexec_PROGRAMS += stages/lf-pretrain
 stages_lf_pretrain_SOURCES = stages/pretrain.c
 stages_lf_pretrain_LDADD = $(LF_STAGE_LIBS)
 dist_man_MANS += stages/lf-pretrain.1
+
+# The shell test reads and makes data with train_tool.
 check_PROGRAMS += tests/stage/train_tool
 tests_stage_train_tool_SOURCES = tests/stage/train_tool.c
 tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
-# in TESTS when the attention kernels are there
+TESTS += tests/stage/pretrain.sh
 EXTRA_DIST += tests/stage/pretrain.sh

@@ -2,13 +2,13 @@
 engine_libengine_a_SOURCES += \
   engine/model/config.h engine/model/config_priv.h engine/model/config.c engine/model/config_ini.c \
   engine/model/families.c engine/model/shape.c \
-  engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c engine/model/params.c engine/model/weights.h engine/model/weights.c
+  engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c engine/model/params.c \
+  engine/model/weights.h engine/model/weights.c
 EXTRA_DIST += engine/model/README.md
-check_PROGRAMS += tests/unit/model_config_test
-TESTS += tests/unit/model_config_test
+
+check_PROGRAMS += tests/unit/model_config_test tests/unit/model_decoder_test
+TESTS += tests/unit/model_config_test tests/unit/model_decoder_test
 tests_unit_model_config_test_SOURCES = tests/unit/model_config_test.c
 tests_unit_model_config_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-check_PROGRAMS += tests/unit/model_decoder_test
-# in TESTS when the attention kernels are there
 tests_unit_model_decoder_test_SOURCES = tests/unit/model_decoder_test.c
 tests_unit_model_decoder_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
