@@ -74,8 +74,8 @@ lf_val lf_slice(lf_graph *g, lf_val v, int64_t first, int64_t cols);
 /* Nodes between begin and end are one recompute block (a layer); blocks do not nest. */
 void lf_block_begin(lf_graph *g, int index);
 void lf_block_end(lf_graph *g);
-/* Keep v until the end of the run and give it a name to read it by (lf_exec_read). dtype f32 pins it to f32 whatever the
- * precision (logits). */
+/* Keep v until the end of the run and give it a name to read it by (lf_exec_read). It has the compute type; lf_pin_f32 first
+ * where f32 is wanted whatever the precision (logits). v is a whole activation, not a slice. */
 void lf_output(lf_graph *g, lf_val v, const char *name);
 /* The value stays f32 in every precision; casts appear where bf16 nodes read it, once for all of them. Only values that a
  * linear, embedding, norm... node made or inputs may be pinned: the node then writes f32 itself where its kernel can. */

@@ -218,6 +218,29 @@ static void test_finite_differences(const struct gu_model *m, const char *name)
     gu_close(&u);
 }
 
+/* Fusion changes no result beyond rounding, whichever patterns a target has. */
+static void test_fusion(const struct gu_model *m, const char *name)
+{
+    struct lf_target t = *lf_target_host();
+    struct gu_opts o = gu_f32;
+    struct run ref = one_run(m, &o);
+    static const uint32_t patterns[] = {0, LF_FUSE_ACT, LF_FUSE_RESIDUAL, LF_FUSE_NORM, LF_FUSE_NORM | LF_FUSE_NORM_BWD,
+                                        LF_FUSE_DROPOUT | LF_FUSE_NORM};
+    int nodes = ref.cost.nodes_fwd + ref.cost.nodes_bwd;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        t.fuse = patterns[i];
+        o.plan.target = &t;
+        o.poison = i % 2;
+        struct run r = one_run(m, &o);
+        tap_ok(fabs(r.rec.loss_sum / ref.rec.loss_sum - 1) < 1e-6 && gu_rel_diff(r.grad, ref.grad, r.n) < 2e-6 &&
+                   r.cost.nodes_fwd + r.cost.nodes_bwd > nodes,
+               "%s, patterns %#x: loss and gradients within rounding (%.2g), %d nodes instead of %d", name, patterns[i],
+               gu_rel_diff(r.grad, ref.grad, r.n), r.cost.nodes_fwd + r.cost.nodes_bwd, nodes);
+        free(r.grad);
+    }
+    free(ref.grad);
+}
+
 static void test_frozen(void)
 {
     struct gu u, all;
@@ -366,6 +389,9 @@ int main(void)
     test_finite_differences(&gu_gpt2, "gpt2: gradients agree with finite differences");
     test_finite_differences(&gu_qwen, "qwen: gradients agree with finite differences");
     test_finite_differences(&par, "parallel block: gradients agree with finite differences");
+    test_fusion(&gu_llama, "llama");
+    test_fusion(&gu_gpt2, "gpt2");
+    test_fusion(&par, "parallel block");
     test_frozen();
     test_bf16();
     test_optimizer(&gu_f32, "f32");
