@@ -300,10 +300,10 @@ int lf_io_publish_tmp(const char *tmp_path, const char *path, lf_err *err)
     int rc = lf_io_fsync_path(tmp_path, err);
     if (rc == 0)
         rc = link_new(tmp_path, path, err);
+    if (rc == 0)
+        rc = lf_io_fsync_parent(path, err); /* before the old name goes: it may hold what was promised already */
     if (rc == 0 && unlink(tmp_path) < 0)
         rc = lf_fail_errno(err, "cannot remove %s", tmp_path);
-    if (rc == 0)
-        rc = lf_io_fsync_parent(path, err);
     return rc;
 }
 

@@ -31,8 +31,8 @@ int64_t lf_io_size(const char *path, lf_err *err); /* bytes, or negative */
 /* Write data to path durably as a new file: temporary in the same directory, fsync, link(2), unlink the temporary, fsync
  * the directory. LF_EEXIST when path exists. */
 int lf_io_publish(const char *path, const void *data, size_t n, mode_t mode, lf_err *err);
-/* The last half of the same for a file already written: fsync tmp_path, link(2) it to path, unlink tmp_path, fsync the
- * directory. */
+/* The last half of the same for a file already written: fsync tmp_path, link(2) it to path, fsync the directory, unlink
+ * tmp_path. */
 int lf_io_publish_tmp(const char *tmp_path, const char *path, lf_err *err);
 /* For files that are rewritten in place by one owner (caches, views for readers), never for commit markers: temporary,
  * fsync, rename(2), fsync the directory. */

@@ -126,9 +126,7 @@ int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char 
     if (rc == 0 && lseek(l->fd, bytes, SEEK_SET) < 0)
         rc = lf_fail_errno(err, "cannot seek in %s", l->part);
     if (rc == 0)
-        rc = lf_io_fsync(l->fd, l->part, err);
-    if (rc == 0)
-        rc = lf_io_fsync_parent(l->part, err);
+        rc = lf_io_fsync_parent(l->part, err); /* the name; a copied prefix is synced with the first line behind it */
     free(best_path);
     if (rc) {
         lf_lines_close(l);
@@ -139,15 +137,19 @@ int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char 
     return 0;
 }
 
-int lf_lines_sync(lf_lines *l, lf_err *err)
+static int flush(lf_lines *l, lf_err *err)
 {
-    int rc = 0;
-    if (l->pending.len > 0)
-        rc = lf_io_write_all(l->fd, l->pending.data, l->pending.len, l->part, err);
-    if (rc == 0)
-        rc = lf_io_fsync(l->fd, l->part, err);
+    int rc = lf_io_write_all(l->fd, l->pending.data, l->pending.len, l->part, err);
     if (rc == 0)
         lf_buf_clear(&l->pending);
+    return rc;
+}
+
+int lf_lines_sync(lf_lines *l, lf_err *err)
+{
+    int rc = flush(l, err);
+    if (rc == 0)
+        rc = lf_io_fsync(l->fd, l->part, err);
     l->synced = lf_now_s();
     return rc;
 }
@@ -163,8 +165,8 @@ int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err)
 
 int lf_lines_finish(lf_lines *l, lf_err *err)
 {
-    int rc = lf_lines_sync(l, err);
-    return rc ? rc : lf_io_publish_tmp(l->part, l->final, err);
+    int rc = flush(l, err);
+    return rc ? rc : lf_io_publish_tmp(l->part, l->final, err); /* which syncs the file first */
 }
 
 void lf_lines_close(lf_lines *l)

@@ -1,1 +1,13 @@
-# tests of tests/fault
+# tests of tests/fault: the tracing library is a plain shared object, so it has a rule of its own
+check_DATA += tests/fault/preload.so
+CLEANFILES += tests/fault/preload.so
+tests/fault/preload.so: tests/fault/preload.c tests/fault/trace.h
+	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -I$(top_srcdir) -O1 -g -Wall -Wextra -shared -fPIC \
+	  -o $@ $(top_srcdir)/tests/fault/preload.c -ldl -lpthread
+EXTRA_DIST += tests/fault/preload.c tests/fault/README.md
+
+check_PROGRAMS += tests/fault/crash_test
+TESTS += tests/fault/crash_test
+tests_fault_crash_test_SOURCES = tests/fault/crash_test.c tests/fault/crash_fs.c tests/fault/crash_fs.h tests/fault/trace.h
+tests_fault_crash_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_TRACE_LIBRARY='"$(abs_builddir)/tests/fault/preload.so"'
+tests_fault_crash_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

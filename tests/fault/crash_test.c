@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every crash state of everything that publishes. A scenario runs once under preload.c, which writes down all it did; then, for every
+ * point of the trace, every state that a crash may leave (crash_fs.h) is built and checked: what was promised by then is there and
+ * whole, what is there is whole, the rest is absent. To prove that the check has teeth, each fsync is left out in turn: for every line
+ * of the code that calls fsync, leaving it out must make some state of some scenario fail.
+ *
+ *     crash_test                      all scenarios
+ *     crash_test --run NAME DIR       one scenario, in the traced child
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "engine/base/artifact.h"
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "engine/infer/lines.h"
+#include "engine/store/ckpt.h"
+#include "tests/fault/crash_fs.h"
+#include "tests/tap/tap.h"
+
+static lf_err err;
+
+static void need(int rc)
+{
+    if (rc < 0) {
+        fprintf(stderr, "scenario: %s\n", err.text);
+        exit(1);
+    }
+}
+
+/* Promise number n holds from here on. */
+static void mark(int n)
+{
+    char text[64];
+    snprintf(text, sizeof text, "/lf-trace-mark/%d", n);
+    (void)!access(text, F_OK);
+}
+
+static const char *at(const char *dir, const char *name)
+{
+    static char path[8][4096];
+    static int k;
+    k = (k + 1) % 8;
+    snprintf(path[k], sizeof path[k], "%s/%s", dir, name);
+    return path[k];
+}
+
+/* ---- artifact: two files below a new directory, then the manifest ---- */
+
+static void write_file(const char *path, char fill, size_t n)
+{
+    char buf[4096];
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    memset(buf, fill, sizeof buf);
+    need(fd < 0 ? lf_fail_errno(&err, "%s", path) : lf_io_write_all(fd, buf, n, path, &err));
+    close(fd);
+}
+
+static void artifact_run(const char *dir)
+{
+    lf_artifact a = {0};
+    need(lf_io_mkdirs(at(dir, "out/art/sub"), 0750, &err));
+    write_file(at(dir, "out/art/one.bin"), 'a', 4000);
+    write_file(at(dir, "out/art/sub/two.bin"), 'b', 100);
+    need(lf_artifact_init(&a, "test", &err));
+    need(lf_artifact_add_hashed(&a, at(dir, "out/art"), "one.bin", &err));
+    need(lf_artifact_add_hashed(&a, at(dir, "out/art"), "sub/two.bin", &err));
+    need(lf_artifact_publish(&a, at(dir, "out/art"), &err));
+    mark(1);
+    lf_artifact_fini(&a);
+}
+
+static int whole(const char *dir, enum lf_artifact_state *state)
+{
+    lf_artifact a = {0};
+    int rc = lf_artifact_state(state, dir, &err);
+    if (rc == 0 && *state != LF_ARTIFACT_ABSENT && *state != LF_ARTIFACT_PRESENT)
+        return -1;
+    if (rc == 0 && *state == LF_ARTIFACT_PRESENT) {
+        rc = lf_artifact_load(&a, dir, NULL, &err);
+        if (rc == 0)
+            rc = lf_artifact_check_hashes(&a, dir, 1, &err);
+    }
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int artifact_check(const char *dir, int promised)
+{
+    enum lf_artifact_state state;
+    if (whole(at(dir, "out/art"), &state))
+        return -1;
+    return promised >= 1 && state != LF_ARTIFACT_PRESENT ? -1 : 0;
+}
+
+/* ---- publish: a file that appears once, durably, in directories made for it ---- */
+
+static void publish_run(const char *dir)
+{
+    need(lf_io_mkdirs(at(dir, "x/y"), 0750, &err));
+    need(lf_io_publish(at(dir, "x/y/done.json"), "{\"done\":1}", 10, 0640, &err));
+    mark(1);
+    need(lf_io_replace(at(dir, "x/view"), "old!", 4, 0640, &err));
+    mark(2);
+    need(lf_io_replace(at(dir, "x/view"), "new!", 4, 0640, &err));
+    mark(3);
+}
+
+static int holds(const char *path, const char *text)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    int ok = lf_io_read_file(path, 100, &b, NULL) == 0 && strcmp(b.data, text) == 0;
+    lf_buf_fini(&b);
+    return ok;
+}
+
+static int publish_check(const char *dir, int promised)
+{
+    const char *done = at(dir, "x/y/done.json"), *view = at(dir, "x/view");
+    if (lf_io_exists(done) ? !holds(done, "{\"done\":1}") : promised >= 1)
+        return -1;
+    if (promised >= 3)
+        return holds(view, "new!") ? 0 : -1;
+    if (lf_io_exists(view) ? !holds(view, "old!") && !holds(view, "new!") : promised >= 2)
+        return -1;
+    return 0;
+}
+
+/* ---- checkpoints: two saves, then only the newest is kept ---- */
+
+enum { ELEMENTS = 300 };
+
+static void checkpoint_run(const char *dir)
+{
+    float v[ELEMENTS];
+    const lf_ckpt_tensor t[] = {{"model/a", "weight", LF_H5_F32, 1, {ELEMENTS}, v}};
+    lf_ckpt_writer *w;
+    need(lf_ckpt_writer_create(&w, t, 1, &(lf_ckpt_options){0}, &err));
+    for (int step = 1; step <= 2; step++) {
+        json_t *state = json_pack("{s:i}", "step", step);
+        char *path = lf_ckpt_step_dir(dir, step, &err);
+        for (int i = 0; i < ELEMENTS; i++)
+            v[i] = (float)(i * step);
+        need(lf_ckpt_save_begin(w, path, state, &err));
+        need(lf_ckpt_save_wait(w, NULL, &err));
+        mark(step);
+        json_decref(state);
+        free(path);
+    }
+    need(lf_ckpt_retain(dir, 1, 0, &err));
+    mark(3);
+    lf_ckpt_writer_destroy(w);
+}
+
+static int checkpoint_at(const char *dir, int step)
+{
+    lf_ckpt *c;
+    float v[ELEMENTS];
+    if (lf_ckpt_open(&c, dir, 1, &err))
+        return -1;
+    int rc = lf_ckpt_step(c) == step ? lf_ckpt_read(c, lf_ckpt_find(c, "model/a", "weight"), NULL, NULL, v, &err) : -1;
+    for (int i = 0; rc == 0 && i < ELEMENTS; i++)
+        rc = v[i] == (float)(i * step) ? 0 : -1;
+    lf_ckpt_close(c);
+    return rc;
+}
+
+static int checkpoint_check(const char *dir, int promised)
+{
+    char *newest = NULL;
+    int64_t step = 0;
+    for (int s = 1; s <= 2; s++) {
+        enum lf_artifact_state state;
+        char *path = lf_ckpt_step_dir(dir, s, &err);
+        int rc = whole(path, &state);
+        bool need_it = promised >= s && (s == 2 || promised == 1);
+        if (rc == 0 && state == LF_ARTIFACT_PRESENT)
+            rc = checkpoint_at(path, s);
+        else if (rc == 0 && need_it)
+            rc = -1;
+        /* After retention came back, the first one is gone for good or, where its names survived the crash, still whole. */
+        free(path);
+        if (rc)
+            return -1;
+    }
+    int rc = lf_ckpt_find_newest(&newest, &step, &dir, 1, -1, NULL, NULL, &err);
+    free(newest);
+    return rc || (promised >= 1 && step < (promised > 2 ? 2 : promised)) ? -1 : 0;
+}
+
+/* ---- frames: five records, synced one by one ---- */
+
+static void frames_run(const char *dir)
+{
+    char text[32];
+    need(lf_io_mkdirs(at(dir, "m"), 0750, &err));
+    lf_frame_writer *w = lf_frame_writer_open(at(dir, "m/metrics"), &err);
+    need(w ? 0 : -1);
+    for (int i = 1; i <= 5; i++) {
+        int n = snprintf(text, sizeof text, "{\"step\":%d}", i);
+        need(lf_frame_append(w, text, (size_t)n, &err));
+        need(lf_frame_sync(w, &err));
+        mark(i);
+    }
+    need(lf_frame_append(w, "{\"step\":6}", 10, &err));
+    need(lf_frame_writer_close(w, &err)); /* syncs what nobody did */
+    mark(6);
+}
+
+static int count_frame(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *e)
+{
+    char text[32];
+    int *count = ctx;
+    (void)offset;
+    (void)e;
+    snprintf(text, sizeof text, "{\"step\":%d}", ++*count);
+    return strlen(text) == n && memcmp(text, payload, n) == 0 ? 1 : lf_fail(e, LF_EFORMAT, "another record");
+}
+
+static int frames_check(const char *dir, int promised)
+{
+    int count = 0;
+    int64_t offset = 0;
+    if (!lf_io_exists(at(dir, "m/metrics")))
+        return promised ? -1 : 0;
+    return lf_frame_read(at(dir, "m/metrics"), &offset, count_frame, &count, &err) || count < promised ? -1 : 0;
+}
+
+/* ---- result lines: three, each synced, and a fourth that finishing syncs ---- */
+
+static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *e)
+{
+    char text[32];
+    (void)arg;
+    snprintf(text, sizeof text, "line %zu", index);
+    return len == strlen(text) && memcmp(line, text, len) == 0 ? 0 : lf_fail(e, LF_EFORMAT, "another line");
+}
+
+static void lines_run(const char *dir)
+{
+    lf_lines *l;
+    size_t kept;
+    need(lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept, &err));
+    for (int i = 0; i < 3; i++) {
+        char text[32];
+        int n = snprintf(text, sizeof text, "line %d\n", i);
+        need(lf_lines_append(l, text, (size_t)n, &err));
+        need(lf_lines_sync(l, &err));
+        mark(i + 1);
+    }
+    need(lf_lines_append(l, "line 3\n", 7, &err));
+    need(lf_lines_finish(l, &err));
+    mark(4);
+    lf_lines_close(l);
+}
+
+static int lines_check(const char *dir, int promised)
+{
+    lf_lines *l;
+    size_t kept;
+    if (lf_io_exists(at(dir, "text/out.jsonl")))
+        return holds(at(dir, "text/out.jsonl"), "line 0\nline 1\nline 2\nline 3\n") ? 0 : -1;
+    if (promised >= 4)
+        return -1;
+    if (lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept, &err))
+        return -1;
+    lf_lines_close(l);
+    return kept < (size_t)promised ? -1 : 0;
+}
+
+/* ---- the harness ---- */
+
+static const struct scenario {
+    const char *name;
+    void (*run)(const char *dir);
+    int (*check)(const char *dir, int promised);
+} scenarios[] = {
+    {"artifact", artifact_run, artifact_check}, {"publish", publish_run, publish_check},
+    {"checkpoint", checkpoint_run, checkpoint_check}, {"frames", frames_run, frames_check},
+    {"lines", lines_run, lines_check},
+};
+
+/* Run a scenario in a traced child; drop: number of the fsync left out, -1: none. */
+static crash_fs *trace(const struct scenario *s, const char *self, int drop)
+{
+    const char *tmp = tap_tmpdir();
+    char file[4096], dir[4096], number[16];
+    lf_err e = LF_ERR_INIT;
+    snprintf(file, sizeof file, "%s/%s.%d.trace", tmp, s->name, drop);
+    snprintf(dir, sizeof dir, "%s/%s.%d.dir", tmp, s->name, drop);
+    snprintf(number, sizeof number, "%d", drop);
+    if (lf_io_mkdirs(dir, 0750, &e))
+        tap_bail("%s", e.text);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("LD_PRELOAD", LF_TRACE_LIBRARY, 1);
+        setenv("LF_TRACE", file, 1);
+        setenv("LF_TRACE_ROOT", dir, 1);
+        setenv("LF_TRACE_DROP", number, 1);
+        execl(self, self, "--run", s->name, dir, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        tap_bail("scenario %s failed (status %d)", s->name, status);
+    crash_fs *fs = crash_fs_load(file);
+    (void)lf_io_remove_tree(dir, NULL);
+    unlink(file);
+    return fs;
+}
+
+/* Number of states that fail; *built counts the different ones. Stops at the first failure when `first`. */
+static int try_states(const struct scenario *s, crash_fs *fs, bool first, int *built)
+{
+    char dir[4096];
+    int bad = 0, promised = 0;
+    *built = 0;
+    snprintf(dir, sizeof dir, "%s/%s.state", tap_tmpdir(), s->name);
+    for (size_t i = 0; i < crash_fs_ops(fs); i++) {
+        const char *m = crash_fs_step(fs, i);
+        promised = m ? (int)strtol(m, NULL, 10) : promised;
+        for (int state = 0; state < CRASH_STATES; state++) {
+            if (!crash_fs_build(fs, state, dir))
+                continue;
+            ++*built;
+            lf_err_clear(&err);
+            int rc = s->check(dir, promised);
+            if (rc && !first && bad < 5)
+                tap_diag("%s: after op %zu (promise %d), %s data, %s names: %s", s->name, i, promised,
+                         state & CRASH_KEEP_DATA ? "kept" : "dropped", state & CRASH_KEEP_NAMES ? "all" : state & CRASH_KEEP_LAST_NAME ? "last" : "synced", err.text);
+            bad += rc != 0;
+            (void)lf_io_remove_tree(dir, NULL);
+            if (bad && first)
+                return bad;
+        }
+    }
+    return bad;
+}
+
+/* A line of the code that calls fsync: does leaving it out lose something anywhere? */
+struct site {
+    uint64_t id;
+    const char *scenario;
+    size_t first; /* number of its first fsync there */
+    bool matters;
+};
+static struct site sites[256];
+static size_t n_sites;
+
+static struct site *site_of(const struct scenario *s, uint64_t id, size_t n)
+{
+    for (size_t i = 0; i < n_sites; i++)
+        if (sites[i].id == id)
+            return &sites[i];
+    if (n_sites == sizeof sites / sizeof *sites)
+        tap_bail("too many sites");
+    sites[n_sites] = (struct site){id, s->name, n, false};
+    return &sites[n_sites++];
+}
+
+static void test_scenario(const struct scenario *s, const char *self)
+{
+    int built;
+    crash_fs *fs = trace(s, self, -1);
+    size_t fsyncs = crash_fs_fsyncs(fs);
+    int bad = try_states(s, fs, false, &built);
+    tap_ok(bad == 0 && built > 10, "%s: %d crash states of %zu operations all recover", s->name, built, crash_fs_ops(fs));
+    for (size_t n = 0; n < fsyncs; n++) {
+        struct site *at_line = site_of(s, crash_fs_site(fs, n), n);
+        crash_fs *without = trace(s, self, (int)n);
+        at_line->matters = try_states(s, without, true, &built) > 0 || at_line->matters;
+        crash_fs_free(without);
+    }
+    crash_fs_free(fs);
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (argc == 4 && strcmp(argv[1], "--run") == 0 && strcmp(argv[2], scenarios[i].name) == 0) {
+            scenarios[i].run(argv[3]);
+            return 0;
+        }
+#ifdef LF_SANITIZERS
+    tap_skip_all("the tracing library cannot be loaded before the sanitizers' own");
+#endif
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (argc < 2 || strcmp(argv[1], scenarios[i].name) == 0)
+            test_scenario(&scenarios[i], argv[0]);
+    for (size_t i = 0; i < n_sites; i++)
+        tap_ok(sites[i].matters, "fsync %zu of scenario %s: its line cannot be deleted unnoticed", sites[i].first + 1, sites[i].scenario);
+    return tap_done();
+}
