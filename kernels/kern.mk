@@ -7,3 +7,7 @@ check_PROGRAMS += tests/op/attn_test
 TESTS += tests/op/attn_test
 tests_op_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/op_test.h
 tests_op_attn_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/attn_paged_test
+TESTS += tests/op/attn_paged_test
+tests_op_attn_paged_test_SOURCES = tests/op/attn_paged_test.c tests/op/attn_ref.h tests/op/op_test.h
+tests_op_attn_paged_test_LDADD = $(LF_KERNEL_TEST_LIBS)
