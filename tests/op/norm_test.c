@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * norm_fwd and norm_bwd (LayerNorm, RMSNorm, fused residual sum, heads inside rows) against the formulas in f64; the
+ * backward against its analytic form and against finite differences of the forward; threads bit for bit.
+ */
+#include "config.h"
+
+#include "tests/op/op_test.h"
+
+struct ncase {
+    int64_t rows, heads, c;
+    bool layer, delta, bias, weight, dres, accumulate;
+    uint8_t y_type; /* relative to x: 0 same, 1 the other type */
+    float w_offset;
+};
+static const struct ncase cases[] = {
+    {0, 1, 8, true, false, true, true, false, false, 0, 0},
+    {1, 1, 1, false, false, false, true, false, false, 0, 0},
+    {3, 1, 17, true, true, true, true, true, false, 0, 0},
+    {5, 3, 33, false, false, false, true, false, true, 0, 0},
+    {40, 1, 64, false, true, false, true, true, true, 1, 1.0f},
+    {9, 2, 70, true, false, true, false, true, false, 1, 0},
+    {333, 1, 259, true, true, true, true, true, true, 0, 0},
+    {333, 2, 128, false, true, false, true, true, false, 0, 0},
+};
+enum { CASES = sizeof cases / sizeof *cases, GAP = 2, WIDTH_CAP = 300 };
+static lf_queue *queue[4];
+
+/* y of one row of s. */
+static void ref_row(const struct ncase *n, const double *s, const double *w, const double *b, double *y, double *mean,
+                    double *rstd)
+{
+    double m = 0, v = 0;
+    for (int64_t i = 0; i < n->c; i++)
+        m += s[i];
+    m = n->layer ? m / (double)n->c : 0;
+    for (int64_t i = 0; i < n->c; i++)
+        v += (s[i] - m) * (s[i] - m);
+    *mean = m;
+    *rstd = 1 / sqrt(v / (double)n->c + 1e-5);
+    for (int64_t i = 0; i < n->c; i++)
+        y[i] = (s[i] - m) * *rstd * (n->weight ? w[i] + (double)n->w_offset : 1) + (n->bias ? b[i] : 0);
+}
+
+struct ndata {
+    int64_t total, width, ld;
+    int xt, yt;
+    struct op_buf x, delta, w, b, dy, dres;
+    double *s, *y, *mean, *rstd, *wv, *bv, *dyv, *dx, *dw, *db, *adw, *adx;
+};
+
+static double *doubles(int64_t n)
+{
+    return calloc((size_t)n + 1, sizeof(double));
+}
+
+static void ref_backward(const struct ncase *n, struct ndata *t)
+{
+    for (int64_t r = 0; r < n->rows * n->heads; r++) {
+        const double *s = t->s + r * n->c, *dy = t->dyv + r * n->c;
+        double mg = 0, mgx = 0, amg = 0;
+        for (int64_t i = 0; i < n->c; i++) {
+            double xh = (s[i] - t->mean[r]) * t->rstd[r], g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
+            mg += g / (double)n->c;
+            mgx += g * xh / (double)n->c;
+            amg += fabs(g) * (1 + fabs(xh)) / (double)n->c;
+            t->dw[i] += dy[i] * xh;
+            t->adw[i] += fabs(dy[i]) * (1 + fabs(xh));
+            t->db[i] += dy[i];
+        }
+        for (int64_t i = 0; i < n->c; i++) {
+            double xh = (s[i] - t->mean[r]) * t->rstd[r], g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
+            double res = n->dres ? op_get(t->dres.p, r / n->heads * t->ld + r % n->heads * n->c + i, t->xt) : 0;
+            t->dx[r * n->c + i] = t->rstd[r] * (g - (n->layer ? mg : 0) - xh * mgx) + res;
+            t->adx[r * n->c + i] = t->rstd[r] * (fabs(g) + amg * (1 + fabs(xh))) + fabs(res);
+        }
+    }
+}
+
+static struct ndata data_make(const struct ncase *n, int xt)
+{
+    struct ndata t = {
+        .total = n->rows * n->heads * n->c, .width = n->heads * n->c, .xt = xt, .yt = n->y_type ? !xt : xt};
+    t.ld = t.width + GAP;
+    t.x = op_random(n->rows * t.ld, xt, 1, 2.0);
+    t.delta = op_random(n->rows * t.ld, xt, 2, 2.0);
+    t.w = op_random(n->c, LF_F32, 3, 1.5);
+    t.b = op_random(n->c, LF_F32, 4, 1.0);
+    t.dy = op_random(n->rows * t.ld, t.yt, 5, 1.0);
+    t.dres = op_random(n->rows * t.ld, xt, 6, 1.0);
+    double **f[] = {&t.s, &t.y, &t.dyv, &t.dx, &t.adx};
+    for (size_t i = 0; i < sizeof f / sizeof *f; i++)
+        *f[i] = doubles(t.total);
+    t.mean = doubles(n->rows * n->heads);
+    t.rstd = doubles(n->rows * n->heads);
+    double **v[] = {&t.wv, &t.bv, &t.dw, &t.db, &t.adw};
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++)
+        *v[i] = doubles(n->c);
+    for (int64_t i = 0; i < n->c; i++) {
+        t.wv[i] = op_get(t.w.p, i, LF_F32);
+        t.bv[i] = op_get(t.b.p, i, LF_F32);
+    }
+    for (int64_t i = 0; i < t.total; i++) {
+        int64_t at = i / t.width * t.ld + i % t.width;
+        double s = op_get(t.x.p, at, xt) + (n->delta ? op_get(t.delta.p, at, xt) : 0);
+        t.s[i] = xt == LF_BF16 ? op_from_bf16(op_to_bf16(s)) : (double)(float)s;
+        t.dyv[i] = op_get(t.dy.p, at, t.yt);
+    }
+    for (int64_t r = 0; r < n->rows * n->heads; r++)
+        ref_row(n, t.s + r * n->c, t.wv, t.bv, t.y + r * n->c, &t.mean[r], &t.rstd[r]);
+    ref_backward(n, &t);
+    return t;
+}
+
+static void data_free(struct ndata *t)
+{
+    struct op_buf *b[] = {&t->x, &t->delta, &t->w, &t->b, &t->dy, &t->dres};
+    double *d[] = {t->s, t->y, t->mean, t->rstd, t->wv, t->bv, t->dyv, t->dx, t->dw, t->db, t->adw, t->adx};
+    for (size_t i = 0; i < sizeof b / sizeof *b; i++)
+        op_free(b[i]);
+    for (size_t i = 0; i < sizeof d / sizeof *d; i++)
+        free(d[i]);
+}
+
+static struct op_diff rows_diff(const struct op_buf *b, const double *want, const double *scale, const struct ndata *t,
+                                int type, double tol)
+{
+    double *got = doubles(t->total);
+    for (int64_t i = 0; i < t->total; i++)
+        got[i] = op_get(b->p, i / t->width * t->ld + i % t->width, type);
+    double *lim = doubles(t->total);
+    for (int64_t i = 0; i < t->total; i++)
+        lim[i] = (scale ? scale[i] : fabs(want[i]) + 1) + (type == LF_BF16 ? fabs(want[i]) / 256 / tol : 0);
+    struct op_diff d = op_compare(got, LF_F64, want, lim, t->total, tol);
+    if (!op_guards_intact(b))
+        d.bad = 0;
+    free(got);
+    free(lim);
+    return d;
+}
+
+static struct op_buf rows_blank(const struct ndata *t, int64_t rows, int type)
+{
+    return op_alloc((size_t)(rows * t->ld) * lf_dtype_size((enum lf_dtype)type));
+}
+
+static void test_forward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t)
+{
+    struct op_buf y[4], sum[4], mean[4], rstd[4];
+    bool same = true, ran = true;
+    for (int th = 1; th <= 3; th++) {
+        y[th] = rows_blank(t, n->rows, t->yt);
+        sum[th] = rows_blank(t, n->rows, t->xt);
+        mean[th] = op_alloc((size_t)(n->rows * n->heads) * 4);
+        rstd[th] = op_alloc((size_t)(n->rows * n->heads) * 4);
+        struct lf_k_norm_fwd a = {.rows = n->rows,
+                                  .heads = n->heads,
+                                  .c = n->c,
+                                  .x = t->x.p,
+                                  .delta = n->delta ? t->delta.p : NULL,
+                                  .w = n->weight ? t->w.p : NULL,
+                                  .b = n->bias ? t->b.p : NULL,
+                                  .sum = sum[th].p,
+                                  .y = y[th].p,
+                                  .mean = mean[th].p,
+                                  .rstd = rstd[th].p,
+                                  .ldx = t->ld,
+                                  .lddelta = t->ld,
+                                  .ldsum = t->ld,
+                                  .ldy = t->ld,
+                                  .eps = 1e-5f,
+                                  .w_offset = n->w_offset,
+                                  .layer = n->layer,
+                                  .x_type = (uint8_t)t->xt,
+                                  .y_type = (uint8_t)t->yt,
+                                  .w_type = LF_F32};
+        ran = ran && k->norm_fwd.check(&a) == 0 && k->norm_fwd.run(queue[th], &a) == 0;
+        same = same && memcmp(y[1].p, y[th].p, y[1].bytes) == 0 && memcmp(sum[1].p, sum[th].p, sum[1].bytes) == 0 &&
+               memcmp(rstd[1].p, rstd[th].p, rstd[1].bytes) == 0;
+    }
+    tap_ok(ran && same, "norm_fwd: same bits with 1 to 3 threads");
+    op_ok(rows_diff(&y[1], t->y, NULL, t, t->yt, 4e-6), "norm_fwd y");
+    if (n->delta)
+        op_ok(rows_diff(&sum[1], t->s, NULL, t, t->xt, 1e-9), "norm_fwd sum");
+    op_ok(op_compare(rstd[1].p, LF_F32, t->rstd, NULL, n->rows * n->heads, 2e-6), "norm_fwd rstd");
+    if (n->layer)
+        op_ok(op_compare(mean[1].p, LF_F32, t->mean, NULL, n->rows * n->heads, 1e-6), "norm_fwd mean");
+    for (int th = 1; th <= 3; th++) {
+        op_free(&y[th]);
+        op_free(&sum[th]);
+        op_free(&mean[th]);
+        op_free(&rstd[th]);
+    }
+}
+
+static bool backward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t, int th,
+                     struct op_buf *dx, struct op_buf *dw, struct op_buf *db)
+{
+    struct op_buf s = rows_blank(t, n->rows, t->xt), mean = op_alloc((size_t)(n->rows * n->heads) * 4),
+                  rstd = op_alloc((size_t)(n->rows * n->heads) * 4);
+    for (int64_t i = 0; i < t->total; i++)
+        op_set(s.p, i / t->width * t->ld + i % t->width, t->xt, t->s[i]);
+    for (int64_t r = 0; r < n->rows * n->heads; r++) {
+        op_set(mean.p, r, LF_F32, t->mean[r]);
+        op_set(rstd.p, r, LF_F32, t->rstd[r]);
+    }
+    *dx = rows_blank(t, n->rows, t->xt);
+    *dw = op_alloc((size_t)n->c * 4);
+    *db = op_alloc((size_t)n->c * 4);
+    for (int64_t i = 0; i < n->c; i++)
+        ((float *)dw->p)[i] = ((float *)db->p)[i] = 0.5f;
+    struct lf_k_norm_bwd a = {.rows = n->rows,
+                              .heads = n->heads,
+                              .c = n->c,
+                              .x = s.p,
+                              .dy = t->dy.p,
+                              .dres = n->dres ? t->dres.p : NULL,
+                              .w = n->weight ? t->w.p : NULL,
+                              .mean = n->layer ? mean.p : NULL,
+                              .rstd = rstd.p,
+                              .dx = dx->p,
+                              .dw = dw->p,
+                              .db = db->p,
+                              .ldx = t->ld,
+                              .lddy = t->ld,
+                              .lddres = t->ld,
+                              .lddx = t->ld,
+                              .w_offset = n->w_offset,
+                              .layer = n->layer,
+                              .accumulate = n->accumulate,
+                              .x_type = (uint8_t)t->xt,
+                              .dy_type = (uint8_t)t->yt,
+                              .w_type = LF_F32};
+    a.work_bytes = k->norm_bwd.work(&a, th);
+    struct op_buf work = op_alloc(a.work_bytes);
+    a.work = work.p;
+    bool ok = k->norm_bwd.check(&a) == 0 && k->norm_bwd.run(queue[th], &a) == 0 && op_guards_intact(&work) &&
+              op_guards_intact(dw) && op_guards_intact(db);
+    op_free(&work);
+    op_free(&s);
+    op_free(&mean);
+    op_free(&rstd);
+    return ok;
+}
+
+/* Derivative of sum dy * y (+ dres * s) with respect to s[i], numerically. */
+static double numeric(const struct ncase *n, const struct ndata *t, int64_t i)
+{
+    const int64_t r = i / n->c, c = i % n->c;
+    double s[WIDTH_CAP], y[WIDTH_CAP], m, rs, side[2];
+    const double h = 1e-5;
+    for (int k = 0; k < 2; k++) {
+        memcpy(s, t->s + r * n->c, (size_t)n->c * sizeof *s);
+        s[c] += k ? h : -h;
+        ref_row(n, s, t->wv, t->bv, y, &m, &rs);
+        side[k] = 0;
+        for (int64_t j = 0; j < n->c; j++)
+            side[k] += t->dyv[r * n->c + j] * y[j];
+    }
+    return (side[1] - side[0]) / (2 * h) +
+           (n->dres ? op_get(t->dres.p, r / n->heads * t->ld + r % n->heads * n->c + c, t->xt) : 0);
+}
+
+static void test_backward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t)
+{
+    struct op_buf dx[4], dw[4], db[4];
+    bool same = true, ran = true;
+    for (int th = 1; th <= 3; th++) {
+        ran = ran && backward(k, n, t, th, &dx[th], &dw[th], &db[th]);
+        same = same && memcmp(dx[1].p, dx[th].p, dx[1].bytes) == 0 && memcmp(dw[1].p, dw[th].p, dw[1].bytes) == 0 &&
+               memcmp(db[1].p, db[th].p, db[1].bytes) == 0;
+    }
+    tap_ok(ran && same, "norm_bwd: same bits with 1 to 3 threads");
+    op_ok(rows_diff(&dx[1], t->dx, t->adx, t, t->xt, 4e-6), "norm_bwd dx");
+    double *want = doubles(n->c), *wantb = doubles(n->c), *scale = doubles(n->c);
+    for (int64_t i = 0; i < n->c; i++) {
+        want[i] = t->dw[i] + (n->accumulate ? 0.5 : 0);
+        wantb[i] = t->db[i] + (n->accumulate ? 0.5 : 0);
+        scale[i] = t->adw[i] + 1;
+    }
+    op_ok(op_compare(dw[1].p, LF_F32, want, scale, n->c, 4e-6), "norm_bwd dw");
+    op_ok(op_compare(db[1].p, LF_F32, wantb, scale, n->c, 4e-6), "norm_bwd db");
+    op_prove(dw[1].p, LF_F32, want, scale, n->c, 4e-6, n->c - 1);
+    double w = 0;
+    for (int64_t q = 0; q < 12 && t->total > 0 && t->xt == LF_F32; q++) {
+        int64_t i = q * 7907 % t->total;
+        double e = fabs(op_get(dx[1].p, i / t->width * t->ld + i % t->width, LF_F32) - numeric(n, t, i));
+        w = fmax(w, e / (t->adx[i] * 1e-5 + 1e-7));
+    }
+    tap_ok(w <= 1, "norm_bwd agrees with finite differences (error / limit %.3f)", w);
+    for (int th = 1; th <= 3; th++) {
+        op_free(&dx[th]);
+        op_free(&dw[th]);
+        op_free(&db[th]);
+    }
+    free(want);
+    free(wantb);
+    free(scale);
+}
+
+int main(void)
+{
+    for (int t = 1; t <= 3; t++)
+        queue[t] = lf_cpu_queue_create(t);
+    for (int n = 0; n < CASES; n++)
+        for (int type = LF_F32; type <= LF_BF16; type++) {
+            struct ndata t = data_make(&cases[n], type);
+            for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
+                const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+                if (!k)
+                    continue;
+                tap_diag("case %d, %s, %s", n, k->family, type == LF_BF16 ? "bf16" : "f32");
+                test_forward(k, &cases[n], &t);
+                test_backward(k, &cases[n], &t);
+            }
+            data_free(&t);
+        }
+    for (int t = 1; t <= 3; t++)
+        lf_cpu_queue_destroy(queue[t]);
+    return tap_done();
+}
