@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend seam: memory, an ordered queue, copies and the kernel table of one device behind one const table of functions.
- * On the CPU calls complete before they return; a device backend queues them and lf_back_sync waits, so callers sync before
- * they look at results. Graph code does arithmetic on the pointers given out here and never dereferences them.
+ * The backend seam: memory, an ordered queue, copies and the kernel table of one device behind one const table of
+ * functions. On the CPU calls complete before they return; a device backend queues them and lf_back_sync waits, so
+ * callers sync before they look at results. Graph code does arithmetic on the pointers given out here and never
+ * dereferences them.
  */
 #ifndef LF_BACK_BACK_H
 #define LF_BACK_BACK_H
@@ -36,8 +37,8 @@ struct lf_back {
     int threads;
 };
 
-/* CPU backend with the best instruction set up to `isa` that this processor has; threads >= 1. Memory is page blocks with huge
- * pages asked for. LF_ENOTSUP when the processor lacks isa. */
+/* CPU backend with the best instruction set up to `isa` that this processor has; threads >= 1. Memory is page blocks
+ * with huge pages asked for. LF_ENOTSUP when the processor lacks isa. */
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err);
 void lf_back_destroy(lf_back *b);
 

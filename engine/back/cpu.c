@@ -51,8 +51,14 @@ static void cpu_destroy(lf_back *b)
     free(b);
 }
 
-static const struct lf_back_ops cpu_ops = {.name = "cpu", .host_visible = true, .alloc = cpu_alloc, .release = cpu_release,
-                                           .copy_in = cpu_copy, .copy_out = cpu_copy, .fill = cpu_fill, .sync = cpu_sync,
+static const struct lf_back_ops cpu_ops = {.name = "cpu",
+                                           .host_visible = true,
+                                           .alloc = cpu_alloc,
+                                           .release = cpu_release,
+                                           .copy_in = cpu_copy,
+                                           .copy_out = cpu_copy,
+                                           .fill = cpu_fill,
+                                           .sync = cpu_sync,
                                            .destroy = cpu_destroy};
 
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)

@@ -54,7 +54,8 @@ static int single_get(lf_boot *b, int rank, const char *key, void *data, size_t 
         if (strcmp(s->blob[i].key, key) != 0)
             continue;
         if (s->blob[i].len > cap)
-            return lf_fail(err, LF_EINVAL, "start-up blob %s has %zu bytes, there is room for %zu", key, s->blob[i].len, cap);
+            return lf_fail(err, LF_EINVAL, "start-up blob %s has %zu bytes, there is room for %zu", key, s->blob[i].len,
+                           cap);
         if (s->blob[i].len)
             memcpy(data, s->blob[i].data, s->blob[i].len);
         *len = s->blob[i].len;
@@ -81,7 +82,8 @@ lf_boot *lf_boot_create(lf_err *err)
 #ifdef HAVE_PMIX
         return lf_boot_create_pmix(err);
 #else
-        lf_fail(err, LF_ENOTSUP, "a PMIx server started this process, but this build is --without-pmix; start it without one");
+        lf_fail(err, LF_ENOTSUP,
+                "a PMIx server started this process, but this build is --without-pmix; start it without one");
         return NULL;
 #endif
     }
@@ -99,14 +101,20 @@ void lf_boot_destroy(lf_boot *b)
         b->ops->destroy(b);
 }
 
-const struct lf_boot_info *lf_boot_info(const lf_boot *b) { return &b->info; }
+const struct lf_boot_info *lf_boot_info(const lf_boot *b)
+{
+    return &b->info;
+}
 
 int lf_boot_put(lf_boot *b, const char *key, const void *data, size_t len, lf_err *err)
 {
     return b->ops->put(b, key, data, len, err);
 }
 
-int lf_boot_fence(lf_boot *b, lf_err *err) { return b->ops->fence(b, err); }
+int lf_boot_fence(lf_boot *b, lf_err *err)
+{
+    return b->ops->fence(b, err);
+}
 
 int lf_boot_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err)
 {

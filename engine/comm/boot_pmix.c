@@ -114,9 +114,11 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
     pmix_proc_t job = p->me;
     job.rank = PMIX_RANK_WILDCARD;
     p->base.ops = &pmix_ops;
-    p->base.info = (struct lf_boot_info){.rank = (int)p->me.rank, .size = number(&job, PMIX_JOB_SIZE),
+    p->base.info = (struct lf_boot_info){.rank = (int)p->me.rank,
+                                         .size = number(&job, PMIX_JOB_SIZE),
                                          .local_rank = number(&p->me, PMIX_LOCAL_RANK),
-                                         .local_size = number(&job, PMIX_LOCAL_SIZE), .how = "pmix"};
+                                         .local_size = number(&job, PMIX_LOCAL_SIZE),
+                                         .how = "pmix"};
     if (p->base.info.size < 1 || p->base.info.local_rank < 0 || p->base.info.rank >= p->base.info.size) {
         lf_fail(err, LF_ECOMM, "PMIx: the server does not tell the job's size or this process's local rank");
         pmix_destroy(&p->base);

@@ -40,7 +40,10 @@ static int self_barrier(lf_comm *c, lf_err *err)
     return 0;
 }
 
-static void self_destroy(lf_comm *c) { free(c); }
+static void self_destroy(lf_comm *c)
+{
+    free(c);
+}
 
 static const struct lf_comm_ops self_ops = {"self", self_f32, self_f64, self_broadcast, self_barrier, self_destroy};
 

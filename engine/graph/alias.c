@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In-place results and liveness. An op row says which result may share the place of which operand; the pass grants it when
- * nobody reads the operand's place later. Three forms:
- *   1. the result is a whole tensor: it becomes a view of the operand's place (rope turns q inside the qkv matrix);
- *   2. the result is a slice and the operand a whole tensor: the operand becomes a view of the slice (the gradient of a turned
- *      q is written where the gradient of qkv is wanted);
- *   3. both are slices at the same columns of equally shaped tensors, and nothing of the operand's tensor is read later:
- *      the result's whole tensor takes the operand's place (the gradients of gate and up replace gate and up).
- * Views have the row distance of their root, so tensors that a dense-only op touches take no part in 1 and 2 where that
+ * In-place results and liveness. An op row says which result may share the place of which operand; the pass grants it
+ * when nobody reads the operand's place later. Three forms:
+ *   1. The result is a whole tensor: it becomes a view of the operand's place (rope turns q inside the qkv matrix).
+ *
+ *   2. The result is a slice, the operand whole: the operand becomes a view of the slice (the gradient of a turned q is
+ *      written where the gradient of qkv is wanted).
+ *
+ *   3. Both are slices at the same columns of equally shaped tensors, and nothing of the operand's is read later: the
+ *      whole tensor of the result takes that place (the gradients of gate and up replace gate and up).
+ *
+ * Views have the row distance of their root, so tensors that a dense-only op touches stay out of 1 and 2 where that
  * would change.
  */
 #include <stdlib.h>
@@ -21,7 +24,10 @@ struct pass {
     int32_t *write; /* per tensor: node that writes it, -1 */
 };
 
-static bool movable(const struct lf_tensor *t) { return t->role == LF_ROLE_ACT && !t->is_output; }
+static bool movable(const struct lf_tensor *t)
+{
+    return t->role == LF_ROLE_ACT && !t->is_output;
+}
 
 static int64_t column_in_root(const lf_graph *g, int32_t t)
 {
@@ -46,7 +52,8 @@ static bool read_later(const struct pass *p, int32_t root, int64_t col, int64_t 
 }
 
 /* Another operand of the node lies in those columns: sharing would change it under the kernel. */
-static bool other_operand(const struct pass *p, const struct lf_node *n, int slot, int32_t root, int64_t col, int64_t cols)
+static bool other_operand(const struct pass *p, const struct lf_node *n, int slot, int32_t root, int64_t col,
+                          int64_t cols)
 {
     const lf_graph *g = p->g;
     for (int k = 0; k < LF_MAX_IN; k++) {
@@ -67,7 +74,8 @@ static bool other_operand(const struct pass *p, const struct lf_node *n, int slo
 }
 
 /* Is the place used by anything but `except` while the family of `mover` has lived so far (up to node i)? */
-static bool busy(const struct pass *p, int32_t root, int64_t col, int64_t cols, int32_t mover, int32_t i, int32_t except)
+static bool busy(const struct pass *p, int32_t root, int64_t col, int64_t cols, int32_t mover, int32_t i,
+                 int32_t except)
 {
     const lf_graph *g = p->g;
     int32_t from = i;
@@ -115,7 +123,8 @@ static bool whole_swap(const struct pass *p, const struct lf_node *n, int32_t i,
                 const signed char *pair = lf_op_table[n->op].alias[a];
                 int32_t in = n->in[pair[1]];
                 allowed = allowed || (pair[0] == k && in && lf_root_of(g, in) == ri &&
-                                      column_in_root(g, in) == column_in_root(g, n->out[k]) && g->t[in].cols == g->t[n->out[k]].cols);
+                                      column_in_root(g, in) == column_in_root(g, n->out[k]) &&
+                                      g->t[in].cols == g->t[n->out[k]].cols);
             }
             if (!allowed)
                 return false;

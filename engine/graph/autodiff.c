@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reverse-mode differentiation of a forward graph, in place: backward nodes are appended behind the forward ones. Only tensors
- * with a trained parameter upstream get gradients, so frozen parts make no node.
+ * Reverse-mode differentiation of a forward graph, in place: backward nodes are appended behind the forward ones. Only
+ * tensors with a trained parameter upstream get gradients, so frozen parts make no node.
  *
- * Gradients of slices are written straight into the gradient of the whole: the slot a vjp writes into is a column view of it.
- * That works while a slice has one consumer; with more, contributions are added first and copied into place. A tensor that is
- * read whole and in slices is refused: no model here does that, and a silent sum would be the place to hide a bug.
+ * Gradients of slices are written straight into the gradient of the whole: the slot a vjp writes into is a column view
+ * of it. That works while a slice has one consumer; with more, contributions are added first and copied into place. A
+ * tensor that is read whole and in slices is refused: no model here does that, and a silent sum would be the place to
+ * hide a bug.
  */
 #include <stdlib.h>
 
@@ -35,8 +36,8 @@ static int32_t base_grad(struct lf_ad *ad, int32_t t)
             return 0;
         }
         int32_t parent = ad->g->t[t].parent;
-        ad->grad[t] = parent ? lf_tensor_view(ad->g, base_grad(ad, parent), ad->g->t[t].col, ad->g->t[t].cols)
-                             : new_grad(ad, t);
+        ad->grad[t] =
+            parent ? lf_tensor_view(ad->g, base_grad(ad, parent), ad->g->t[t].col, ad->g->t[t].cols) : new_grad(ad, t);
     }
     return ad->grad[t];
 }
@@ -100,7 +101,8 @@ static void gather_slices(struct lf_ad *ad, int32_t t)
         ad->grad[v] = place;
     }
     if (sliced && covered && covered != ad->g->t[t].cols)
-        lf_graph_fail(ad->g, LF_ENOTSUP, "only %lld of %lld columns of %s reach the loss; give every slice a use or none",
+        lf_graph_fail(ad->g, LF_ENOTSUP,
+                      "only %lld of %lld columns of %s reach the loss; give every slice a use or none",
                       (long long)covered, (long long)ad->g->t[t].cols, ad->g->t[t].name);
 }
 
@@ -144,8 +146,8 @@ static int run_vjps(struct lf_ad *ad)
         if (!flows)
             continue;
         if (!row->vjp)
-            return lf_graph_fail(g, LF_ENOTSUP, "%s has no backward; it cannot stand before the loss of a trained graph",
-                                 row->name);
+            return lf_graph_fail(g, LF_ENOTSUP,
+                                 "%s has no backward; it cannot stand before the loss of a trained graph", row->name);
         ad->block = g->block = g->n[i].block;
         row->vjp(ad, (int32_t)i);
     }
@@ -172,7 +174,8 @@ int lf_autodiff(lf_graph *g, lf_err *err)
     mark_needs(&ad);
     const struct lf_node *loss = &g->n[g->xent];
     if (!ad.needs[loss->out[XENT_LOSS]]) {
-        rc = lf_fail(err, LF_EINVAL, "graph %s: every parameter before the loss is frozen, nothing would be trained", g->name);
+        rc = lf_fail(err, LF_EINVAL, "graph %s: every parameter before the loss is frozen, nothing would be trained",
+                     g->name);
         goto out;
     }
     run_vjps(&ad);

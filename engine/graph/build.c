@@ -46,7 +46,8 @@ lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o)
 {
     const int32_t in[] = {x.id, 0, w.id, b.id};
-    const struct lf_attr a = {.eps = o->eps, .w_offset = o->w_offset, .layer = o->layer, .heads = o->heads > 0 ? o->heads : 1};
+    const struct lf_attr a = {
+        .eps = o->eps, .w_offset = o->w_offset, .layer = o->layer, .heads = o->heads > 0 ? o->heads : 1};
     return add_node(g, LF_OP_NORM, in, 4, &a);
 }
 
@@ -59,11 +60,17 @@ lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val 
 
 static struct lf_attr attn_attr(const struct lf_attn_opts *o)
 {
-    return (struct lf_attr){.heads = o->heads, .groups = o->groups, .scale = o->scale, .softcap = o->softcap,
-                            .window = o->window, .causal = o->causal, .max_doc = o->max_doc};
+    return (struct lf_attr){.heads = o->heads,
+                            .groups = o->groups,
+                            .scale = o->scale,
+                            .softcap = o->softcap,
+                            .window = o->window,
+                            .causal = o->causal,
+                            .max_doc = o->max_doc};
 }
 
-lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi, const struct lf_attn_opts *o)
+lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
+                    const struct lf_attn_opts *o)
 {
     const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id};
     const struct lf_attr a = attn_attr(o);

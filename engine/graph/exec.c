@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Running: the step loop walks an array of bound calls. Nothing here allocates, opens, locks or decides after lf_exec_create.
+ * Running: the step loop walks an array of bound calls. Nothing here allocates, opens, locks or decides after
+ * lf_exec_create.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,10 @@ void lf_exec_destroy(lf_exec *ex)
     free(ex);
 }
 
-size_t lf_exec_bytes(const lf_exec *ex) { return lf_pstore_bytes(ex->p->ps) + ex->p->input_bytes + ex->p->state_bytes + ex->p->arena_bytes; }
+size_t lf_exec_bytes(const lf_exec *ex)
+{
+    return lf_pstore_bytes(ex->p->ps) + ex->p->input_bytes + ex->p->state_bytes + ex->p->arena_bytes;
+}
 
 /* ---- names ---- */
 
@@ -85,7 +89,8 @@ int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void
         return lf_fail(err, LF_ENOENT, "graph %s has no input %s", c->g->name, name);
     size_t want = lf_tensor_bytes(&c->g->t[t]);
     if (bytes != want)
-        return lf_fail(err, LF_EINVAL, "graph %s: input %s takes %zu bytes, %zu were given", c->g->name, name, want, bytes);
+        return lf_fail(err, LF_EINVAL, "graph %s: input %s takes %zu bytes, %zu were given", c->g->name, name, want,
+                       bytes);
     return ex->b->ops->copy_in(ex->b, lf_exec_addr(ex, c, slot, t), src, bytes, err);
 }
 
@@ -99,7 +104,8 @@ int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, 
         return lf_fail(err, LF_ENOENT, "graph %s has no output %s", c->g->name, name);
     size_t have = lf_tensor_bytes(&c->g->t[t]);
     if (bytes > have)
-        return lf_fail(err, LF_EINVAL, "graph %s: output %s has %zu bytes, %zu were asked for", c->g->name, name, have, bytes);
+        return lf_fail(err, LF_EINVAL, "graph %s: output %s has %zu bytes, %zu were asked for", c->g->name, name, have,
+                       bytes);
     return ex->b->ops->copy_out(ex->b, dst, lf_exec_addr(ex, c, slot, t), bytes, err);
 }
 
@@ -143,8 +149,8 @@ const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int 
 int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err)
 {
     char text[600];
-    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "graph %s, node %zu: %s failed on %s", c->g->name, node,
-                   lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family);
+    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "graph %s, node %zu: %s failed on %s", c->g->name,
+                   node, lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family);
 }
 
 static int run_calls(const lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err)

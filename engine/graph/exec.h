@@ -11,8 +11,9 @@
  *     lf_exec_run(ex, LF_CHAIN_OPT, LF_OPT, 0, 0, err);
  *     lf_exec_record_read(ex, &rec, err);                          loss sum, gradient norm, skip flag
  *
- * LF_FIRST overwrites gradients, LF_ACCUM adds to them: both are bound beforehand, so there is no zeroing pass and no branch.
- * No allocation, file or lock happens in these calls. Pointers are the backend's; the graph never looks behind them.
+ * LF_FIRST overwrites gradients, LF_ACCUM adds to them: both are bound beforehand, so there is no zeroing pass and no
+ * branch. No allocation, file or lock happens in these calls. Pointers are the backend's; the graph never looks behind
+ * them.
  */
 #ifndef LF_GRAPH_EXEC_H
 #define LF_GRAPH_EXEC_H
@@ -31,16 +32,17 @@ struct lf_exec_opts {
     bool no_refresh; /* leave stale copies alone (tests) */
 };
 
-/* Borrows plan, backend and store until destroy. Parameter memory is bound here (contents zero). LF_EINVAL names a node whose
- * kernel refuses its shapes; LF_ENOMEM. */
+/* Borrows plan, backend and store until destroy. Parameter memory is bound here (contents zero). LF_EINVAL names a node
+ * whose kernel refuses its shapes; LF_ENOMEM. */
 lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts, lf_err *err);
 void lf_exec_destroy(lf_exec *ex);
 
-/* Host -> input `name` of a slot. bytes must be exactly the tensor's. A chain that does not read an input of that name (it was
- * never used, or planned away) takes it without effect when it was declared; LF_ENOENT for a name never declared. */
+/* Host -> input `name` of a slot. bytes must be exactly the tensor's. A chain that does not read an input of that name
+ * (it was never used, or planned away) takes it without effect when it was declared; LF_ENOENT for a name never
+ * declared. */
 int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void *src, size_t bytes, lf_err *err);
-/* Output or state -> host, after a run; activations are gone when the next run of a chain of any era begins. bytes at most the
- * tensor's (a prefix is read). f32 outputs are read as f32, bf16 ones as bf16. */
+/* Output or state -> host, after a run; activations are gone when the next run of a chain of any era begins. bytes at
+ * most the tensor's (a prefix is read). f32 outputs are read as f32, bf16 ones as bf16. */
 int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, size_t bytes, lf_err *err);
 /* dtype, rows, cols of an output or input. */
 int lf_exec_shape(const lf_exec *ex, int chain, const char *name, enum lf_dtype *dtype, int64_t *rows, int64_t *cols);
@@ -62,14 +64,14 @@ int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t
 int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err);
 int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
 
-/* Rebuild copies and panels whose version is behind the masters'. Runs by itself at the start of lf_exec_run; cheap when
- * nothing changed. */
+/* Rebuild copies and panels whose version is behind the masters'. Runs by itself at the start of lf_exec_run; cheap
+ * when nothing changed. */
 int lf_exec_refresh(lf_exec *ex, lf_err *err);
 
 /* Bytes really taken from the backend: equals lf_plan_bytes().total. */
 size_t lf_exec_bytes(const lf_exec *ex);
-/* {"backend","kernels","isa","threads","numeric","compute","plan":hash of the node list}: what must be equal for a bitwise
- * continuation. Owned. */
+/* {"backend","kernels","isa","threads","numeric","compute","plan":hash of the node list}: what must be equal for a
+ * bitwise continuation. Owned. */
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err);
 
 /* Wall time of every node of one more run of a segment, text table; for people. Owned: free(). */

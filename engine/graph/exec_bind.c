@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Binding: addresses for every tensor, argument structs for every (slot, variant, node), the optimizer's table, constants.
- * All allocation of an executor happens here.
+ * Binding: addresses for every tensor, argument structs for every (slot, variant, node), the optimizer's table,
+ * constants. All allocation of an executor happens here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_
     case LF_ROLE_GRAD:
         return p->ps->data[r->pkind] + p->ps->g[r->group].off[r->pkind] + within;
     default:
-        return ex->arena + c->arena_off + r->off + (r->saved && c->o.slots > 1 ? (size_t)slot * c->saved_bytes : 0) + within;
+        return ex->arena + c->arena_off + r->off + (r->saved && c->o.slots > 1 ? (size_t)slot * c->saved_bytes : 0) +
+               within;
     }
 }
 
@@ -51,7 +52,8 @@ static const void *packed_cb(const struct lf_bind *b, int32_t param)
 }
 
 /* Fill one call: emit, point it at its workspace, let the kernel check what it will get. */
-static int bind_node(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
+static int bind_node(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i,
+                     lf_err *err)
 {
     const struct lf_node *n = &c->g->n[i];
     const struct lf_op_row *row = &lf_op_table[n->op];
@@ -63,13 +65,16 @@ static int bind_node(lf_exec *ex, struct lf_call *call, const struct lf_bind *b,
     int rc = row->emit(b, n, args);
     size_t need = rc ? 0 : kr->work(ex->b->kernels, args, ex->b->threads);
     if (!rc && need > c->work_bytes[i])
-        return lf_fail(err, LF_EINVAL, "graph %s: %s needs %zu bytes of workspace with %d threads of %s, planned were %zu: plan "
-                       "for this backend", c->g->name, lf_node_text(c->g, n, text, sizeof text), need, ex->b->threads,
+        return lf_fail(err, LF_EINVAL,
+                       "graph %s: %s needs %zu bytes of workspace with %d threads of %s, planned were %zu: plan "
+                       "for this backend",
+                       c->g->name, lf_node_text(c->g, n, text, sizeof text), need, ex->b->threads,
                        ex->b->kernels->family, c->work_bytes[i]);
-    lf_kernel_set_work(row->kernel, args, c->work_bytes[i] ? ex->arena + c->arena_off + c->work_off[i] : NULL, c->work_bytes[i]);
+    lf_kernel_set_work(row->kernel, args, c->work_bytes[i] ? ex->arena + c->arena_off + c->work_off[i] : NULL,
+                       c->work_bytes[i]);
     if (rc || kr->check(ex->b->kernels, args) != LF_K_OK)
-        return lf_fail(err, LF_EINVAL, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name, ex->b->kernels->family,
-                       lf_node_text(c->g, n, text, sizeof text));
+        return lf_fail(err, LF_EINVAL, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name,
+                       ex->b->kernels->family, lf_node_text(c->g, n, text, sizeof text));
     *call = (struct lf_call){row->kernel, args};
     return 0;
 }
@@ -120,13 +125,19 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
         const struct lf_param *q = &ps->p[i];
         if (q->d.frozen)
             continue;
-        ex->opt_host[w++] = (struct lf_opt_tensor){
-            .n = q->n, .master = (void *)data_of(ps, q, LF_P_MASTER), .m = (void *)data_of(ps, q, LF_P_M),
-            .v = (void *)data_of(ps, q, LF_P_V), .grad = (void *)data_of(ps, q, LF_P_GRAD), .copy = data_of(ps, q, LF_P_COPY),
-            .lr_scale = q->d.lr_scale, .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
+        ex->opt_host[w++] = (struct lf_opt_tensor){.n = q->n,
+                                                   .master = (void *)data_of(ps, q, LF_P_MASTER),
+                                                   .m = (void *)data_of(ps, q, LF_P_M),
+                                                   .v = (void *)data_of(ps, q, LF_P_V),
+                                                   .grad = (void *)data_of(ps, q, LF_P_GRAD),
+                                                   .copy = data_of(ps, q, LF_P_COPY),
+                                                   .lr_scale = q->d.lr_scale,
+                                                   .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
     }
     int rc = ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host, w * sizeof *ex->opt_host, err);
-    struct lf_bind b = {.rec = ex->rec, .opt_tensors = (void *)(ex->inputs + p->opt_tab_off), .n_opt_tensors = (int64_t)w,
+    struct lf_bind b = {.rec = ex->rec,
+                        .opt_tensors = (void *)(ex->inputs + p->opt_tab_off),
+                        .n_opt_tensors = (int64_t)w,
                         .adamw = &p->adamw};
     const enum lf_op ops[2] = {LF_OP_GRAD_NORM, LF_OP_ADAMW};
     for (int k = 0; k < 2 && !rc; k++) {
@@ -138,7 +149,8 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
         lf_op_table[ops[k]].emit(&b, &n, args);
         lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL, k == 0 ? p->opt_work : 0);
         if (kr->check(ex->b->kernels, args) != LF_K_OK)
-            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments", kr->name, ex->b->kernels->family);
+            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments", kr->name,
+                         ex->b->kernels->family);
         ex->opt[k] = (struct lf_call){lf_op_table[ops[k]].kernel, args};
     }
     return rc;
@@ -153,7 +165,8 @@ static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void
     memcpy(copy, args, kr->args_bytes);
     *call = (struct lf_call){kernel, copy};
     if (kr->check(ex->b->kernels, copy) != LF_K_OK)
-        return lf_fail(err, LF_EINVAL, "refresh of %s: kernel %s of %s refuses it", name, kr->name, ex->b->kernels->family);
+        return lf_fail(err, LF_EINVAL, "refresh of %s: kernel %s of %s refuses it", name, kr->name,
+                       ex->b->kernels->family);
     return 0;
 }
 
@@ -168,14 +181,25 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
         char *master = g->need[LF_P_MASTER] ? ps->data[LF_P_MASTER] + g->off[LF_P_MASTER] : NULL;
         char *copy = g->need[LF_P_COPY] ? ps->data[LF_P_COPY] + g->off[LF_P_COPY] : NULL;
         if (master && copy) {
-            const struct lf_k_axpby a = {.n = g->rows * g->cols, .a = master, .y = copy, .alpha = 1.0f, .a_type = LF_F32,
-                                         .b_type = LF_F32, .y_type = LF_BF16};
+            const struct lf_k_axpby a = {.n = g->rows * g->cols,
+                                         .a = master,
+                                         .y = copy,
+                                         .alpha = 1.0f,
+                                         .a_type = LF_F32,
+                                         .b_type = LF_F32,
+                                         .y_type = LF_BF16};
             rc = add_refresh(ex, &ex->copies[ex->n_copies++], LF_KID_axpby, &a, g->name, err);
         }
         if (g->need_pack && !rc) {
-            const struct lf_k_gemm_pack a = {.n = g->rows, .k = g->cols, .b = copy ? copy : master, .ldb = g->cols, .tb = true,
-                                             .src_type = copy ? LF_BF16 : LF_F32, .ab_type = g->pack_type,
-                                             .packed = ps->pack + g->pack_off, .packed_bytes = g->pack_bytes};
+            const struct lf_k_gemm_pack a = {.n = g->rows,
+                                             .k = g->cols,
+                                             .b = copy ? copy : master,
+                                             .ldb = g->cols,
+                                             .tb = true,
+                                             .src_type = copy ? LF_BF16 : LF_F32,
+                                             .ab_type = g->pack_type,
+                                             .packed = ps->pack + g->pack_off,
+                                             .packed_bytes = g->pack_bytes};
             rc = add_refresh(ex, &ex->packs[ex->n_packs++], LF_KID_gemm_pack, &a, g->name, err);
         }
     }

@@ -11,7 +11,10 @@
 
 enum { POISON = 0xFF }; /* NaN in every float type, an absurd index in i32 */
 
-static int poison(lf_exec *ex, char *at, size_t bytes, lf_err *err) { return ex->b->ops->fill(ex->b, at, POISON, bytes, err); }
+static int poison(lf_exec *ex, char *at, size_t bytes, lf_err *err)
+{
+    return ex->b->ops->fill(ex->b, at, POISON, bytes, err);
+}
 
 /* Everything of the chain that no other slot keeps. */
 static int poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err *err)
@@ -80,8 +83,8 @@ char *lf_exec_profile(lf_exec *ex, int chain, enum lf_segment seg, int slot, lf_
     lf_buf_init(&out);
     for (int op = 0; op < LF_OP_COUNT; op++)
         if (count[op])
-            lf_buf_addf(&out, "%-16s %5d calls %10.3f ms %9.1f GFLOP/s\n", lf_op_table[op].name, count[op], sum[op] * 1e3,
-                        sum[op] > 0 ? flops[op] / sum[op] * 1e-9 : 0.0);
+            lf_buf_addf(&out, "%-16s %5d calls %10.3f ms %9.1f GFLOP/s\n", lf_op_table[op].name, count[op],
+                        sum[op] * 1e3, sum[op] > 0 ? flops[op] / sum[op] * 1e-9 : 0.0);
     char *text = lf_buf_steal(&out, err);
     lf_buf_fini(&out);
     return text;
@@ -91,8 +94,8 @@ json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
 {
     char hash[20];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)lf_plan_hash(ex->p));
-    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels", ex->b->kernels->family,
-                          "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
+    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels",
+                          ex->b->kernels->family, "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
                           ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
                           ex->p->o.compute == LF_BF16 ? "bf16" : "f32", "plan", hash);
     if (!j)

@@ -13,7 +13,7 @@ struct lf_call {
     const void *args;
 };
 
-struct lf_bound { /* one chain */
+struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
 };
@@ -23,7 +23,7 @@ struct lf_exec {
     lf_back *b;
     struct lf_exec_opts o;
     lf_arena *args; /* every argument struct */
-    char *memory; /* one block of plan->bytes.total: store, inputs, states, arena */
+    char *memory;   /* one block of plan->bytes.total: store, inputs, states, arena */
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fusion: patterns of the target that move an element-wise node into the epilogue or prologue of its neighbour, and the small
- * house-keeping every pass shares (read counts, compaction, pruning). A node that takes over an add stands where the add
- * stood, so its other operand is there by then.
+ * Fusion: patterns of the target that move an element-wise node into the epilogue or prologue of its neighbour, and the
+ * small house-keeping every pass shares (read counts, compaction, pruning). A node that takes over an add stands where
+ * the add stood, so its other operand is there by then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +106,8 @@ void lf_prune(lf_graph *g)
 
 struct fuse {
     lf_graph *g;
-    int32_t *reads;  /* direct reads per tensor */
-    bool *has_view;  /* per tensor */
+    int32_t *reads; /* direct reads per tensor */
+    bool *has_view; /* per tensor */
 };
 
 /* Tensor that only one node reads, whole, so its maker may write something else instead. */
@@ -125,7 +125,8 @@ static void fuse_act(struct fuse *f, size_t i)
         g->t[pre].dtype != g->t[y].dtype)
         return;
     struct lf_node *p = &g->n[pi];
-    if (p->op != LF_OP_LINEAR || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] || p->out[LINEAR_PRE] || p->block != a->block)
+    if (p->op != LF_OP_LINEAR || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] || p->out[LINEAR_PRE] ||
+        p->block != a->block)
         return;
     for (size_t k = 0; k < g->n_n; k++) /* other readers must be backward nodes */
         for (int s = 0; s < LF_MAX_IN; s++)

@@ -69,7 +69,8 @@ static int32_t append_tensor(lf_graph *g, const struct lf_tensor *t)
     return (int32_t)g->n_t++;
 }
 
-int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt, ...)
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt,
+                      ...)
 {
     char name[256];
     va_list ap;
@@ -83,7 +84,12 @@ int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64
         lf_graph_fail(g, LF_EINVAL, "tensor %s cannot have %lld rows of %lld", name, (long long)rows, (long long)cols);
         return 0;
     }
-    struct lf_tensor t = {.dtype = (uint8_t)dtype, .role = (uint8_t)role, .rows = rows, .cols = cols, .group = -1, .table = -1,
+    struct lf_tensor t = {.dtype = (uint8_t)dtype,
+                          .role = (uint8_t)role,
+                          .rows = rows,
+                          .cols = cols,
+                          .group = -1,
+                          .table = -1,
                           .producer = -1};
     t.name = lf_arena_strdup(g->arena, name, &g->err);
     return t.name ? append_tensor(g, &t) : 0;
@@ -111,7 +117,10 @@ int32_t lf_root_of(const lf_graph *g, int32_t t)
     return t;
 }
 
-int64_t lf_ld_of(const lf_graph *g, int32_t t) { return g->t[lf_root_of(g, t)].cols; }
+int64_t lf_ld_of(const lf_graph *g, int32_t t)
+{
+    return g->t[lf_root_of(g, t)].cols;
+}
 
 int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block)
 {
@@ -157,15 +166,27 @@ static int32_t derived_param(lf_graph *g, int32_t param, enum lf_role role, enum
     return t;
 }
 
-int32_t lf_graph_grad(lf_graph *g, int32_t param) { return derived_param(g, param, LF_ROLE_GRAD, LF_P_GRAD, LF_F32); }
+int32_t lf_graph_grad(lf_graph *g, int32_t param)
+{
+    return derived_param(g, param, LF_ROLE_GRAD, LF_P_GRAD, LF_F32);
+}
 
-int32_t lf_graph_copy(lf_graph *g, int32_t param) { return derived_param(g, param, LF_ROLE_PARAM, LF_P_COPY, LF_BF16); }
+int32_t lf_graph_copy(lf_graph *g, int32_t param)
+{
+    return derived_param(g, param, LF_ROLE_PARAM, LF_P_COPY, LF_BF16);
+}
 
 /* ---- public ---- */
 
-int64_t lf_val_rows(const lf_graph *g, lf_val v) { return v.id > 0 && (size_t)v.id < g->n_t ? g->t[v.id].rows : 0; }
+int64_t lf_val_rows(const lf_graph *g, lf_val v)
+{
+    return v.id > 0 && (size_t)v.id < g->n_t ? g->t[v.id].rows : 0;
+}
 
-int64_t lf_val_cols(const lf_graph *g, lf_val v) { return v.id > 0 && (size_t)v.id < g->n_t ? g->t[v.id].cols : 0; }
+int64_t lf_val_cols(const lf_graph *g, lf_val v)
+{
+    return v.id > 0 && (size_t)v.id < g->n_t ? g->t[v.id].cols : 0;
+}
 
 static int32_t find_named(const lf_graph *g, enum lf_role role, const char *name)
 {
@@ -175,7 +196,8 @@ static int32_t find_named(const lf_graph *g, enum lf_role role, const char *name
     return 0;
 }
 
-static lf_val named_source(lf_graph *g, enum lf_role role, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols)
+static lf_val named_source(lf_graph *g, enum lf_role role, const char *name, enum lf_dtype dtype, int64_t rows,
+                           int64_t cols)
 {
     if (g->err.rc)
         return LF_NONE;
@@ -271,8 +293,8 @@ lf_val lf_slice(lf_graph *g, lf_val v, int64_t first, int64_t cols)
         if (t->col == first && t->cols == cols)
             return (lf_val){(int32_t)i};
         if (first < t->col + t->cols && t->col < first + cols) {
-            lf_graph_fail(g, LF_EINVAL, "slices of %s overlap: %s and [%lld:%lld]", g->t[v.id].name, t->name, (long long)first,
-                          (long long)(first + cols));
+            lf_graph_fail(g, LF_EINVAL, "slices of %s overlap: %s and [%lld:%lld]", g->t[v.id].name, t->name,
+                          (long long)first, (long long)(first + cols));
             return LF_NONE;
         }
     }

@@ -16,9 +16,9 @@
  *     lf_xent(g, x, head, LF_NONE, target, &xent);
  *     if (lf_graph_check(g, &err)) ...            one check at the end: the first wrong node names its op and tensors
  *
- * Tensors are matrices [rows, cols]; rows are packed tokens unless said otherwise. A column slice is a view: no copy is made.
- * Nothing is computed here and no memory for tensors exists; lf_plan (engine/graph/plan.h) differentiates, chooses
- * precision, fuses, orders and places, lf_exec (engine/graph/exec.h) runs.
+ * Tensors are matrices [rows, cols]; rows are packed tokens unless said otherwise. A column slice is a view: no copy is
+ * made. Nothing is computed here and no memory for tensors exists; lf_plan (engine/graph/plan.h) differentiates,
+ * chooses precision, fuses, orders and places, lf_exec (engine/graph/exec.h) runs.
  *
  * Failure is sticky: after the first wrong call every later one returns LF_NONE at once.
  * All strings are copied. Values are handles into their graph; they need no release.
@@ -42,9 +42,18 @@ typedef struct lf_val {
 } lf_val;
 #define LF_NONE ((lf_val){0})
 
-enum lf_role { LF_ROLE_ACT = 0, LF_ROLE_PARAM, LF_ROLE_CONST, LF_ROLE_INPUT, LF_ROLE_GRAD, LF_ROLE_STATE, LF_ROLE_OUTPUT };
+enum lf_role {
+    LF_ROLE_ACT = 0,
+    LF_ROLE_PARAM,
+    LF_ROLE_CONST,
+    LF_ROLE_INPUT,
+    LF_ROLE_GRAD,
+    LF_ROLE_STATE,
+    LF_ROLE_OUTPUT
+};
 
-/* name: of the segment family ("train", "valid", "decode8"), used in messages and in --plan. The store outlives the graph. */
+/* name: of the segment family ("train", "valid", "decode8"), used in messages and in --plan. The store outlives the
+ * graph. */
 lf_graph *lf_graph_create(lf_pstore *ps, const char *name, lf_err *err);
 void lf_graph_destroy(lf_graph *g);
 /* 0, or the first failure of any builder call. */
@@ -53,39 +62,40 @@ int lf_graph_check(const lf_graph *g, lf_err *err);
 int64_t lf_val_rows(const lf_graph *g, lf_val v);
 int64_t lf_val_cols(const lf_graph *g, lf_val v);
 
-/* ---- sources ------------------------------------------------------------------------------------------------------- */
+/* ---- sources ---- */
 
-/* Host writes it before each run (lf_exec_write). dtype i32, i64, f32. Asking again with the same name gives the same. */
+/* Host writes it before each run (lf_exec_write). dtype i32, i64, f32. The same name gives the same input. */
 lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
 /* Group (or single tensor) of the store: matrices [sum of rows, cols], vectors [1, n]. */
 lf_val lf_param(lf_graph *g, const char *name);
 lf_val lf_paramf(lf_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Constant table, filled once when memory is bound: fill(dst, ctx) writes rows * cols elements in host memory. Graphs of one
- * plan that use the same name share it. ctx must live until lf_exec_create returns. */
+/* Constant table, filled once when memory is bound: fill(dst, ctx) writes rows * cols elements in host memory. Graphs
+ * of one plan that use the same name share it. ctx must live until lf_exec_create returns. */
 lf_val lf_const(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols,
                 void (*fill)(void *dst, const void *ctx), const void *ctx);
 /* State that outlives runs (KV pages), shared by name among the graphs of a plan; zero at first. */
 lf_val lf_state(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
 
-/* ---- structure ------------------------------------------------------------------------------------------------------- */
+/* ---- structure ---- */
 
 /* Columns [first, first + cols) of v; no copy. */
 lf_val lf_slice(lf_graph *g, lf_val v, int64_t first, int64_t cols);
 /* Nodes between begin and end are one recompute block (a layer); blocks do not nest. */
 void lf_block_begin(lf_graph *g, int index);
 void lf_block_end(lf_graph *g);
-/* Keep v until the end of the run and give it a name to read it by (lf_exec_read). It has the compute type; lf_pin_f32 first
- * where f32 is wanted whatever the precision (logits). v is a whole activation, not a slice. */
+/* Keep v until the end of the run and give it a name to read it by (lf_exec_read). It has the compute type; lf_pin_f32
+ * first where f32 is wanted whatever the precision (logits). v is a whole activation, not a slice. */
 void lf_output(lf_graph *g, lf_val v, const char *name);
-/* The value stays f32 in every precision; casts appear where bf16 nodes read it, once for all of them. Only values that a
- * linear, embedding, norm... node made or inputs may be pinned: the node then writes f32 itself where its kernel can. */
+/* The value stays f32 in every precision; casts appear where bf16 nodes read it, once for all of them. Only values that
+ * a linear, embedding, norm... node made or inputs may be pinned: the node then writes f32 itself where its kernel can.
+ */
 void lf_pin_f32(lf_graph *g, lf_val v);
-/* Layout hooks: with one rank both are the value itself. lf_tp_enter stands before a column-parallel linear (identity, its
- * backward all-reduces), lf_tp_leave after a row-parallel one (all-reduce, its backward is the identity). */
+/* Layout hooks: with one rank both are the value itself. lf_tp_enter stands before a column-parallel linear (identity,
+ * its backward all-reduces), lf_tp_leave after a row-parallel one (all-reduce, its backward is the identity). */
 lf_val lf_tp_enter(lf_graph *g, lf_val x);
 lf_val lf_tp_leave(lf_graph *g, lf_val x);
 
-/* ---- operations ----------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 /* y = scale * wte[token] + wpe[position + pos_offset];  wpe may be LF_NONE, then position may be too. */
 lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale, int32_t pos_offset);
@@ -97,7 +107,7 @@ struct lf_norm_opts {
     float eps;
     float w_offset; /* (w + w_offset); 0 for all but Gemma */
     bool layer;     /* LayerNorm (b allowed), else RMSNorm */
-    int heads;      /* 0 or 1: over the row; > 1: over each of `heads` equal parts of the row (QK-norm), w has cols / heads */
+    int heads;      /* > 1: over each of `heads` equal parts of the row (QK-norm), w has cols / heads */
 };
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o);
 
@@ -106,7 +116,8 @@ struct lf_rope_opts {
     bool interleaved;
 };
 /* cos, sin: f32 [max_pos, rot / 2] constants. */
-lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table, const struct lf_rope_opts *o);
+lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
+               const struct lf_rope_opts *o);
 
 struct lf_attn_opts {
     int heads, groups; /* query heads, key/value heads */
@@ -115,12 +126,13 @@ struct lf_attn_opts {
     bool causal;
     int64_t max_doc; /* longest document the packer makes; only FLOP counts read it */
 };
-/* q [R, H*D], k, v [R, G*D] (views of one qkv matrix as a rule), cu_seqlens i32 [n_docs + 1, 1] input, alibi f32 [1, H] constant
- * or LF_NONE. o [R, H*D]. */
-lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi, const struct lf_attn_opts *o);
+/* q [R, H*D], k, v [R, G*D] (views of one qkv matrix as a rule), cu_seqlens i32 [n_docs + 1, 1] input, alibi f32 [1, H]
+ * constant or LF_NONE. o [R, H*D]. */
+lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
+                    const struct lf_attn_opts *o);
 
-/* Cache: pages are states [n_pages * page_tokens, G*D] of the compute type; seq, pos i32 [R, 1]; table i32 [n_seq, max_pages].
- * lf_kv_write stores k, v; lf_attention_paged of the same graph must come after it. */
+/* Cache: pages are states [n_pages * page_tokens, G*D] of the compute type; seq, pos i32 [R, 1]; table i32 [n_seq,
+ * max_pages]. lf_kv_write stores k, v; lf_attention_paged of the same graph must come after it. */
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
                  int64_t page_tokens, int groups);
 lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
@@ -141,8 +153,8 @@ struct lf_xent_opts {
     float softcap;
     bool want_loss, want_lse, want_argmax; /* per-row results as outputs "loss", "lse" (f32), "argmax" (i32), [R, 1] */
 };
-/* The loss: logits = x w^T + bias against target i32 [R, 1] (-1: not trained). Sums go to the step record. In a graph that is
- * differentiated the same node forms dX and dW; elsewhere it is the forward alone. One per graph. */
+/* The loss: logits = x w^T + bias against target i32 [R, 1] (-1: not trained). Sums go to the step record. In a graph
+ * that is differentiated the same node forms dX and dW; elsewhere it is the forward alone. One per graph. */
 void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_xent_opts *o);
 
 #endif

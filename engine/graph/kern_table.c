@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uniform access to the typed table of kernels: one row per kernel with its argument size, where its workspace is named and
- * functions that restore the types. A kernel that a backend lacks is refused by check.
+ * Uniform access to the typed table of kernels: one row per kernel with its argument size, where its workspace is named
+ * and functions that restore the types. A kernel that a backend lacks is refused by check.
  */
 #include <string.h>
 
 #include "engine/graph/priv.h"
 
-#define ACCESS(name)                                                                                                           \
-    static int call_##name(const struct lf_kernels *k, lf_queue *q, const void *args) { return k->name.run(q, args); }        \
-    static int check_##name(const struct lf_kernels *k, const void *args)                                                      \
-    {                                                                                                                          \
-        return k->name.run && k->name.check ? k->name.check(args) : LF_K_EINVAL;                                               \
-    }                                                                                                                          \
-    static size_t work_##name(const struct lf_kernels *k, const void *args, int threads)                                       \
-    {                                                                                                                          \
-        return k->name.work ? k->name.work(args, threads) : 0;                                                                 \
+#define ACCESS(name)                                                                                                   \
+    static int call_##name(const struct lf_kernels *k, lf_queue *q, const void *args)                                  \
+    {                                                                                                                  \
+        return k->name.run(q, args);                                                                                   \
+    }                                                                                                                  \
+    static int check_##name(const struct lf_kernels *k, const void *args)                                              \
+    {                                                                                                                  \
+        return k->name.run && k->name.check ? k->name.check(args) : LF_K_EINVAL;                                       \
+    }                                                                                                                  \
+    static size_t work_##name(const struct lf_kernels *k, const void *args, int threads)                               \
+    {                                                                                                                  \
+        return k->name.work ? k->name.work(args, threads) : 0;                                                         \
     }
 LF_KERNEL_LIST(ACCESS)
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table: all that the passes know about an op, one row each. Adding an op is this row, its functions, its kernel and a
- * row in the tests.
+ * The op table: all that the passes know about an op, one row each. Adding an op is this row, its functions, its kernel
+ * and a row in the tests.
  */
 #include "engine/graph/priv.h"
 
-#define END {-1, -1}
+#define END                                                                                                            \
+    {                                                                                                                  \
+        -1, -1                                                                                                         \
+    }
 #define KID(name) LF_KID_##name
 
 /* clang-format off */
@@ -17,15 +20,18 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .kernel = KID(embed_fwd), .emit = lf_emit_embed},
     [LF_OP_LINEAR] = {
         .name = "linear", .in_types = "cwmx", .out_types = "oo", .shape = lf_shape_linear, .vjp = lf_vjp_linear,
-        .saves = "x (dW); with a fused activation its input", .alias = {{LINEAR_Y, LINEAR_RES}, END}, .numeric = "row",
+        .saves = "x (dW); with a fused activation its input", .alias = {{LINEAR_Y, LINEAR_RES}, END},
+        .numeric = "row",
         .flops = lf_flops_linear, .kernel = KID(gemm), .emit = lf_emit_linear},
     [LF_OP_NORM] = {
         .name = "norm", .in_types = "xxmm", .out_types = "ooff", .shape = lf_shape_norm, .vjp = lf_vjp_norm,
-        .saves = "x (or the sum), mean, rstd", .alias = {{NORM_SUM, NORM_X}, {NORM_SUM, NORM_DELTA}, {NORM_Y, NORM_X}, END},
+        .saves = "x (or the sum), mean, rstd", .alias = {{NORM_SUM, NORM_X}, {NORM_SUM, NORM_DELTA}, {NORM_Y,
+        NORM_X}, END},
         .flags = LF_OPF_CHEAP, .numeric = "row", .kernel = KID(norm_fwd), .emit = lf_emit_norm},
     [LF_OP_ROPE] = {
         .name = "rope", .in_types = "ciff", .out_types = "c", .shape = lf_shape_rope, .vjp = lf_vjp_rope,
-        .saves = "position", .alias = {{0, ROPE_X}, END}, .numeric = "row", .kernel = KID(rope), .emit = lf_emit_rope},
+        .saves = "position", .alias = {{0, ROPE_X}, END}, .numeric = "row", .kernel = KID(rope),
+        .emit = lf_emit_rope},
     [LF_OP_ATTN] = {
         .name = "attention", .in_types = "cccif", .out_types = "cf", .shape = lf_shape_attn, .vjp = lf_vjp_attn,
         .saves = "q, k, v, o, lse", .alias = {END}, .numeric = "row", .flops = lf_flops_attn,
@@ -34,33 +40,43 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .name = "kv_write", .in_types = "ccssiii", .out_types = "", .shape = lf_shape_kv_write, .alias = {END},
         .flags = LF_OPF_SIDE, .numeric = "exact", .kernel = KID(kv_write), .emit = lf_emit_kv_write},
     [LF_OP_ATTN_PAGED] = {
-        .name = "attention_paged", .in_types = "cssiiif", .out_types = "c", .shape = lf_shape_attn_paged, .alias = {END},
+        .name = "attention_paged", .in_types = "cssiiif", .out_types = "c", .shape = lf_shape_attn_paged,
+        .alias = {END},
         .numeric = "row", .flops = lf_flops_attn, .kernel = KID(attn_paged), .emit = lf_emit_attn_paged},
     [LF_OP_ACT] = {
         .name = "act", .in_types = "c", .out_types = "c", .shape = lf_shape_same, .vjp = lf_vjp_act, .saves = "x",
         .alias = {END}, .flags = LF_OPF_CHEAP, .numeric = "row", .kernel = KID(act_fwd), .emit = lf_emit_act},
     [LF_OP_GLU] = {
-        .name = "glu", .in_types = "cc", .out_types = "c", .shape = lf_shape_glu, .vjp = lf_vjp_glu, .saves = "gate, up",
-        .alias = {END}, .flags = LF_OPF_CHEAP | LF_OPF_SAMELD, .numeric = "row", .kernel = KID(glu_fwd), .emit = lf_emit_glu},
+        .name = "glu", .in_types = "cc", .out_types = "c", .shape = lf_shape_glu, .vjp = lf_vjp_glu,
+        .saves = "gate, up",
+        .alias = {END}, .flags = LF_OPF_CHEAP | LF_OPF_SAMELD, .numeric = "row", .kernel = KID(glu_fwd),
+        .emit = lf_emit_glu},
     [LF_OP_ADD] = {
-        .name = "add", .in_types = "xx", .out_types = "o", .shape = lf_shape_add, .vjp = lf_vjp_add, .saves = "nothing",
-        .alias = {{0, 0}, {0, 1}, END}, .flags = LF_OPF_DENSE, .numeric = "row", .kernel = KID(axpby), .emit = lf_emit_add},
+        .name = "add", .in_types = "xx", .out_types = "o", .shape = lf_shape_add, .vjp = lf_vjp_add,
+        .saves = "nothing",
+        .alias = {{0, 0}, {0, 1}, END}, .flags = LF_OPF_DENSE, .numeric = "row", .kernel = KID(axpby),
+        .emit = lf_emit_add},
     [LF_OP_SCALE] = {
-        .name = "scale", .in_types = "x", .out_types = "o", .shape = lf_shape_same, .vjp = lf_vjp_scale, .saves = "nothing",
+        .name = "scale", .in_types = "x", .out_types = "o", .shape = lf_shape_same, .vjp = lf_vjp_scale,
+        .saves = "nothing",
         .alias = {{0, 0}, END}, .flags = LF_OPF_DENSE | LF_OPF_CHEAP, .numeric = "row", .kernel = KID(axpby),
         .emit = lf_emit_scale},
     [LF_OP_CAST] = {
-        .name = "cast", .in_types = "x", .out_types = "o", .shape = lf_shape_same, .alias = {END}, .flags = LF_OPF_DENSE,
+        .name = "cast", .in_types = "x", .out_types = "o", .shape = lf_shape_same, .alias = {END},
+        .flags = LF_OPF_DENSE,
         .numeric = "exact", .kernel = KID(axpby), .emit = lf_emit_add},
     [LF_OP_COPY] = {
-        .name = "copy", .in_types = "c", .out_types = "c", .shape = lf_shape_same, .vjp = lf_vjp_copy, .saves = "nothing",
+        .name = "copy", .in_types = "c", .out_types = "c", .shape = lf_shape_same, .vjp = lf_vjp_copy,
+        .saves = "nothing",
         .alias = {END}, .flags = LF_OPF_CHEAP, .numeric = "exact", .kernel = KID(act_fwd), .emit = lf_emit_act},
     [LF_OP_DROPOUT] = {
         .name = "dropout", .in_types = "ccli", .out_types = "c", .shape = lf_shape_dropout, .vjp = lf_vjp_dropout,
-        .saves = "nothing: the decisions are drawn again", .alias = {{0, DROP_X}, END}, .flags = LF_OPF_CHEAP | LF_OPF_RNG,
+        .saves = "nothing: the decisions are drawn again", .alias = {{0, DROP_X}, END},
+        .flags = LF_OPF_CHEAP | LF_OPF_RNG,
         .numeric = "row", .kernel = KID(dropout), .emit = lf_emit_dropout},
     [LF_OP_GATHER] = {
-        .name = "gather_rows", .in_types = "ci", .out_types = "c", .shape = lf_shape_gather, .alias = {END}, .numeric = "exact",
+        .name = "gather_rows", .in_types = "ci", .out_types = "c", .shape = lf_shape_gather, .alias = {END},
+        .numeric = "exact",
         .kernel = KID(gather_rows), .emit = lf_emit_gather},
     [LF_OP_XENT] = {
         .name = "xent", .in_types = "cwwi", .out_types = "fficgg", .shape = lf_shape_xent, .vjp = lf_vjp_xent,
@@ -76,7 +92,8 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .name = "colsum", .in_types = "c", .out_types = "g", .alias = {END}, .numeric = "rows", .kernel = KID(colsum),
         .emit = lf_emit_colsum},
     [LF_OP_EMBED_BWD] = {
-        .name = "embed_bwd", .in_types = "iix", .out_types = "gg", .alias = {END}, .flags = LF_OPF_DENSE, .numeric = "rows",
+        .name = "embed_bwd", .in_types = "iix", .out_types = "gg", .alias = {END}, .flags = LF_OPF_DENSE,
+        .numeric = "rows",
         .kernel = KID(embed_bwd), .emit = lf_emit_embed_bwd},
     [LF_OP_NORM_BWD] = {
         .name = "norm_bwd", .in_types = "xxxmff", .out_types = "ogg",
@@ -89,7 +106,8 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .name = "act_bwd", .in_types = "cc", .out_types = "c", .alias = {{0, ACTB_DY}, END}, .numeric = "row",
         .kernel = KID(act_bwd), .emit = lf_emit_act_bwd},
     [LF_OP_GLU_BWD] = {
-        .name = "glu_bwd", .in_types = "ccc", .out_types = "cc", .alias = {{0, 0}, {1, 1}, END}, .flags = LF_OPF_SAMELD,
+        .name = "glu_bwd", .in_types = "ccc", .out_types = "cc", .alias = {{0, 0}, {1, 1}, END},
+        .flags = LF_OPF_SAMELD,
         .numeric = "row", .kernel = KID(glu_bwd), .emit = lf_emit_glu_bwd},
     [LF_OP_GRAD_NORM] = {
         .name = "grad_norm", .in_types = "", .out_types = "", .alias = {END}, .flags = LF_OPF_SIDE, .numeric = "rows",

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FLOPs of one node: 2 M N K per matrix product, attention as the products of the keys a query sees. "full" counts every key
- * of a document of max_doc tokens for every query, causal (or windowed) the keys that the mask leaves on average.
- * Norms, activations and element-wise ops are not counted, as is usual.
+ * FLOPs of one node: 2 M N K per matrix product, attention as the products of the keys a query sees. "full" counts
+ * every key of a document of max_doc tokens for every query, causal (or windowed) the keys that the mask leaves on
+ * average. Norms, activations and element-wise ops are not counted, as is usual.
  */
 #include "engine/graph/priv.h"
 
-static double area(const lf_graph *g, int32_t t) { return (double)g->t[t].rows * (double)g->t[t].cols; }
+static double area(const lf_graph *g, int32_t t)
+{
+    return (double)g->t[t].rows * (double)g->t[t].cols;
+}
 
 LF_FLOPS(linear)
 {
@@ -43,6 +46,12 @@ static double keys_seen(const lf_graph *g, const struct lf_node *n, bool full)
     return w * (w + 1) / 2 / t + (t - w) / t * w;
 }
 
-LF_FLOPS(attn) { return 4.0 * area(g, n->in[ATTN_Q]) * keys_seen(g, n, full); }
+LF_FLOPS(attn)
+{
+    return 4.0 * area(g, n->in[ATTN_Q]) * keys_seen(g, n, full);
+}
 
-LF_FLOPS(attn_bwd) { return 8.0 * area(g, n->in[ATTNB_Q]) * keys_seen(g, n, full); }
+LF_FLOPS(attn_bwd)
+{
+    return 8.0 * area(g, n->in[ATTNB_Q]) * keys_seen(g, n, full);
+}

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shape rules: each checks the inputs of one op and makes its outputs. A failure names the op, the tensors and their shapes.
+ * Shape rules: each checks the inputs of one op and makes its outputs. A failure names the op, the tensors and their
+ * shapes.
  */
 #include "engine/graph/priv.h"
 
-static const char *op_name(const struct lf_node *n) { return lf_op_table[n->op].name; }
+static const char *op_name(const struct lf_node *n)
+{
+    return lf_op_table[n->op].name;
+}
 
 static int bad(lf_graph *g, const struct lf_node *n, int32_t a, int32_t b, const char *why)
 {
@@ -12,8 +16,9 @@ static int bad(lf_graph *g, const struct lf_node *n, int32_t a, int32_t b, const
     if (!b)
         return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld]: %s", op_name(n), ta->name, (long long)ta->rows,
                              (long long)ta->cols, why);
-    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld] and %s [%lld, %lld]: %s", op_name(n), ta->name, (long long)ta->rows,
-                         (long long)ta->cols, tb->name, (long long)tb->rows, (long long)tb->cols, why);
+    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld] and %s [%lld, %lld]: %s", op_name(n), ta->name,
+                         (long long)ta->rows, (long long)ta->cols, tb->name, (long long)tb->rows, (long long)tb->cols,
+                         why);
 }
 
 static int need(lf_graph *g, const struct lf_node *n, int slot, const char *what)
@@ -58,7 +63,8 @@ static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t 
     return n->out[slot] ? 0 : g->err.rc;
 }
 
-static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows, int64_t cols, const char *suffix)
+static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows, int64_t cols,
+                      const char *suffix)
 {
     int rc = make(g, n, slot, rows, cols, suffix);
     if (rc)
@@ -137,7 +143,8 @@ static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t 
 {
     const struct lf_attr *a = &n->a;
     if (a->heads < 1 || a->groups < 1 || a->heads % a->groups)
-        return lf_graph_fail(g, LF_EINVAL, "%s: %d heads do not divide into %d groups", op_name(n), a->heads, a->groups);
+        return lf_graph_fail(g, LF_EINVAL, "%s: %d heads do not divide into %d groups", op_name(n), a->heads,
+                             a->groups);
     if (g->t[q].cols % a->heads)
         return bad(g, n, q, 0, "the heads do not divide its columns");
     int64_t d = g->t[q].cols / a->heads;
@@ -161,7 +168,8 @@ LF_SHAPE(attn)
 {
     if (need_float(g, n, ATTN_Q, "q") || need_float(g, n, ATTN_K, "k") || need_float(g, n, ATTN_V, "v") ||
         check_heads(g, n, n->in[ATTN_Q], n->in[ATTN_K], n->in[ATTN_V]) ||
-        need_index(g, n, ATTN_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]") || check_alibi(g, n, ATTN_ALIBI))
+        need_index(g, n, ATTN_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]") ||
+        check_alibi(g, n, ATTN_ALIBI))
         return LF_EINVAL;
     const struct lf_tensor *q = &g->t[n->in[ATTN_Q]];
     int64_t rows = q->rows, cols = q->cols;
@@ -169,7 +177,8 @@ LF_SHAPE(attn)
         return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
     if (g->t[n->in[ATTN_CU]].rows < 2)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
-    return make(g, n, ATTN_O, rows, cols, "") || make_fixed(g, n, ATTN_LSE, LF_F32, n->a.heads, rows < 1 ? 1 : rows, ".lse")
+    return make(g, n, ATTN_O, rows, cols, "") ||
+                   make_fixed(g, n, ATTN_LSE, LF_F32, n->a.heads, rows < 1 ? 1 : rows, ".lse")
                ? g->err.rc
                : 0;
 }
@@ -177,10 +186,12 @@ LF_SHAPE(attn)
 static int check_pages(lf_graph *g, const struct lf_node *n, int32_t kp, int32_t vp, int64_t width)
 {
     const struct lf_tensor *k = &g->t[kp], *v = &g->t[vp];
-    if (k->role != LF_ROLE_STATE || v->role != LF_ROLE_STATE || k->rows != v->rows || k->cols != v->cols || k->cols != width)
+    if (k->role != LF_ROLE_STATE || v->role != LF_ROLE_STATE || k->rows != v->rows || k->cols != v->cols ||
+        k->cols != width)
         return bad(g, n, kp, vp, "pages must be two states of groups * head size columns");
     if (n->a.page_tokens < LF_ATTN_TILE || n->a.page_tokens % LF_ATTN_TILE || k->rows % n->a.page_tokens)
-        return lf_graph_fail(g, LF_EINVAL, "%s: page of %lld tokens: a multiple of %d that divides the rows of %s is needed",
+        return lf_graph_fail(g, LF_EINVAL,
+                             "%s: page of %lld tokens: a multiple of %d that divides the rows of %s is needed",
                              op_name(n), (long long)n->a.page_tokens, LF_ATTN_TILE, k->name);
     return 0;
 }
@@ -209,7 +220,8 @@ LF_SHAPE(attn_paged)
     int64_t rows = q->rows, cols = q->cols;
     if (need_index(g, n, PAGED_SEQ, LF_I32, rows, "seq must be i32 [R, 1]") ||
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
-        need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") || check_alibi(g, n, PAGED_ALIBI) ||
+        need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
+        check_alibi(g, n, PAGED_ALIBI) ||
         check_pages(g, n, n->in[PAGED_KP], n->in[PAGED_VP], cols / n->a.heads * n->a.groups))
         return LF_EINVAL;
     return make(g, n, 0, rows, cols, "");

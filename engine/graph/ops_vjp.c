@@ -14,8 +14,8 @@ static int32_t param_grad(struct lf_ad *ad, int32_t param)
 }
 
 /* Append op with the given operands; contribute out[k] to the forward value to[k] where that wants a gradient. */
-static int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in, int n_in, const int32_t *out,
-                int n_out)
+static int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in, int n_in,
+                const int32_t *out, int n_out)
 {
     int32_t i = lf_node_raw(ad->g, op, ad->block);
     if (i < 0)
@@ -121,8 +121,9 @@ LF_VJP(rope)
 LF_VJP(attn)
 {
     const struct lf_node n = ad->g->n[node];
-    const int32_t in[] = {n.in[ATTN_Q],  n.in[ATTN_K],    n.in[ATTN_V],  n.out[ATTN_O], lf_ad_grad_of(ad, n.out[ATTN_O]),
-                          n.out[ATTN_LSE], n.in[ATTN_CU], n.in[ATTN_ALIBI]};
+    const int32_t in[] = {
+        n.in[ATTN_Q],    n.in[ATTN_K],  n.in[ATTN_V],    n.out[ATTN_O], lf_ad_grad_of(ad, n.out[ATTN_O]),
+        n.out[ATTN_LSE], n.in[ATTN_CU], n.in[ATTN_ALIBI]};
     int32_t out[3];
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);

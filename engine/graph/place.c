@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Offsets for intervals: which bytes each tensor gets, given when it lives. Offline storage allocation is NP-hard; the
- * lower bound is the largest live set, and the plan must stay within 1.05 of it. So several orders are tried (largest first
- * is nearly always exact on networks), each placing every interval into the tightest gap left by its neighbours in time; if
- * all stay above the bound, the intervals at the top are moved forward and the placement is repeated. All of it is
- * deterministic: a plan depends on its inputs alone.
+ * lower bound is the largest live set, and the plan must stay within 1.05 of it. So several orders are tried (largest
+ * first is nearly always exact on networks), each placing every interval into the tightest gap left by its neighbours
+ * in time; if all stay above the bound, the intervals at the top are moved forward and the placement is repeated. All
+ * of it is deterministic: a plan depends on its inputs alone.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/priv.h"
 
-enum { ROUNDS = 4000 };                     /* repairs after the plain orders */
+enum { ROUNDS = 4000 };                    /* repairs after the plain orders */
 static const size_t WORK_CAP = 120000000u; /* elementary steps spent on repairs, so that huge graphs stay quick */
 
 struct placer {
@@ -152,7 +152,8 @@ static void try_orders(struct placer *p, size_t goal)
     }
 }
 
-/* Move one of the intervals that reach the top, or one that lives with it below, to an earlier turn; keep what does not get worse. */
+/* Move one of the intervals that reach the top, or one that lives with it below, to an earlier turn; keep what does not
+ * get worse. */
 static void repair(struct placer *p, size_t goal)
 {
     uint64_t rng = 0x9E3779B97F4A7C15u;

@@ -81,16 +81,23 @@ static int adopt_tables(lf_plan *p, lf_graph *g, lf_err *err)
         int32_t k = lf_plan_table(p, t->name);
         if (k >= 0) {
             const struct lf_table *o = &p->tab[k];
-            if (o->rows != t->rows || o->cols != t->cols || o->dtype != t->dtype || o->state != (t->role == LF_ROLE_STATE))
-                return lf_fail(err, LF_EINVAL, "graph %s: %s has another shape or type than in an earlier graph", g->name, t->name);
+            if (o->rows != t->rows || o->cols != t->cols || o->dtype != t->dtype ||
+                o->state != (t->role == LF_ROLE_STATE))
+                return lf_fail(err, LF_EINVAL, "graph %s: %s has another shape or type than in an earlier graph",
+                               g->name, t->name);
         } else {
             int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
             if (rc)
                 return rc;
             k = (int32_t)p->n_tab++;
-            p->tab[k] = (struct lf_table){.name = lf_arena_strdup(p->arena, t->name, err), .dtype = t->dtype,
-                                          .state = t->role == LF_ROLE_STATE, .rows = t->rows, .cols = t->cols,
-                                          .bytes = lf_tensor_bytes(t), .fill = t->fill, .ctx = t->ctx};
+            p->tab[k] = (struct lf_table){.name = lf_arena_strdup(p->arena, t->name, err),
+                                          .dtype = t->dtype,
+                                          .state = t->role == LF_ROLE_STATE,
+                                          .rows = t->rows,
+                                          .cols = t->cols,
+                                          .bytes = lf_tensor_bytes(t),
+                                          .fill = t->fill,
+                                          .ctx = t->ctx};
             if (!p->tab[k].name)
                 return LF_ENOMEM;
         }
@@ -134,7 +141,8 @@ static int mark_writers(struct lf_chain *c, size_t n_groups, lf_err *err)
                 continue;
             int mine = !seen[t->group];
             if (fresh >= 0 && fresh != mine)
-                rc = lf_fail(err, LF_ENOTSUP, "graph %s: %s shares one of its two parameters with an earlier node, the other not",
+                rc = lf_fail(err, LF_ENOTSUP,
+                             "graph %s: %s shares one of its two parameters with an earlier node, the other not",
                              g->name, lf_op_table[g->n[i].op].name);
             fresh = mine;
         }
@@ -189,7 +197,8 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
     if (rc)
         return rc;
     if (p->finished || g->ps != p->ps || opts->slots < 0 || g->block >= 0 || g->n_n == 0)
-        return lf_fail(err, LF_EINVAL, "graph %s: plan finished, another store, an open block, bad slots, or nothing in it",
+        return lf_fail(err, LF_EINVAL,
+                       "graph %s: plan finished, another store, an open block, bad slots, or nothing in it",
                        g->name ? g->name : "(given to a plan already)");
     if (c.o.packed && c.o.train)
         return lf_fail(err, LF_EINVAL, "graph %s: panels are for inference, weights change in training", g->name);
@@ -299,8 +308,11 @@ static void count_bytes(lf_plan *p)
     struct lf_plan_bytes *b = &p->bytes;
     const lf_pstore *ps = p->ps;
     *b = (struct lf_plan_bytes){.params = ps->bytes[LF_P_MASTER] + ps->bytes[LF_P_COPY] + ps->pack_bytes,
-                                .grads = ps->bytes[LF_P_GRAD], .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V],
-                                .inputs = p->input_bytes, .state = p->state_bytes, .arena = p->arena_bytes};
+                                .grads = ps->bytes[LF_P_GRAD],
+                                .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V],
+                                .inputs = p->input_bytes,
+                                .state = p->state_bytes,
+                                .arena = p->arena_bytes};
     for (size_t i = 0; i < p->n_c; i++) { /* by the chain that sets the arena's height */
         const struct lf_chain *c = &p->c[i];
         b->largest_live = c->live_max > b->largest_live ? c->live_max : b->largest_live;

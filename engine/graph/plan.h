@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan: graphs in, ordered nodes with addresses out. A function of (graphs, options, target) alone; it needs no device and
- * allocates nothing on one.
+ * The plan: graphs in, ordered nodes with addresses out. A function of (graphs, options, target) alone; it needs no
+ * device and allocates nothing on one.
  *
- * A graph becomes a **chain** of one or two segments: forward, and for a training graph backward. Segments of a chain share the
- * tensors saved from one to the other; these exist once per **slot**, so slots bound the micro-batches in flight. The optimizer
- * is a segment of its own. A **program** is a list of (segment, slot, variant) that the host repeats.
+ * A graph becomes a **chain** of one or two segments: forward, and for a training graph backward. Segments of a chain
+ * share the tensors saved from one to the other; these exist once per **slot**, so slots bound the micro-batches in
+ * flight. The optimizer is a segment of its own. A **program** is a list of (segment, slot, variant) that the host
+ * repeats.
  *
  *     lf_plan *p = lf_plan_create(ps, &opts, err);
  *     int train = lf_plan_add(p, train_graph, &(struct lf_chain_opts){.train = true, .slots = 1, .eras = 1}, err);
@@ -68,8 +69,8 @@ struct lf_chain_opts {
     uint32_t eras; /* when it lives; 0 means all */
     bool packed;   /* linears read panels made once per change of weights (inference) */
 };
-/* Takes the graph's content: the plan keeps what it needs, the graph may be destroyed afterwards (its const contexts not).
- * Returns the chain's index (>= 0). */
+/* Takes the graph's content: the plan keeps what it needs, the graph may be destroyed afterwards (its const contexts
+ * not). Returns the chain's index (>= 0). */
 int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_err *err);
 
 struct lf_adamw_opts {
@@ -82,15 +83,15 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
 int lf_plan_finish(lf_plan *p, lf_err *err);
 
 struct lf_plan_bytes {
-    size_t params;      /* masters + bf16 copies + packed panels */
+    size_t params; /* masters + bf16 copies + packed panels */
     size_t grads;
-    size_t optimizer;   /* moments */
-    size_t saved;       /* activations that cross from forward to backward, all slots */
-    size_t transient;   /* the rest of the arena */
-    size_t workspace;   /* largest workspace of a node, inside the arena */
-    size_t inputs;      /* inputs of all slots, constants, step record, tables */
-    size_t state;       /* KV pages and the like */
-    size_t arena;       /* saved + transient + workspace */
+    size_t optimizer;    /* moments */
+    size_t saved;        /* activations that cross from forward to backward, all slots */
+    size_t transient;    /* the rest of the arena */
+    size_t workspace;    /* largest workspace of a node, inside the arena */
+    size_t inputs;       /* inputs of all slots, constants, step record, tables */
+    size_t state;        /* KV pages and the like */
+    size_t arena;        /* saved + transient + workspace */
     size_t largest_live; /* lower bound of the arena: the most bytes live at one node */
     size_t total;
 };
@@ -104,7 +105,8 @@ struct lf_plan_cost {
     int nodes_fwd, nodes_bwd;
 };
 int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out);
-/* {"target","compute","numeric","parameters","trained","bytes":{...},"segments":[{"name","nodes","flops_causal",...}]}; owned. */
+/* {"target","compute","numeric","parameters","trained","bytes":{...},"segments":[{"name","nodes","flops_causal",...}]};
+ * owned. */
 json_t *lf_plan_json(const lf_plan *p, lf_err *err);
 /* Every node, one line each with operands, types and offsets: for people and tests. Owned: free(). */
 char *lf_plan_text(const lf_plan *p, int chain, lf_err *err);

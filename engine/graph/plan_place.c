@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become intervals over the chain's nodes,
- * forward then backward, and get offsets. With one slot, saved and transient tensors share one area, since the backward
- * follows its forward at once. With several, what is saved lies apart, once per slot, and all slots share the transients.
+ * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become intervals over the chain's
+ * nodes, forward then backward, and get offsets. With one slot, saved and transient tensors share one area, since the
+ * backward follows its forward at once. With several, what is saved lies apart, once per slot, and all slots share the
+ * transients.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static const void *packed_stand_in(const struct lf_bind *b, int32_t param)
 
 struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c)
 {
-    struct lf_bind b = {.g = c->g, .numeric = p->o.mode, .ptr = stand_in, .rec = (void *)(uintptr_t)4096, .adamw = &p->adamw};
+    struct lf_bind b = {
+        .g = c->g, .numeric = p->o.mode, .ptr = stand_in, .rec = (void *)(uintptr_t)4096, .adamw = &p->adamw};
     memcpy(&b.user, &p, sizeof p); /* handed back as const by packed_stand_in */
     if (c->o.packed)
         b.packed = packed_stand_in;
@@ -70,8 +72,8 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
                            lf_node_text(c->g, n, text, sizeof text));
         c->work_bytes[i] = lf_align_up(kr->work(p->k, &args, p->o.threads), p->o.target->align);
         if (c->work_bytes[i] > p->o.target->max_workspace)
-            return lf_fail(err, LF_EINVAL, "graph %s: %s needs %zu bytes of workspace, target %s allows %zu", c->g->name,
-                           lf_node_text(c->g, n, text, sizeof text), c->work_bytes[i], p->o.target->name,
+            return lf_fail(err, LF_EINVAL, "graph %s: %s needs %zu bytes of workspace, target %s allows %zu",
+                           c->g->name, lf_node_text(c->g, n, text, sizeof text), c->work_bytes[i], p->o.target->name,
                            p->o.target->max_workspace);
         lf_kernel_set_work(row->kernel, &args, c->work_bytes[i] ? (void *)(uintptr_t)4096 : NULL, c->work_bytes[i]);
         if (kr->check(p->k, &args) != LF_K_OK)
@@ -153,7 +155,8 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
         const struct lf_tensor *x = &g->t[t];
         if (x->root != (int32_t)t || x->role != LF_ROLE_ACT || x->first < 0)
             continue;
-        area_add(slots > 1 && x->saved ? &saved : &rest, (int32_t)t, x->first, x->last, lf_align_up(lf_tensor_bytes(x), al));
+        area_add(slots > 1 && x->saved ? &saved : &rest, (int32_t)t, x->first, x->last,
+                 lf_align_up(lf_tensor_bytes(x), al));
     }
     for (size_t i = 0; i < g->n_n; i++)
         if (c->work_bytes[i])
@@ -189,7 +192,8 @@ int lf_plan_place_arena(lf_plan *p, lf_err *err)
             for (size_t j = 0; j < i; j++) {
                 const struct lf_chain *d = &p->c[j];
                 bool in_time = (c->o.eras & d->o.eras) || p->o.no_reuse;
-                if (in_time && c->arena_off < d->arena_off + d->arena_bytes && d->arena_off < c->arena_off + c->arena_bytes) {
+                if (in_time && c->arena_off < d->arena_off + d->arena_bytes &&
+                    d->arena_off < c->arena_off + c->arena_bytes) {
                     c->arena_off = d->arena_off + d->arena_bytes;
                     moved = true;
                 }

@@ -56,30 +56,33 @@ static json_t *chain_json(const lf_plan *p, int i)
     struct lf_plan_cost c = {0};
     const struct lf_chain *ch = &p->c[i];
     lf_plan_cost(p, i, &c);
-    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "name", ch->g->name, "train",
-                     ch->o.train, "slots", ch->o.slots, "nodes_forward", c.nodes_fwd, "nodes_backward", c.nodes_bwd,
-                     "flops_forward_causal", c.fwd_causal, "flops_forward_full", c.fwd_full, "flops_backward_causal",
-                     c.bwd_causal, "flops_backward_full", c.bwd_full, "flops_recompute", c.recompute, "traffic_bytes",
-                     c.traffic_bytes, "arena_bytes", (json_int_t)ch->arena_bytes, "saved_bytes", (json_int_t)ch->saved_live,
-                     "largest_live_bytes", (json_int_t)ch->live_max, "workspace_bytes", (json_int_t)ch->work_max);
+    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "name", ch->g->name,
+                     "train", ch->o.train, "slots", ch->o.slots, "nodes_forward", c.nodes_fwd, "nodes_backward",
+                     c.nodes_bwd, "flops_forward_causal", c.fwd_causal, "flops_forward_full", c.fwd_full,
+                     "flops_backward_causal", c.bwd_causal, "flops_backward_full", c.bwd_full, "flops_recompute",
+                     c.recompute, "traffic_bytes", c.traffic_bytes, "arena_bytes", (json_int_t)ch->arena_bytes,
+                     "saved_bytes", (json_int_t)ch->saved_live, "largest_live_bytes", (json_int_t)ch->live_max,
+                     "workspace_bytes", (json_int_t)ch->work_max);
 }
 
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
 {
     const struct lf_plan_bytes *b = &p->bytes;
-    json_t *bytes = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
-                              (json_int_t)b->grads, "optimizer", (json_int_t)b->optimizer, "activations",
-                              (json_int_t)(b->saved + b->transient), "activations_saved", (json_int_t)b->saved, "workspace",
-                              (json_int_t)b->workspace, "inputs", (json_int_t)b->inputs, "state", (json_int_t)b->state, "host",
-                              (json_int_t)p->o.target->reserved, "total", (json_int_t)(b->total + p->o.target->reserved));
+    json_t *bytes =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
+                  (json_int_t)b->grads, "optimizer", (json_int_t)b->optimizer, "activations",
+                  (json_int_t)(b->saved + b->transient), "activations_saved", (json_int_t)b->saved, "workspace",
+                  (json_int_t)b->workspace, "inputs", (json_int_t)b->inputs, "state", (json_int_t)b->state, "host",
+                  (json_int_t)p->o.target->reserved, "total", (json_int_t)(b->total + p->o.target->reserved));
     json_t *segments = json_array();
     for (size_t i = 0; i < p->n_c; i++)
         json_array_append_new(segments, chain_json(p, (int)i));
-    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "target", p->o.target->name, "compute",
-                          p->o.compute == LF_BF16 ? "bf16" : "f32", "numeric",
-                          p->o.mode == LF_INVARIANT ? "invariant" : "fast", "threads", p->o.threads, "parameters",
-                          (json_int_t)lf_pstore_elements(p->ps), "trained", (json_int_t)lf_pstore_elements_trained(p->ps),
-                          "workspace_exact", p->work_exact, "bytes", bytes, "segments", segments);
+    json_t *j =
+        json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "target", p->o.target->name, "compute",
+                  p->o.compute == LF_BF16 ? "bf16" : "f32", "numeric", p->o.mode == LF_INVARIANT ? "invariant" : "fast",
+                  "threads", p->o.threads, "parameters", (json_int_t)lf_pstore_elements(p->ps), "trained",
+                  (json_int_t)lf_pstore_elements_trained(p->ps), "workspace_exact", p->work_exact, "bytes", bytes,
+                  "segments", segments);
     if (!j)
         lf_fail(err, LF_ENOMEM, "plan: out of memory while printing");
     return j;
@@ -129,9 +132,15 @@ static uint64_t mix(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-static uint64_t mix_i(uint64_t h, int64_t v) { return mix(h, &v, sizeof v); }
+static uint64_t mix_i(uint64_t h, int64_t v)
+{
+    return mix(h, &v, sizeof v);
+}
 
-static uint64_t mix_f(uint64_t h, float v) { return mix(h, &v, sizeof v); }
+static uint64_t mix_f(uint64_t h, float v)
+{
+    return mix(h, &v, sizeof v);
+}
 
 static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
 {
@@ -143,8 +152,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
         h = mix_i(h, t ? g->t[t].rows : 0);
         h = mix_i(h, t ? g->t[t].cols : 0);
     }
-    const int64_t ints[] = {a->heads, a->groups, a->rot, a->window, a->pos_offset, a->site, a->page_tokens, a->v_real, a->act,
-                            a->layer, a->interleaved, a->inverse, a->causal};
+    const int64_t ints[] = {a->heads,  a->groups, a->rot,   a->window,      a->pos_offset, a->site,  a->page_tokens,
+                            a->v_real, a->act,    a->layer, a->interleaved, a->inverse,    a->causal};
     const float floats[] = {a->eps, a->w_offset, a->scale, a->softcap, a->p};
     h = mix(h, ints, sizeof ints);
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
@@ -159,7 +168,8 @@ uint64_t lf_plan_hash(const lf_plan *p)
     h = mix_i(h, p->o.compute);
     for (size_t c = 0; c < p->n_c; c++)
         for (size_t i = 0; i < p->c[c].g->n_n; i++)
-            if (p->c[c].o.train && !p->c[c].g->n[i].clone) /* inference and recomputation do not change a training's bits */
+            if (p->c[c].o.train &&
+                !p->c[c].g->n[i].clone) /* inference and recomputation do not change a training's bits */
                 h = mix_node(h, p->c[c].g, &p->c[c].g->n[i]);
     return h;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Precision: decide the storage type of every float activation and make conversions explicit. A tensor is in the compute type
- * unless its op fixes its type or the model pinned it to f32. A node that needs the compute type of a tensor stored otherwise
- * reads a cast of it, made once and shared by all its readers, forward and backward; weights are read through the store's
- * copy, which is such a cast shared by all graphs.
+ * Precision: decide the storage type of every float activation and make conversions explicit. A tensor is in the
+ * compute type unless its op fixes its type or the model pinned it to f32. A node that needs the compute type of a
+ * tensor stored otherwise reads a cast of it, made once and shared by all its readers, forward and backward; weights
+ * are read through the store's copy, which is such a cast shared by all graphs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,8 @@ static int32_t cast_tensor(struct pass *p, int32_t from, enum lf_dtype to, int32
 {
     lf_graph *g = p->g;
     if (g->t[from].parent) {
-        lf_graph_fail(g, LF_ENOTSUP, "%s is a slice of a tensor pinned to f32; pin the slices' use instead", g->t[from].name);
+        lf_graph_fail(g, LF_ENOTSUP, "%s is a slice of a tensor pinned to f32; pin the slices' use instead",
+                      g->t[from].name);
         return 0;
     }
     int32_t t = lf_tensor_new(g, to, LF_ROLE_ACT, g->t[from].rows, g->t[from].cols, "%s.cast", g->t[from].name);

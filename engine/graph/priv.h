@@ -7,14 +7,15 @@
  *   differentiate (autodiff.c)   backward nodes appended; nodes [0, n_fwd) are the forward from here on
  *   precision (precision.c)      every float activation gets its storage type; shared casts appear
  *   fuse (fuse.c)                epilogues of the target
- *   recompute (recompute.c)      forward nodes re-emitted inside the backward. After fusing, other than one might expect: a
- *                                re-emitted node then has the rounding points of the first one, so bits do not change
- *   prune (place.c)              results nobody reads are not computed
- *   alias, place (place.c)       in-place where an op allows it and nobody reads later; offsets from liveness
- *   bind, run (exec.c)
+ *   recompute (recompute.c)      forward nodes re-emitted inside the backward; after fusing, so that a re-emitted
+ *                                node has the rounding points of the first one and bits do not change
+ *   prune (fuse.c)               results nobody reads are not computed
+ *   alias (alias.c)              in place where an op allows it and nobody reads later
+ *   place (plan_place.c, place.c)  offsets from liveness
+ *   bind, run (exec*.c)
  *
- * Storage. A tensor is a root, or a view of columns of a root. Views come from lf_slice, from gradients of slices, and from
- * the alias pass, which makes an op's result share the place of an operand.
+ * Storage. A tensor is a root, or a view of columns of a root. Views come from lf_slice, from gradients of slices, and
+ * from the alias pass, which makes an op's result share the place of an operand.
  */
 #ifndef LF_GRAPH_PRIV_H
 #define LF_GRAPH_PRIV_H
@@ -93,18 +94,18 @@ struct lf_attr {
 
 struct lf_node {
     uint8_t op;
-    bool clone;   /* re-emitted by recompute */
+    bool clone;    /* re-emitted by recompute */
     int32_t block; /* recompute block, -1 outside */
     int32_t in[LF_MAX_IN], out[LF_MAX_OUT];
     struct lf_attr a;
 };
 
 struct lf_tensor {
-    const char *name; /* in the graph's arena */
+    const char *name;           /* in the graph's arena */
     uint8_t dtype, role, pkind; /* enum lf_dtype, lf_role; lf_pkind of params */
-    bool fixed;      /* dtype is the op's business, precision leaves it alone */
-    bool pinned;     /* user wants f32 */
-    bool dense_only; /* some node can only handle row distance == cols */
+    bool fixed;                 /* dtype is the op's business, precision leaves it alone */
+    bool pinned;                /* user wants f32 */
+    bool dense_only;            /* some node can only handle row distance == cols */
     bool is_output;
     int64_t rows, cols;
     int32_t parent; /* view: the tensor it is a part of, else 0 */
@@ -140,8 +141,8 @@ struct lf_graph {
 /* ---- graph.c ---- */
 int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* New root tensor; id, or 0 with the sticky error set. name may be a format. */
-int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt,
+                      ...) __attribute__((format(printf, 6, 7)));
 int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
 /* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */
 int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a);
@@ -152,24 +153,29 @@ int32_t lf_graph_grad(lf_graph *g, int32_t param);
 int32_t lf_graph_copy(lf_graph *g, int32_t param);
 int32_t lf_root_of(const lf_graph *g, int32_t t);
 int64_t lf_ld_of(const lf_graph *g, int32_t t);
-static inline bool lf_is_float(uint8_t dt) { return dt == LF_F32 || dt == LF_BF16 || dt == LF_F16; }
+static inline bool lf_is_float(uint8_t dt)
+{
+    return dt == LF_F32 || dt == LF_BF16 || dt == LF_F16;
+}
 
 /* ---- the op table (ops*.c) ---- */
 struct lf_ad;
 struct lf_bind;
 struct lf_op_row {
     const char *name;
-    /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight in the compute type, m f32 weight,
-     * g f32 gradient, s state in the compute type; of outputs o: compute type, or f32 where the tensor is pinned. */
+    /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight in the compute type,
+     * m f32 weight, g f32 gradient, s state in the compute type; of outputs o: compute type, or f32 where the tensor is
+     * pinned. */
     const char *in_types, *out_types;
     int (*shape)(lf_graph *g, struct lf_node *n); /* checks inputs, makes outputs; sticky error */
     int (*vjp)(struct lf_ad *ad, int32_t node);   /* appends backward nodes; NULL: nothing flows through */
-    const char *saves;       /* what the vjp reads of the forward, for people */
+    const char *saves;                            /* what the vjp reads of the forward, for people */
     signed char alias[4][2]; /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
     uint8_t flags;
-    const char *numeric; /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows), "exact" */
+    const char *
+        numeric; /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows), "exact" */
     double (*flops)(const lf_graph *g, const struct lf_node *n, bool full); /* NULL: none counted */
-    int kernel;                                                     /* enum lf_kernel_id */
+    int kernel;                                                             /* enum lf_kernel_id */
     int (*emit)(const struct lf_bind *b, const struct lf_node *n, void *args);
 };
 enum {
@@ -207,8 +213,8 @@ struct lf_bind {
     void *(*ptr)(const struct lf_bind *b, int32_t t); /* NULL for t == 0 */
     struct lf_step_record *rec;
     const void *(*packed)(const struct lf_bind *b, int32_t param); /* panels of a weight or NULL */
-    const bool *accumulate; /* per node: gradients of this node add */
-    bool acc;               /* of the node being bound */
+    const bool *accumulate;                                        /* per node: gradients of this node add */
+    bool acc;                                                      /* of the node being bound */
     const struct lf_opt_tensor *opt_tensors;
     int64_t n_opt_tensors;
     const struct lf_adamw_opts *adamw;
@@ -279,11 +285,11 @@ LF_FLOPS(xent);
 /* ---- autodiff.c ---- */
 struct lf_ad {
     lf_graph *g;
-    int32_t *grad;  /* per tensor: its gradient so far, 0 none */
-    int32_t *uses;  /* per tensor: forward nodes that will contribute to its gradient */
-    bool *needs;    /* per tensor: a trained parameter lies upstream */
-    size_t n;       /* tensors when differentiation began */
-    int32_t block;  /* of the node whose vjp runs */
+    int32_t *grad; /* per tensor: its gradient so far, 0 none */
+    int32_t *uses; /* per tensor: forward nodes that will contribute to its gradient */
+    bool *needs;   /* per tensor: a trained parameter lies upstream */
+    size_t n;      /* tensors when differentiation began */
+    int32_t block; /* of the node whose vjp runs */
 };
 int lf_autodiff(lf_graph *g, lf_err *err);
 /* For vjps. grad_of: gradient of an output (0: none flows). grad_slot: tensor to write the next contribution to t into.
@@ -309,7 +315,8 @@ struct lf_interval {
     size_t bytes;        /* rounded up to the alignment by the caller */
     size_t off;          /* out */
 };
-/* Offsets for intervals so that two that overlap in time do not overlap in bytes; returns the height. lower: largest live set. */
+/* Offsets for intervals so that two that overlap in time do not overlap in bytes; returns the height. lower: largest
+ * live set. */
 int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t *lower, lf_err *err);
 int lf_alias(lf_graph *g, lf_err *err);
 void lf_liveness(lf_graph *g);
@@ -342,10 +349,10 @@ struct lf_pstore {
     size_t n_g, cap_g;
     size_t bytes[LF_P_KINDS], pack_bytes;
     char *data[LF_P_KINDS], *pack;
-    struct lf_back *back; /* NULL: not bound */
-    uint64_t version;        /* of the weights */
-    uint64_t copy_version;   /* the copies were made from */
-    uint64_t pack_version;   /* the panels were made from */
+    struct lf_back *back;  /* NULL: not bound */
+    uint64_t version;      /* of the weights */
+    uint64_t copy_version; /* the copies were made from */
+    uint64_t pack_version; /* the panels were made from */
 };
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
@@ -359,13 +366,14 @@ struct lf_chain {
     lf_graph *g; /* owned copy, after all passes */
     struct lf_chain_opts o;
     size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
-    bool *first_writer;  /* per node: it is the first of this chain to write its gradients */
+    bool *first_writer;            /* per node: it is the first of this chain to write its gradients */
     size_t input_off, input_bytes; /* one slot's inputs; slots follow each other */
-    size_t saved_bytes;  /* with several slots: saved tensors of one slot lie first, slot after slot, then the transients */
+    size_t
+        saved_bytes; /* with several slots: saved tensors of one slot lie first, slot after slot, then the transients */
     size_t arena_off, arena_bytes; /* where the chain lies in the arena, all of it */
-    size_t saved_live;   /* most bytes live across the boundary from forward to backward, all slots */
-    size_t live_max;     /* largest live set, all slots */
-    size_t work_max;     /* largest workspace of a node */
+    size_t saved_live;             /* most bytes live across the boundary from forward to backward, all slots */
+    size_t live_max;               /* largest live set, all slots */
+    size_t work_max;               /* largest workspace of a node */
 };
 struct lf_table { /* constants and states, shared by name */
     const char *name;
@@ -395,7 +403,8 @@ struct lf_plan {
 };
 size_t lf_align_up(size_t x, size_t align);
 size_t lf_tensor_bytes(const struct lf_tensor *t);
-/* plan_place.c: workspace of every node (and the kernels' own check of its arguments), the chain's arena, the arena of all. */
+/* plan_place.c: workspace of every node (and the kernels' own check of its arguments), the chain's arena, the arena of
+ * all. */
 int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);

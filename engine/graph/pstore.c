@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logical tensors, their groups, where each kind of them lies, and host access to them. Weights change through this file or
- * through a kernel; either way the version moves, and copies and panels made from an older one are stale.
+ * Logical tensors, their groups, where each kind of them lies, and host access to them. Weights change through this
+ * file or through a kernel; either way the version moves, and copies and panels made from an older one are stale.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,9 +19,15 @@ const char *lf_pkind_name(enum lf_pkind kind)
     return (unsigned)kind < LF_P_KINDS ? names[kind] : "?";
 }
 
-static enum lf_dtype kind_dtype(enum lf_pkind kind) { return kind == LF_P_COPY ? LF_BF16 : LF_F32; }
+static enum lf_dtype kind_dtype(enum lf_pkind kind)
+{
+    return kind == LF_P_COPY ? LF_BF16 : LF_F32;
+}
 
-size_t lf_align_up(size_t x, size_t align) { return (x + align - 1) / align * align; }
+size_t lf_align_up(size_t x, size_t align)
+{
+    return (x + align - 1) / align * align;
+}
 
 uint32_t lf_name_site(const char *name)
 {
@@ -99,14 +105,20 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
         if (!copy)
             return LF_ENOMEM;
         gi = (int32_t)ps->n_g++;
-        ps->g[gi] = (struct lf_pgroup){.name = copy, .first = (int32_t)ps->n_p, .count = 1, .ndim = d->ndim,
-                                       .rows = d->ndim == 2 ? d->dims[0] : 1, .cols = cols, .frozen = d->frozen};
+        ps->g[gi] = (struct lf_pgroup){.name = copy,
+                                       .first = (int32_t)ps->n_p,
+                                       .count = 1,
+                                       .ndim = d->ndim,
+                                       .rows = d->ndim == 2 ? d->dims[0] : 1,
+                                       .cols = cols,
+                                       .frozen = d->frozen};
         *out = gi;
         return 0;
     }
     struct lf_pgroup *g = &ps->g[gi];
     if (g->first + g->count != (int32_t)ps->n_p)
-        return lf_fail(err, LF_EINVAL, "parameter %s: members of group %s must be declared one after another", d->name, name);
+        return lf_fail(err, LF_EINVAL, "parameter %s: members of group %s must be declared one after another", d->name,
+                       name);
     if (g->ndim != d->ndim || (d->ndim == 2 && g->cols != cols))
         return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns", d->name, name,
                        (long long)g->cols);
@@ -166,7 +178,10 @@ int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen)
     return n;
 }
 
-int lf_pstore_count(const lf_pstore *ps) { return (int)ps->n_p; }
+int lf_pstore_count(const lf_pstore *ps)
+{
+    return (int)ps->n_p;
+}
 
 const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i)
 {
@@ -198,7 +213,8 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
         for (int k = 0; k < LF_P_KINDS; k++) {
             g->off[k] = ps->bytes[k];
             if (g->need[k])
-                ps->bytes[k] += lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(kind_dtype((enum lf_pkind)k)), align);
+                ps->bytes[k] +=
+                    lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(kind_dtype((enum lf_pkind)k)), align);
         }
         g->pack_off = ps->pack_bytes;
         if (g->need_pack)
@@ -244,9 +260,13 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     if (!ps->back || !g->need[kind])
         return 0;
     enum lf_dtype dt = kind_dtype(kind);
-    *out = (struct lf_pview){.name = p->d.name, .kind = kind, .dtype = dt, .ndim = p->d.ndim,
+    *out = (struct lf_pview){.name = p->d.name,
+                             .kind = kind,
+                             .dtype = dt,
+                             .ndim = p->d.ndim,
                              .data = ps->data[kind] + g->off[kind] + (size_t)p->offset * lf_dtype_size(dt),
-                             .row_stride = p->d.ndim == 2 ? p->d.dims[1] : 1, .bytes = (size_t)p->n * lf_dtype_size(dt)};
+                             .row_stride = p->d.ndim == 2 ? p->d.dims[1] : 1,
+                             .bytes = (size_t)p->n * lf_dtype_size(dt)};
     out->dims[0] = p->d.dims[0];
     out->dims[1] = p->d.ndim == 2 ? p->d.dims[1] : 1;
     return 1;
@@ -306,7 +326,8 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
         float f[CHUNK];
         size_t n = (size_t)(ps->p[i].n - at < CHUNK ? ps->p[i].n - at : CHUNK);
         for (size_t e = 0; e < n; e++)
-            f[e] = dtype == LF_F32 ? ((const float *)src)[at + (int64_t)e] : f32_of(((const uint16_t *)src)[at + (int64_t)e]);
+            f[e] = dtype == LF_F32 ? ((const float *)src)[at + (int64_t)e]
+                                   : f32_of(((const uint16_t *)src)[at + (int64_t)e]);
         rc = write_chunk(ps, i, at, f, n, err);
         if (rc)
             return rc;
@@ -321,7 +342,8 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *
     if (rc)
         return rc;
     if (kind != LF_P_M && kind != LF_P_V)
-        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", ps->p[i].d.name, lf_pkind_name(kind));
+        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", ps->p[i].d.name,
+                       lf_pkind_name(kind));
     if (lf_pstore_view(ps, i, kind, &v) != 1)
         return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name, lf_pkind_name(kind));
     rc = ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err);
@@ -348,7 +370,8 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 
-/* Values are drawn by all threads into a staging block, then written in order: element e is the same whoever draws it. */
+/* Values are drawn by all threads into a staging block, then written in order: element e is the same whoever draws it.
+ */
 static int init_param(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err *err)
 {
     const struct lf_param *p = &ps->p[i];
@@ -391,6 +414,12 @@ int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)
     return ps->back ? ps->back->ops->sync(ps->back, err) : 0;
 }
 
-void lf_pstore_touch(lf_pstore *ps) { ps->version++; }
+void lf_pstore_touch(lf_pstore *ps)
+{
+    ps->version++;
+}
 
-uint64_t lf_pstore_version(const lf_pstore *ps) { return ps->version; }
+uint64_t lf_pstore_version(const lf_pstore *ps)
+{
+    return ps->version;
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameter store: what a model's weights are, outside any graph. A model declares logical tensors (q, k, v, gate and up
- * apart); the store places the members of a group next to each other, so that one GEMM reads the group without a copy.
- * Graphs bind to groups by name; optimizer, checkpoint and converter see logical tensors.
+ * The parameter store: what a model's weights are, outside any graph. A model declares logical tensors (q, k, v, gate
+ * and up apart); the store places the members of a group next to each other, so that one GEMM reads the group without a
+ * copy. Graphs bind to groups by name; optimizer, checkpoint and converter see logical tensors.
  *
  * Kinds of a tensor. Which exist follows from the plan: inference in bf16 holds no masters of matrices, a frozen tensor
  * holds neither gradient nor moments.
@@ -12,8 +12,8 @@
  *
  * Packed panels (inference) are derived like the copy but have no rows, so only the executor sees them.
  *
- * Memory belongs to a backend; it is there between lf_exec_create (engine/graph/exec.h) and lf_exec_destroy. The store must
- * outlive every graph, plan and executor made on it.
+ * Memory belongs to a backend; it is there between lf_exec_create (engine/graph/exec.h) and lf_exec_destroy. The store
+ * must outlive every graph, plan and executor made on it.
  */
 #ifndef LF_GRAPH_PSTORE_H
 #define LF_GRAPH_PSTORE_H
@@ -52,8 +52,8 @@ lf_pstore *lf_pstore_create(lf_err *err);
 void lf_pstore_destroy(lf_pstore *ps);
 
 /* Declare one tensor; members of a group in the order of their rows, one after another. Returns its index (>= 0) or a
- * negative lf_rc: LF_EEXIST for a second tensor of that name, LF_EINVAL for shapes that contradict the group, LF_EBUSY once
- * memory is bound. */
+ * negative lf_rc: LF_EEXIST for a second tensor of that name, LF_EINVAL for shapes that contradict the group, LF_EBUSY
+ * once memory is bound. */
 int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *desc, lf_err *err);
 /* Freeze (or thaw) every tensor whose name starts with prefix; before planning. Returns how many matched. */
 int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
@@ -79,22 +79,22 @@ struct lf_pview {
  * device goes through lf_back_copy_out. */
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
 
-/* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements. Master and copy are written,
- * whichever exist (rounded to nearest even for the copy). Moments and gradients are left alone. */
+/* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements. Master and copy are
+ * written, whichever exist (rounded to nearest even for the copy). Moments and gradients are left alone. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
 /* Write moments: kind LF_P_M, LF_P_V (f32), all elements. LF_ENOENT when the plan holds none. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *src, lf_err *err);
 /* Read any kind into host memory as it is stored; bytes must equal the view's. */
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err);
 
-/* Fill every tensor from its init rule: normal element e of tensor "name" is std * lf_rng_normal(seed, fnv1a(name), e), so it
- * depends on neither order nor layout. Moments become zero. */
+/* Fill every tensor from its init rule: normal element e of tensor "name" is std * lf_rng_normal(seed, fnv1a(name), e),
+ * so it depends on neither order nor layout. Moments become zero. */
 int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err);
 /* fnv1a-32 of a name: RNG site of its initial values. */
 uint32_t lf_name_site(const char *name);
 
-/* Whoever changes master or copy behind the store's back (a view's data pointer) says so, so that derived copies and panels
- * are made again before the next run. */
+/* Whoever changes master or copy behind the store's back (a view's data pointer) says so, so that derived copies and
+ * panels are made again before the next run. */
 void lf_pstore_touch(lf_pstore *ps);
 uint64_t lf_pstore_version(const lf_pstore *ps);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block (layer) keeps what other
- * blocks read of it; "full" re-emits everything else of the block, "selective" only ops that cost no matrix product. Values
- * are the same bits, since the re-emitted node is the same kernel on the same operands.
+ * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block (layer) keeps what
+ * other blocks read of it; "full" re-emits everything else of the block, "selective" only ops that cost no matrix
+ * product. Values are the same bits, since the re-emitted node is the same kernel on the same operands.
  *
- * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the sum and is repeated as the
- * norm alone; a linear with a fused activation whose input to the activation is kept is repeated as the activation alone.
+ * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the sum and is repeated
+ * as the norm alone; a linear with a fused activation whose input to the activation is kept is repeated as the
+ * activation alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,9 @@
 struct pass {
     lf_graph *g;
     enum lf_recompute how;
-    bool *crosses;   /* per root: another block's forward reads it */
-    int32_t *copy;   /* per tensor: re-emitted one, 0 none */
-    size_t n0;       /* tensors when the pass began */
+    bool *crosses; /* per root: another block's forward reads it */
+    int32_t *copy; /* per tensor: re-emitted one, 0 none */
+    size_t n0;     /* tensors when the pass began */
     struct lf_node *out;
     size_t n, cap;
 };
@@ -51,7 +52,8 @@ static int32_t like(struct pass *p, int32_t t)
 {
     lf_graph *g = p->g;
     struct lf_tensor old = g->t[t];
-    int32_t c = lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_role)old.role, old.rows, old.cols, "%s.again", old.name);
+    int32_t c =
+        lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_role)old.role, old.rows, old.cols, "%s.again", old.name);
     if (c) {
         g->t[c].fixed = old.fixed;
         g->t[c].pinned = old.pinned;
@@ -72,7 +74,8 @@ static void again(struct pass *p, int32_t r)
         n.in[NORM_X] = old.out[NORM_SUM];
         n.in[NORM_DELTA] = 0;
         n.out[NORM_SUM] = 0;
-    } else if (old.op == LF_OP_LINEAR && old.out[LINEAR_PRE] && kept(p, old.out[LINEAR_PRE]) && r == old.out[LINEAR_Y]) {
+    } else if (old.op == LF_OP_LINEAR && old.out[LINEAR_PRE] && kept(p, old.out[LINEAR_PRE]) &&
+               r == old.out[LINEAR_Y]) {
         memset(&n, 0, sizeof n);
         n = (struct lf_node){.op = LF_OP_ACT, .clone = true, .block = old.block, .a = {.act = old.a.act}};
         n.in[0] = old.out[LINEAR_PRE];

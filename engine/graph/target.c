@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Targets: what the planner may assume about a machine, as data. The patterns are those that were faster on that machine: on
- * the CPU a residual is cheapest in the epilogue of the product that makes the other addend, so add + norm only remains where
- * no product stands before the add.
+ * Targets: what the planner may assume about a machine, as data. The patterns are those that were faster on that
+ * machine: on the CPU a residual is cheapest in the epilogue of the product that makes the other addend, so add + norm
+ * only remains where no product stands before the add.
  */
 #include <string.h>
 
@@ -10,10 +10,10 @@
 
 enum { CPU_FUSE = LF_FUSE_ACT | LF_FUSE_RESIDUAL | LF_FUSE_NORM | LF_FUSE_NORM_BWD | LF_FUSE_DROPOUT };
 #define MIB ((size_t)1 << 20)
-#define CPU(n, i)                                                                                                              \
-    {                                                                                                                          \
-        .name = n, .isa = i, .align = 64, .fuse = CPU_FUSE, .max_workspace = 4096 * MIB, .reserved = 96 * MIB,                 \
-        .packed_bytes = lf_cpu_gemm_packed_bytes                                                                               \
+#define CPU(n, i)                                                                                                      \
+    {                                                                                                                  \
+        .name = n, .isa = i, .align = 64, .fuse = CPU_FUSE, .max_workspace = 4096 * MIB, .reserved = 96 * MIB,         \
+        .packed_bytes = lf_cpu_gemm_packed_bytes                                                                       \
     }
 
 static const struct lf_target targets[] = {

@@ -69,8 +69,8 @@ static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cb
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, char *data, size_t ndata,
-                              pmix_modex_cbfunc_t cb, void *cbdata)
+static pmix_status_t fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, char *data,
+                              size_t ndata, pmix_modex_cbfunc_t cb, void *cbdata)
 {
     (void)procs;
     (void)n;
@@ -121,7 +121,8 @@ static bool register_job(const char *ns)
 
 static void test_pmix(const char *self)
 {
-    static pmix_server_module_t module = {.client_connected = connected, .client_finalized = connected, .fence_nb = fence_nb};
+    static pmix_server_module_t module = {
+        .client_connected = connected, .client_finalized = connected, .fence_nb = fence_nb};
     pmix_info_t info;
     PMIX_INFO_LOAD(&info, PMIX_SERVER_TMPDIR, tap_tmpdir(), PMIX_STRING);
     if (PMIx_server_init(&module, &info, 1) != PMIX_SUCCESS) {

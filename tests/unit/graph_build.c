@@ -18,8 +18,20 @@ static lf_pstore *store(void)
     lf_pstore *ps = lf_pstore_create(&err);
     const struct lf_param_desc d[] = {
         {.name = "embed", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 0.5f, .decay = true},
-        {.name = "q", .group = "qk", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
-        {.name = "k", .group = "qk", .ndim = 2, .dims = {C / 2, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
+        {.name = "q",
+         .group = "qk",
+         .ndim = 2,
+         .dims = {C, C},
+         .init = LF_INIT_NORMAL,
+         .init_std = 0.2f,
+         .decay = true},
+        {.name = "k",
+         .group = "qk",
+         .ndim = 2,
+         .dims = {C / 2, C},
+         .init = LF_INIT_NORMAL,
+         .init_std = 0.2f,
+         .decay = true},
         {.name = "w", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
         {.name = "n", .ndim = 1, .dims = {C}, .init = LF_INIT_ONE},
         {.name = "head", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true}};
@@ -121,15 +133,18 @@ static void test_plan_errors(void)
     struct fix f = fix();
     lf_plan *p = lf_plan_create(f.ps, &po, &err);
     lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
-    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "no loss", "training without a loss");
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "no loss",
+           "training without a loss");
     lf_plan_destroy(p);
     lf_graph_destroy(f.g);
     lf_pstore_destroy(f.ps);
     f = fix();
-    lf_xent(f.g, f.x, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
+    lf_xent(f.g, f.x, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1),
+            &(struct lf_xent_opts){0});
     lf_pstore_freeze(f.ps, "", true);
     p = lf_plan_create(f.ps, &po, &err);
-    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "frozen", "nothing to train");
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "frozen",
+           "nothing to train");
     lf_plan_destroy(p);
     lf_graph_destroy(f.g);
     lf_pstore_destroy(f.ps);
@@ -159,7 +174,8 @@ static void test_shared_cast(void)
     (void)c; /* an unused branch is pruned */
     lf_xent(f.g, h, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
     lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_BF16}, &err);
-    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), 0, &err, NULL, "plan with a pinned value");
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), 0, &err, NULL,
+           "plan with a pinned value");
     const lf_graph *g = p->c[0].g;
     int casts = 0, qk = 0;
     for (size_t i = 0; i < g->n_n; i++) {
@@ -224,7 +240,8 @@ static void test_views(void)
     lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
     lf_exec *ex = lf_exec_create(p, b, NULL, &err);
     tap_ok(ex != NULL, "bound");
-    tap_ok(lf_pstore_view(f.ps, 1, LF_P_MASTER, &q) == 1 && lf_pstore_view(f.ps, 2, LF_P_MASTER, &k) == 1, "members are visible");
+    tap_ok(lf_pstore_view(f.ps, 1, LF_P_MASTER, &q) == 1 && lf_pstore_view(f.ps, 2, LF_P_MASTER, &k) == 1,
+           "members are visible");
     tap_ok((char *)k.data == (char *)q.data + q.bytes, "members of a group lie next to each other");
     tap_i64(lf_pstore_view(f.ps, 1, LF_P_GRAD, &q), 0, "no gradients without training");
     for (int i = 0; i < C * C; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a real training step: the process grows by what the plan said, and nothing is allocated between the first and the
- * last call of a step (every way into the heap is counted by the wrappers below).
+ * Memory of a real training step: the process grows by what the plan said, and nothing is allocated between the first
+ * and the last call of a step (every way into the heap is counted by the wrappers below).
  */
 #include "config.h"
 
@@ -56,9 +56,19 @@ static void step(struct gu *u, const struct gu_batch *b)
 
 static void measure(enum lf_dtype compute)
 {
-    struct gu_model m = {.layers = 4, .c = 256, .heads = 8, .groups = 4, .d = 32, .ffn = 768, .vocab = 6000, .max_pos = 512,
-                         .rope = true, .glu = true, .rows = 512};
-    struct gu_opts o = {.plan = {.threads = 2, .compute = compute, .mode = LF_INVARIANT}, .optimizer = true, .valid = true};
+    struct gu_model m = {.layers = 4,
+                         .c = 256,
+                         .heads = 8,
+                         .groups = 4,
+                         .d = 32,
+                         .ffn = 768,
+                         .vocab = 6000,
+                         .max_pos = 512,
+                         .rope = true,
+                         .glu = true,
+                         .rows = 512};
+    struct gu_opts o = {
+        .plan = {.threads = 2, .compute = compute, .mode = LF_INVARIANT}, .optimizer = true, .valid = true};
     struct gu_batch b;
     struct gu u;
     struct lf_plan_bytes bytes;
@@ -68,8 +78,8 @@ static void measure(enum lf_dtype compute)
     lf_plan_bytes(u.p, &bytes);
     step(&u, &b);
     double grown = (double)(lf_rss_bytes() - before), planned = (double)bytes.total;
-    tap_ok(grown > 0.98 * planned - 3e6 && grown < 1.02 * planned + 3e6, "resident memory grew by %.1f MB, planned %.1f MB",
-           grown / 1e6, planned / 1e6);
+    tap_ok(grown > 0.98 * planned - 3e6 && grown < 1.02 * planned + 3e6,
+           "resident memory grew by %.1f MB, planned %.1f MB", grown / 1e6, planned / 1e6);
     long calls = heap_calls;
     step(&u, &b);
     tap_i64(heap_calls - calls, 0, "no heap call in two micro-batches, the optimizer and a validation pass");
@@ -88,5 +98,8 @@ int main(void)
     return tap_done();
 }
 #else
-int main(void) { tap_skip_all("sanitizers own the heap"); }
+int main(void)
+{
+    tap_skip_all("sanitizers own the heap");
+}
 #endif

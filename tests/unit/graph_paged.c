@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention over the paged cache in graphs: prefill in pieces, then row by row in a bucket with idle rows, gives the bits of
- * one forward pass over the whole document, with weights read as they are or from panels; state outlives runs and is shared
- * between graphs, and weights written later reach copies and panels.
+ * Attention over the paged cache in graphs: prefill in pieces, then row by row in a bucket with idle rows, gives the
+ * bits of one forward pass over the whole document, with weights read as they are or from panels; state outlives runs
+ * and is shared between graphs, and weights written later reach copies and panels.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -95,7 +95,8 @@ static void compare(struct rig *r, const char *name)
         tok[i] = (i * 7 + i / 5) % V;
     lf_exec_write(r->ex, r->whole, 0, "tokens", tok, sizeof tok, &err);
     lf_exec_write(r->ex, r->whole, 0, "cu_seqlens", cu, sizeof cu, &err);
-    if (lf_exec_run(r->ex, r->whole, LF_FWD, 0, LF_FIRST, &err) || lf_exec_read(r->ex, r->whole, 0, "y", want, sizeof want, &err))
+    if (lf_exec_run(r->ex, r->whole, LF_FWD, 0, LF_FIRST, &err) ||
+        lf_exec_read(r->ex, r->whole, 0, "y", want, sizeof want, &err))
         tap_bail("%s", err.text);
     int32_t at = 0;
     for (; at + PREFILL <= T - 20; at += PREFILL)
@@ -110,8 +111,9 @@ static void compare(struct rig *r, const char *name)
 static void test(enum lf_dtype compute, bool packed, const char *name)
 {
     struct rig r = {.ps = store()};
-    r.p = lf_plan_create(r.ps, &(struct lf_plan_opts){.threads = 2, .compute = compute, .mode = LF_INVARIANT, .keep_master = packed},
-                         &err);
+    r.p = lf_plan_create(
+        r.ps, &(struct lf_plan_opts){.threads = 2, .compute = compute, .mode = LF_INVARIANT, .keep_master = packed},
+        &err);
     r.whole = add(&r, graph(r.ps, "whole", T, false), 1, false);
     r.prefill = add(&r, graph(r.ps, "prefill", PREFILL, true), 2, packed);
     r.decode = add(&r, graph(r.ps, "decode", DECODE, true), 4, packed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement of intervals: never two live tensors in the same bytes, and a height within 1.05 of the largest live set, on
- * random sets of several shapes and on graphs of real models, which are planned here without any memory for them.
+ * Placement of intervals: never two live tensors in the same bytes, and a height within 1.05 of the largest live set,
+ * on random sets of several shapes and on graphs of real models, which are planned here without any memory for them.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,10 @@
 
 static lf_err err = LF_ERR_INIT;
 
-static uint32_t draw(uint32_t set, uint32_t what, size_t i, uint32_t n) { return lf_rng_u32(set, what, i) % n; }
+static uint32_t draw(uint32_t set, uint32_t what, size_t i, uint32_t n)
+{
+    return lf_rng_u32(set, what, i) % n;
+}
 
 /* shape 0: any; 1: nested, like saved activations; 2: chains of short lives with a few long ones */
 static void make(struct lf_interval *iv, size_t n, uint32_t set, int shape)
@@ -92,13 +95,15 @@ static void test_model(const struct gu_model *m, enum lf_dtype compute, enum lf_
     lf_graph *g = gu_graph(m, ps, name, false, &err);
     double t0 = lf_now_s();
     if (lf_plan_add(p, g, &(struct lf_chain_opts){.train = true, .recompute = how}, &err) ||
-        lf_plan_optimizer(p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}, &err) || lf_plan_finish(p, &err))
+        lf_plan_optimizer(p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}, &err) ||
+        lf_plan_finish(p, &err))
         tap_bail("%s: %s", name, err.text);
     lf_plan_bytes(p, &b);
     tap_ok((double)b.arena <= 1.05 * (double)b.largest_live,
-           "%s, %s, recompute %d: %.1f GB of parameters and state, arena %.1f MB, %.4f of the largest live set, planned in %.2f s",
-           name, compute == LF_BF16 ? "bf16" : "f32", how, (double)(b.params + b.grads + b.optimizer) / 1e9, (double)b.arena / 1e6,
-           (double)b.arena / (double)b.largest_live, lf_now_s() - t0);
+           "%s, %s, recompute %d: %.1f GB of parameters and state, arena %.1f MB, %.4f of the largest live set, "
+           "planned in %.2f s",
+           name, compute == LF_BF16 ? "bf16" : "f32", how, (double)(b.params + b.grads + b.optimizer) / 1e9,
+           (double)b.arena / 1e6, (double)b.arena / (double)b.largest_live, lf_now_s() - t0);
     lf_graph_destroy(g);
     lf_plan_destroy(p);
     lf_pstore_destroy(ps);
@@ -106,10 +111,29 @@ static void test_model(const struct gu_model *m, enum lf_dtype compute, enum lf_
 
 static void test_models(void)
 {
-    const struct gu_model gpt2 = {.layers = 12, .c = 768, .heads = 12, .groups = 12, .d = 64, .ffn = 3072, .vocab = 50257,
-                                  .max_pos = 1024, .layer_norm = true, .bias = true, .tied = true, .rows = 1024};
-    const struct gu_model llama3_70b = {.layers = 80, .c = 8192, .heads = 64, .groups = 8, .d = 128, .ffn = 28672,
-                                        .vocab = 128256, .max_pos = 8192, .rope = true, .glu = true, .rows = 2048};
+    const struct gu_model gpt2 = {.layers = 12,
+                                  .c = 768,
+                                  .heads = 12,
+                                  .groups = 12,
+                                  .d = 64,
+                                  .ffn = 3072,
+                                  .vocab = 50257,
+                                  .max_pos = 1024,
+                                  .layer_norm = true,
+                                  .bias = true,
+                                  .tied = true,
+                                  .rows = 1024};
+    const struct gu_model llama3_70b = {.layers = 80,
+                                        .c = 8192,
+                                        .heads = 64,
+                                        .groups = 8,
+                                        .d = 128,
+                                        .ffn = 28672,
+                                        .vocab = 128256,
+                                        .max_pos = 8192,
+                                        .rope = true,
+                                        .glu = true,
+                                        .rows = 2048};
     for (int how = 0; how < 3; how++) {
         test_model(&gpt2, LF_F32, (enum lf_recompute)how, "gpt2");
         test_model(&llama3_70b, LF_BF16, (enum lf_recompute)how, "llama3-70b");

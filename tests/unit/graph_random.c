@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs with shared subexpressions, slices, shared weights and pinned values, from fixed seeds: however a graph is
- * planned (bytes reused and poisoned, every tensor apart, recomputed, in two types), loss and gradients are the same bits; and
- * the gradient is the one that differences of the loss show.
+ * Random graphs with shared subexpressions, slices, shared weights and pinned values, from fixed seeds: however a graph
+ * is planned (bytes reused and poisoned, every tensor apart, recomputed, in two types), loss and gradients are the same
+ * bits; and the gradient is the one that differences of the loss show.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,13 +23,19 @@ struct dice {
     uint64_t at;
 };
 
-static uint32_t roll(struct dice *d, uint32_t n) { return lf_rng_u32(d->seed, 77, d->at++) % n; }
+static uint32_t roll(struct dice *d, uint32_t n)
+{
+    return lf_rng_u32(d->seed, 77, d->at++) % n;
+}
 
 static void add(lf_pstore *ps, int64_t r, int64_t c, const char *what, int i)
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", what, i);
-    const struct lf_param_desc p = {.name = name, .ndim = c ? 2 : 1, .dims = {r, c}, .init = LF_INIT_NORMAL,
+    const struct lf_param_desc p = {.name = name,
+                                    .ndim = c ? 2 : 1,
+                                    .dims = {r, c},
+                                    .init = LF_INIT_NORMAL,
                                     .init_std = c ? 1.0f / sqrtf((float)c) : 0.5f};
     if (lf_pstore_add(ps, &p, &err) < 0)
         tap_bail("%s", err.text);
@@ -85,13 +91,15 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
     switch (roll(d, 10)) {
     case 0:
     case 1:
-        y = lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), roll(d, 2) ? lf_paramf(g, "vector%u", roll(d, 4)) : LF_NONE);
+        y = lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)),
+                      roll(d, 2) ? lf_paramf(g, "vector%u", roll(d, 4)) : LF_NONE);
         break;
     case 2:
         y = lf_norm(g, x, lf_paramf(g, "vector%u", roll(d, 4)), LF_NONE, &no);
         break;
     case 3:
-        y = lf_act(g, lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), LF_NONE), roll(d, 2) ? LF_ACT_GELU : LF_ACT_SILU);
+        y = lf_act(g, lf_linear(g, x, lf_paramf(g, "square%u", roll(d, 4)), LF_NONE),
+                   roll(d, 2) ? LF_ACT_GELU : LF_ACT_SILU);
         break;
     case 4:
     case 5:
@@ -132,7 +140,8 @@ static lf_graph *build(lf_pstore *ps, uint32_t seed, bool pins)
     struct pool p = {.n = 0};
     lf_graph *g = lf_graph_create(ps, "random", &err);
     lf_val pos = lf_input(g, "positions", LF_I32, ROWS, 1), sample = lf_input(g, "samples", LF_I64, ROWS, 1);
-    put(&p, lf_embed(g, lf_input(g, "tokens", LF_I32, ROWS, 1), LF_NONE, lf_param(g, "embed0"), LF_NONE, 1.0f, 0), false);
+    put(&p, lf_embed(g, lf_input(g, "tokens", LF_I32, ROWS, 1), LF_NONE, lf_param(g, "embed0"), LF_NONE, 1.0f, 0),
+        false);
     for (int block = 0; block < 4; block++) {
         lf_block_begin(g, block);
         for (int i = 0; i < 5; i++)
@@ -210,7 +219,8 @@ static struct result solve(uint32_t seed, struct lf_plan_opts po, enum lf_recomp
     }
     m.p = lf_plan_create(m.ps, &po, &err);
     lf_graph *g = build(m.ps, seed, po.compute == LF_BF16);
-    if (lf_plan_add(m.p, g, &(struct lf_chain_opts){.train = true, .recompute = how}, &err) || lf_plan_finish(m.p, &err))
+    if (lf_plan_add(m.p, g, &(struct lf_chain_opts){.train = true, .recompute = how}, &err) ||
+        lf_plan_finish(m.p, &err))
         tap_bail("seed %u: %s", seed, err.text);
     lf_graph_destroy(g);
     lf_plan_bytes(m.p, &r.bytes);
@@ -270,8 +280,8 @@ static void one_seed(uint32_t seed, enum lf_dtype compute)
         tap_f64(ref.slope / ref.norm, 1.0, 2e-3, "gradient agrees with differences of the loss");
     for (int v = 0; v < 4; v++) {
         r = solve(seed, po, v == 3 ? LF_RECOMPUTE_SELECTIVE : (enum lf_recompute)v, v != 3, false);
-        tap_ok(isfinite(r.rec.loss_sum) && memcmp(&r.rec, &ref.rec, sizeof r.rec) == 0 && memcmp(r.grad, ref.grad, bytes) == 0 &&
-                   (double)r.bytes.arena <= 1.05 * (double)r.bytes.largest_live,
+        tap_ok(isfinite(r.rec.loss_sum) && memcmp(&r.rec, &ref.rec, sizeof r.rec) == 0 &&
+                   memcmp(r.grad, ref.grad, bytes) == 0 && (double)r.bytes.arena <= 1.05 * (double)r.bytes.largest_live,
                "seed %u %s plan %d: same bits (loss %.4f), arena %zu of %zu live", seed, type, v, r.rec.loss_sum / ROWS,
                r.bytes.arena, r.bytes.largest_live);
         free(r.grad);

@@ -48,13 +48,15 @@ static void test_reuse(const struct gu_model *m, const struct gu_opts *base, con
     poison.poison = true;
     apart.plan.no_reuse = true;
     struct run a = one_run(m, &plain), b = one_run(m, &poison), c = one_run(m, &apart);
-    tap_ok(isfinite(a.rec.loss_sum) && a.rec.loss_sum > 0, "%s: loss is a number (%.6f)", name, a.rec.loss_sum / (double)a.rec.tokens);
+    tap_ok(isfinite(a.rec.loss_sum) && a.rec.loss_sum > 0, "%s: loss is a number (%.6f)", name,
+           a.rec.loss_sum / (double)a.rec.tokens);
     tap_ok(a.n > 0 && a.n == b.n && a.n == c.n, "%s: %zu gradient elements", name, a.n);
     tap_mem(b.grad, a.grad, a.n * 4, "poisoned run has the same gradients");
     tap_mem(c.grad, a.grad, a.n * 4, "plan without reuse has the same gradients");
-    tap_ok(memcmp(&a.rec, &b.rec, sizeof a.rec) == 0 && memcmp(&a.rec, &c.rec, sizeof a.rec) == 0, "%s: and the same sums", name);
-    tap_ok((double)a.bytes.arena <= 1.05 * (double)a.bytes.largest_live, "%s: arena %zu within 1.05 of the largest live set %zu", name,
-           a.bytes.arena, a.bytes.largest_live);
+    tap_ok(memcmp(&a.rec, &b.rec, sizeof a.rec) == 0 && memcmp(&a.rec, &c.rec, sizeof a.rec) == 0,
+           "%s: and the same sums", name);
+    tap_ok((double)a.bytes.arena <= 1.05 * (double)a.bytes.largest_live,
+           "%s: arena %zu within 1.05 of the largest live set %zu", name, a.bytes.arena, a.bytes.largest_live);
     tap_ok(a.bytes.arena < c.bytes.arena, "%s: reuse saves memory (%zu, %zu)", name, a.bytes.arena, c.bytes.arena);
     free(a.grad);
     free(b.grad);
@@ -71,7 +73,8 @@ static void test_recompute(const struct gu_model *m, const struct gu_opts *base,
         r[how] = one_run(m, &o);
     }
     for (int how = 1; how < 3; how++) {
-        tap_ok(memcmp(&r[0].rec, &r[how].rec, sizeof r[0].rec) == 0, "%s, recompute %d: losses are the same bits", name, how);
+        tap_ok(memcmp(&r[0].rec, &r[how].rec, sizeof r[0].rec) == 0, "%s, recompute %d: losses are the same bits", name,
+               how);
         tap_mem(r[how].grad, r[0].grad, r[0].n * 4, "gradients are the same bits");
         tap_ok(r[how].bytes.saved < r[how - 1].bytes.saved, "%s, recompute %d: saved %zu, before %zu", name, how,
                r[how].bytes.saved, r[how - 1].bytes.saved);
@@ -166,8 +169,8 @@ static double loss_of(struct gu *u, const struct gu_batch *b)
     return r.loss_sum / (double)r.tokens;
 }
 
-/* Directional derivative of the f32 loss per logical tensor: central differences along the gradient's own direction, with a
- * step found by halving until two estimates agree, so that neither truncation nor f32 rounding decides. */
+/* Directional derivative of the f32 loss per logical tensor: central differences along the gradient's own direction,
+ * with a step found by halving until two estimates agree, so that neither truncation nor f32 rounding decides. */
 static void test_finite_differences(const struct gu_model *m, const char *name)
 {
     struct gu u;
@@ -224,7 +227,11 @@ static void test_fusion(const struct gu_model *m, const char *name)
     struct lf_target t = *lf_target_host();
     struct gu_opts o = gu_f32;
     struct run ref = one_run(m, &o);
-    static const uint32_t patterns[] = {0, LF_FUSE_ACT, LF_FUSE_RESIDUAL, LF_FUSE_NORM, LF_FUSE_NORM | LF_FUSE_NORM_BWD,
+    static const uint32_t patterns[] = {0,
+                                        LF_FUSE_ACT,
+                                        LF_FUSE_RESIDUAL,
+                                        LF_FUSE_NORM,
+                                        LF_FUSE_NORM | LF_FUSE_NORM_BWD,
                                         LF_FUSE_DROPOUT | LF_FUSE_NORM};
     int nodes = ref.cost.nodes_fwd + ref.cost.nodes_bwd;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
@@ -312,8 +319,12 @@ static void test_optimizer(const struct gu_opts *base, const char *name)
     gu_open(&u, &m, &o);
     gu_batch_make(&b, &m, m.rows, 0);
     for (int s = 0; s < 12; s++) {
-        struct lf_step_record rec = {.step = (uint64_t)s, .lr = 0.01f, .bias_corr1 = 1 - powf(0.9f, (float)(s + 1)),
-                                     .bias_corr2 = 1 - powf(0.95f, (float)(s + 1)), .clip_norm = 1, .loss_scale = 1,
+        struct lf_step_record rec = {.step = (uint64_t)s,
+                                     .lr = 0.01f,
+                                     .bias_corr1 = 1 - powf(0.9f, (float)(s + 1)),
+                                     .bias_corr2 = 1 - powf(0.95f, (float)(s + 1)),
+                                     .clip_norm = 1,
+                                     .loss_scale = 1,
                                      .inv_tokens = 1.0f / (float)b.trained};
         lf_exec_record_write(u.ex, &rec, &err);
         gu_feed(&u, u.train, 0, &b);

@@ -12,23 +12,61 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 
-const struct gu_model gu_llama = {.layers = 3, .c = 32, .heads = 4, .groups = 2, .d = 8, .ffn = 48, .vocab = 67, .max_pos = 64,
-                                  .rope = true, .glu = true, .rows = 48};
-const struct gu_model gu_gpt2 = {.layers = 2, .c = 32, .heads = 4, .groups = 4, .d = 8, .ffn = 64, .vocab = 61, .max_pos = 64,
-                                 .layer_norm = true, .bias = true, .tied = true, .rows = 48, .dropout = 0.1f};
-const struct gu_model gu_qwen = {.layers = 2, .c = 32, .heads = 4, .groups = 1, .d = 16, .ffn = 40, .vocab = 53, .max_pos = 64,
-                                 .rope = true, .glu = true, .qk_norm = true, .tied = true, .rows = 48};
+const struct gu_model gu_llama = {.layers = 3,
+                                  .c = 32,
+                                  .heads = 4,
+                                  .groups = 2,
+                                  .d = 8,
+                                  .ffn = 48,
+                                  .vocab = 67,
+                                  .max_pos = 64,
+                                  .rope = true,
+                                  .glu = true,
+                                  .rows = 48};
+const struct gu_model gu_gpt2 = {.layers = 2,
+                                 .c = 32,
+                                 .heads = 4,
+                                 .groups = 4,
+                                 .d = 8,
+                                 .ffn = 64,
+                                 .vocab = 61,
+                                 .max_pos = 64,
+                                 .layer_norm = true,
+                                 .bias = true,
+                                 .tied = true,
+                                 .rows = 48,
+                                 .dropout = 0.1f};
+const struct gu_model gu_qwen = {.layers = 2,
+                                 .c = 32,
+                                 .heads = 4,
+                                 .groups = 1,
+                                 .d = 16,
+                                 .ffn = 40,
+                                 .vocab = 53,
+                                 .max_pos = 64,
+                                 .rope = true,
+                                 .glu = true,
+                                 .qk_norm = true,
+                                 .tied = true,
+                                 .rows = 48};
 const struct gu_opts gu_f32 = {.plan = {.threads = 2, .compute = LF_F32, .mode = LF_INVARIANT}};
 const struct gu_opts gu_bf16 = {.plan = {.threads = 2, .compute = LF_BF16, .mode = LF_INVARIANT}};
 
-static void add(lf_pstore *ps, const char *name, const char *group, int64_t r, int64_t c, enum lf_init init, lf_err *err)
+static void add(lf_pstore *ps, const char *name, const char *group, int64_t r, int64_t c, enum lf_init init,
+                lf_err *err)
 {
-    struct lf_param_desc d = {.name = name, .group = group, .ndim = c ? 2 : 1, .dims = {r, c}, .init = init, .decay = c > 0,
+    struct lf_param_desc d = {.name = name,
+                              .group = group,
+                              .ndim = c ? 2 : 1,
+                              .dims = {r, c},
+                              .init = init,
+                              .decay = c > 0,
                               .init_std = c ? 1.2f / sqrtf((float)c) : 0.3f};
     lf_pstore_add(ps, &d, err);
 }
 
-static void add_l(lf_pstore *ps, int l, const char *name, const char *group, int64_t r, int64_t c, enum lf_init init, lf_err *err)
+static void add_l(lf_pstore *ps, int l, const char *name, const char *group, int64_t r, int64_t c, enum lf_init init,
+                  lf_err *err)
 {
     char n[64], g[64];
     snprintf(n, sizeof n, "layers.%d.%s", l, name);
@@ -94,8 +132,14 @@ static void rope_table(void *dst, const void *ctx, bool sine)
             t[p * (m->d / 2) + i] = (float)(sine ? sin(a) : cos(a));
         }
 }
-static void rope_cos(void *dst, const void *ctx) { rope_table(dst, ctx, false); }
-static void rope_sin(void *dst, const void *ctx) { rope_table(dst, ctx, true); }
+static void rope_cos(void *dst, const void *ctx)
+{
+    rope_table(dst, ctx, false);
+}
+static void rope_sin(void *dst, const void *ctx)
+{
+    rope_table(dst, ctx, true);
+}
 
 struct io {
     lf_val token, target, position, cu, sample, cos, sin;
@@ -104,8 +148,8 @@ struct io {
 static lf_val norm(lf_graph *g, const struct gu_model *m, lf_val x, const char *name, int heads)
 {
     const struct lf_norm_opts o = {.eps = 1e-5f, .layer = m->layer_norm && heads < 2, .heads = heads};
-    return lf_norm(g, x, lf_paramf(g, "%s.weight", name), o.layer && strcmp(name, "final_norm") ? lf_paramf(g, "%s.bias", name)
-                                                                                               : LF_NONE, &o);
+    return lf_norm(g, x, lf_paramf(g, "%s.weight", name),
+                   o.layer && strcmp(name, "final_norm") ? lf_paramf(g, "%s.bias", name) : LF_NONE, &o);
 }
 
 static lf_val linear(lf_graph *g, const struct gu_model *m, lf_val x, int l, const char *name, bool has_bias)
@@ -141,8 +185,8 @@ static lf_val attention(lf_graph *g, const struct gu_model *m, const struct io *
         q = lf_rope(g, q, io->position, io->cos, io->sin, &rq);
         k = lf_rope(g, k, io->position, io->cos, io->sin, &rk);
     }
-    const struct lf_attn_opts a = {.heads = m->heads, .groups = m->groups, .scale = 1.0f / sqrtf((float)m->d), .causal = true,
-                                   .max_doc = m->rows};
+    const struct lf_attn_opts a = {
+        .heads = m->heads, .groups = m->groups, .scale = 1.0f / sqrtf((float)m->d), .causal = true, .max_doc = m->rows};
     lf_val o = lf_attention(g, q, k, v, io->cu, LF_NONE, &a);
     lf_val y = linear(g, m, o, l, "o", true);
     snprintf(name, sizeof name, "layers.%d.attn.drop", l);
@@ -154,7 +198,8 @@ static lf_val mlp(lf_graph *g, const struct gu_model *m, lf_val h, int l)
     if (!m->glu)
         return linear(g, m, lf_act(g, linear(g, m, h, l, "up", true), LF_ACT_GELU_TANH), l, "down", true);
     lf_val gu = linear(g, m, h, l, "gate_up", false);
-    return linear(g, m, lf_glu(g, lf_slice(g, gu, 0, m->ffn), lf_slice(g, gu, m->ffn, m->ffn), LF_ACT_SILU), l, "down", false);
+    return linear(g, m, lf_glu(g, lf_slice(g, gu, 0, m->ffn), lf_slice(g, gu, m->ffn, m->ffn), LF_ACT_SILU), l, "down",
+                  false);
 }
 
 lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, bool outputs, lf_err *err)
@@ -162,8 +207,10 @@ lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, b
     lf_graph *g = lf_graph_create(ps, gname, err);
     const int64_t r = m->rows;
     char name[64];
-    struct io io = {.token = lf_input(g, "tokens", LF_I32, r, 1), .target = lf_input(g, "targets", LF_I32, r, 1),
-                    .position = lf_input(g, "positions", LF_I32, r, 1), .cu = lf_input(g, "cu_seqlens", LF_I32, GU_DOCS + 1, 1),
+    struct io io = {.token = lf_input(g, "tokens", LF_I32, r, 1),
+                    .target = lf_input(g, "targets", LF_I32, r, 1),
+                    .position = lf_input(g, "positions", LF_I32, r, 1),
+                    .cu = lf_input(g, "cu_seqlens", LF_I32, GU_DOCS + 1, 1),
                     .sample = lf_input(g, "samples", LF_I64, r, 1)};
     if (m->rope) {
         io.cos = lf_const(g, "rope.cos", LF_F32, m->max_pos, m->d / 2, rope_cos, m);
@@ -191,10 +238,10 @@ lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, b
     return g;
 }
 
-#define MUST(x)                                                                                                                \
-    do {                                                                                                                       \
-        if ((x) < 0)                                                                                                           \
-            tap_bail("%s: %s", #x, err.text);                                                                                  \
+#define MUST(x)                                                                                                        \
+    do {                                                                                                               \
+        if ((x) < 0)                                                                                                   \
+            tap_bail("%s: %s", #x, err.text);                                                                          \
     } while (0)
 
 void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
@@ -210,8 +257,9 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     u->p = lf_plan_create(u->ps, &o->plan, &err);
     lf_graph *g = gu_graph(&u->m, u->ps, "train", true, &err);
     MUST(u->p ? 0 : -1);
-    MUST(u->train = lf_plan_add(u->p, g, &(struct lf_chain_opts){.train = true, .recompute = o->recompute, .slots = o->slots,
-                                                                 .eras = 1}, &err));
+    MUST(u->train = lf_plan_add(
+             u->p, g, &(struct lf_chain_opts){.train = true, .recompute = o->recompute, .slots = o->slots, .eras = 1},
+             &err));
     lf_graph_destroy(g);
     u->valid = -1;
     if (o->valid) {
@@ -223,8 +271,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
         lf_graph_destroy(g);
     }
     if (o->optimizer)
-        MUST(lf_plan_optimizer(u->p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
-                               &err));
+        MUST(lf_plan_optimizer(
+            u->p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
     MUST(lf_plan_finish(u->p, &err));
     u->b = lf_back_cpu_create(lf_target_host()->isa, o->plan.threads, &err);
     MUST(u->b ? 0 : -1);
@@ -248,7 +296,9 @@ void gu_batch_make(struct gu_batch *b, const struct gu_model *m, int64_t rows, u
     int64_t doc = rows / 3 + 1;
     for (int64_t r = 0; r < rows; r++) {
         b->token[r] = (int32_t)(lf_rng_u32(3, which, (uint64_t)r) % (uint32_t)m->vocab);
-        b->target[r] = lf_rng_u32(4, which, (uint64_t)r) % 5 ? (int32_t)(lf_rng_u32(5, which, (uint64_t)r) % (uint32_t)m->vocab) : -1;
+        b->target[r] = lf_rng_u32(4, which, (uint64_t)r) % 5
+                           ? (int32_t)(lf_rng_u32(5, which, (uint64_t)r) % (uint32_t)m->vocab)
+                           : -1;
         b->position[r] = (int32_t)(r % doc);
         b->sample[r] = (int64_t)which * 100 + r / doc;
         b->trained += b->target[r] >= 0;
@@ -271,8 +321,13 @@ void gu_feed(struct gu *u, int chain, int slot, const struct gu_batch *b)
 void gu_record(struct gu *u, int trained, float lr)
 {
     lf_err err = LF_ERR_INIT;
-    struct lf_step_record rec = {.seed = 11, .lr = lr, .bias_corr1 = 0.1f, .bias_corr2 = 0.05f, .clip_norm = 1.0f,
-                                 .loss_scale = 1.0f, .inv_tokens = 1.0f / (float)trained};
+    struct lf_step_record rec = {.seed = 11,
+                                 .lr = lr,
+                                 .bias_corr1 = 0.1f,
+                                 .bias_corr2 = 0.05f,
+                                 .clip_norm = 1.0f,
+                                 .loss_scale = 1.0f,
+                                 .inv_tokens = 1.0f / (float)trained};
     MUST(lf_exec_record_write(u->ex, &rec, &err));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the graph tests share: a small decoder with switches, built through the public builder, and a harness that plans, binds
- * and runs it.
+ * What the graph tests share: a small decoder with switches, built through the public builder, and a harness that
+ * plans, binds and runs it.
  */
 #ifndef LF_TESTS_GRAPH_UTIL_H
 #define LF_TESTS_GRAPH_UTIL_H
