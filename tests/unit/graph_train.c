@@ -63,6 +63,43 @@ static void test_reuse(const struct gu_model *m, const struct gu_opts *base, con
     free(c.grad);
 }
 
+/* Planted faults: a saved tensor placed on a neighbour it lives with, and one that is given up a node too early. */
+static int32_t some_saved(const lf_graph *g, int skip)
+{
+    for (size_t t = 1; t < g->n_t; t++)
+        if (g->t[t].root == (int32_t)t && g->t[t].saved && g->t[t].role == LF_ROLE_ACT && skip-- == 0)
+            return (int32_t)t;
+    return 0;
+}
+
+static void tamper_offset(lf_plan *p)
+{
+    lf_graph *g = p->c[0].g;
+    g->t[some_saved(g, 4)].off = g->t[some_saved(g, 6)].off;
+}
+
+static void tamper_life(lf_plan *p)
+{
+    lf_graph *g = p->c[0].g;
+    g->t[some_saved(g, 4)].last--;
+}
+
+static void test_planted(void)
+{
+    struct gu_opts o = gu_f32;
+    struct run good = one_run(&gu_llama, &o), r;
+    o.tamper = tamper_offset;
+    r = one_run(&gu_llama, &o);
+    tap_ok(memcmp(r.grad, good.grad, good.n * 4) != 0, "two live tensors in one place are noticed");
+    free(r.grad);
+    o.tamper = tamper_life;
+    o.poison = true;
+    r = one_run(&gu_llama, &o);
+    tap_ok(memcmp(r.grad, good.grad, good.n * 4) != 0, "a tensor given up too early is noticed");
+    free(r.grad);
+    free(good.grad);
+}
+
 static void test_recompute(const struct gu_model *m, const struct gu_opts *base, const char *name)
 {
     struct run r[3];
@@ -390,6 +427,7 @@ int main(void)
     test_reuse(&par, &gu_f32, "parallel block");
     test_reuse(&gu_llama, &gu_bf16, "llama bf16");
     test_reuse(&gu_gpt2, &gu_bf16, "gpt2 bf16");
+    test_planted();
     test_recompute(&gu_llama, &gu_f32, "llama");
     test_recompute(&gu_gpt2, &gu_f32, "gpt2");
     test_recompute(&gu_qwen, &gu_bf16, "qwen bf16");

@@ -274,6 +274,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
         MUST(lf_plan_optimizer(
             u->p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
     MUST(lf_plan_finish(u->p, &err));
+    if (o->tamper)
+        o->tamper(u->p);
     u->b = lf_back_cpu_create(lf_target_host()->isa, o->plan.threads, &err);
     MUST(u->b ? 0 : -1);
     u->ex = lf_exec_create(u->p, u->b, &(struct lf_exec_opts){.poison = o->poison}, &err);

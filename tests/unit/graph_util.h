@@ -24,7 +24,8 @@ struct gu_opts {
     int slots;
     bool poison, optimizer, valid; /* valid: a second, forward-only graph of the same model in another era */
     bool packed;
-    const char *freeze; /* prefix */
+    const char *freeze;         /* prefix */
+    void (*tamper)(lf_plan *p); /* between planning and binding */
 };
 
 struct gu {
