@@ -10,3 +10,5 @@ tests_stage_tokenize_tool_SOURCES = tests/stage/tokenize_tool.c
 tests_stage_tokenize_tool_LDADD = $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/stage/tokenize.sh
 TESTS += tests/stage/tokenize.sh
+dist_man_MANS += stages/lf-tokenize.1
+EXTRA_DIST += stages/README.md

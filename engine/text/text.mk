@@ -32,3 +32,5 @@ tests_unit_text_train_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_corpus_SOURCES = tests/unit/text_corpus.c
 tests_unit_text_corpus_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/tokenizer/train.json
+CLEANFILES += tests/bench/tokenize_bench
+bench: tests/bench/tokenize_bench

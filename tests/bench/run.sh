@@ -63,3 +63,13 @@ for prec in f32 bf16; do
     row decode llama llama-58m.ini 1 64 $prec
     row decode llama llama-58m.ini 8 64 $prec
 done
+
+# Tokenizing, one thread each: a text of 10 MB, the dictionary of the quickstart unless LF_BENCH_TEXT names a file.
+if wanted tokenize && [ -x "$build/tests/bench/tokenize_bench" ]; then
+    text=$(mktemp) && trap 'rm -f "$text"' EXIT
+    if [ -n "${LF_BENCH_TEXT:-}" ]; then head -c 10000000 "$LF_BENCH_TEXT" >"$text"
+    else gzip -dc <"${LF_BENCH_DICT:-/usr/share/dictd/gcide.dict.dz}" 2>/dev/null | head -c 10000000 >"$text"; fi
+    if [ ! -s "$text" ]; then echo "tokenize: no text; set LF_BENCH_TEXT"
+    elif "$python" -c 'import tokenizers' 2>/dev/null; then "$python" "$src/tests/bench/tokenize_peer.py" "$build/tests/bench/tokenize_bench" "$text"
+    else "$build/tests/bench/tokenize_bench" "$src/tests/golden/tokenizer/llama3.json" "$text"; fi
+fi
