@@ -147,8 +147,14 @@ static void pack_a(const struct job *j, int64_t chunk, int64_t p0, int64_t p1)
     LF_SYM(pack)(j->pa + a_offset(j, chunk, p0), &j->a, l0, l1 - l0, LF_MR, true, k0, kn);
 }
 
+/* Few rows take the caller's bf16 panels as they are; for many it pays to widen them once. */
+LF_INLINE bool widen_in_micro(const struct job *j)
+{
+    return j->g->b_packed && j->c.unit == LF_UNIT_BF16_AS_F32 && j->g->m <= FEW_ROWS;
+}
+
 /* Panels [p0, p1) of B for one chunk: packed into buf, or found (or widened) in what the caller packed. */
-static const uint32_t *get_b(const struct job *j, int64_t chunk, int64_t p0, int64_t p1, uint32_t *buf)
+static const void *get_b(const struct job *j, int64_t chunk, int64_t p0, int64_t p1, uint32_t *buf)
 {
     const struct lf_k_gemm *g = j->g;
     int64_t units = chunk_units(&j->c, chunk), panels = div_up(g->n, LF_NR), k0 = chunk * j->c.chunk;
@@ -157,6 +163,8 @@ static const uint32_t *get_b(const struct job *j, int64_t chunk, int64_t p0, int
         return (const uint32_t *)g->b_packed + at;
     if (g->b_packed) {
         const uint16_t *src = (const uint16_t *)g->b_packed + at;
+        if (widen_in_micro(j))
+            return src;
         for (int64_t i = 0; i < (p1 - p0) * units * LF_NR; i += LF_VL)
             lf_v_store((float *)buf + i, lf_v_load_bf16(src + i));
         return buf;
@@ -209,7 +217,7 @@ static void finish_tile(const struct job *j, int64_t ch, float *tile, int64_t ro
 }
 
 /* One chunk of column panels [p0, p1), packed at b, by row panels [r0, r1) of the current super-block. */
-static void run_block(const struct job *j, int64_t ch, const uint32_t *b, int64_t p0, int64_t p1, int64_t r0, int64_t r1, float *tile)
+static void run_block(const struct job *j, int64_t ch, const void *b, int64_t p0, int64_t p1, int64_t r0, int64_t r1, float *tile)
 {
     const struct lf_k_gemm *g = j->g;
     const bool simple = plain_store(g), add = ch > 0 || g->accumulate, last = ch == j->c.chunks - 1;
@@ -217,8 +225,9 @@ static void run_block(const struct job *j, int64_t ch, const uint32_t *b, int64_
 #if LF_BF16_DOT
     lf_micro *const *micro = j->c.unit == LF_UNIT_PAIR ? LF_SYM(micro_pair) : LF_SYM(micro_f32);
 #else
-    lf_micro *const *micro = LF_SYM(micro_f32);
+    lf_micro *const *micro = widen_in_micro(j) ? LF_SYM(micro_wide) : LF_SYM(micro_f32);
 #endif
+    const int64_t b_bytes = widen_in_micro(j) ? 2 : 4;
     for (int64_t r = r0; r < r1; r++) {
         const int64_t row = j->m0 + r * LF_MR;
         const int m = (int)min64(LF_MR, j->m1 - row);
@@ -227,7 +236,7 @@ static void run_block(const struct job *j, int64_t ch, const uint32_t *b, int64_
             const int64_t col = p * LF_NR;
             const int n = (int)min64(LF_NR, g->n - col);
             const void *next = p == p0 ? a + m * units : NULL; /* the next row panel follows in memory */
-            const uint32_t *bp = b + (p - p0) * units * LF_NR;
+            const void *bp = (const char *)b + (p - p0) * units * LF_NR * b_bytes;
             int64_t ld;
             float *part = part_of(j, row, col, &ld);
             if (n == LF_NR && part && (!last || simple)) {

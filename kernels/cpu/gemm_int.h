@@ -70,10 +70,12 @@ void LF_SYM(stream_tile)(const struct lf_operand *o, int m, const uint32_t *a, i
 
 /* Micro kernel of m rows: c[m][LF_NR] (+)= a[units][m] b[units][LF_NR]. Unless NULL, one cache line of `next` per unit is prefetched
  * into L2. */
-typedef void lf_micro(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add, const void *next);
+typedef void lf_micro(int64_t units, const uint32_t *a, const void *b, float *c, int64_t ldc, bool add, const void *next);
 extern lf_micro *const LF_SYM(micro_f32)[LF_MR + 1];
 #if LF_BF16_DOT
 extern lf_micro *const LF_SYM(micro_pair)[LF_MR + 1];
+#else
+extern lf_micro *const LF_SYM(micro_wide)[LF_MR + 1]; /* b: bf16 elements, widened as they are read */
 #endif
 
 /* Finish m rows, n columns of a tile t[m][LF_NR] whose top left is C(row, col): bias, pre, act, residual, round, store. */

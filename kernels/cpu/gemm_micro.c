@@ -9,25 +9,30 @@
 #include "kernels/cpu/gemm_units.h"
 
 /* Few rows: B streams from memory, far ahead into L2. Many rows: B is in L2 already, into L1. */
-LF_INLINE void prefetch_b(const int m, const float *p)
+LF_INLINE void prefetch_b(const int m, const char *p, const bool wide)
 {
     if (m < 8)
         __builtin_prefetch(p, 0, 2);
     else
         __builtin_prefetch(p);
-    if (LF_VL == 16 && m < 8)
-        __builtin_prefetch(p + LF_VL, 0, 2);
-    else if (LF_VL == 16)
-        __builtin_prefetch(p + LF_VL);
+    if (LF_VL == 16 && !wide && m < 8)
+        __builtin_prefetch(p + 64, 0, 2);
+    else if (LF_VL == 16 && !wide)
+        __builtin_prefetch(p + 64);
 }
 
-LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t *a0, const uint32_t *b0, float *c, int64_t ldc,
+/* kind: F32 units, PAIR units, or WIDE: f32 times bf16 elements of B that are widened as they are read. */
+enum kind { F32, PAIR, WIDE };
+
+LF_INLINE void micro(const int m, const enum kind kind, int64_t units, const uint32_t *a0, const void *b0, float *c, int64_t ldc,
                      bool add, const void *next)
 {
     const char *far = next ? next : a0;
-    const int64_t step = next ? 64 : 0, ahead = (m > 2 && m < 10 ? 24 : 8) * LF_NR;
+    const int64_t b_step = LF_NR * (kind == WIDE ? 2 : 4);
+    const int64_t step = next ? 64 : 0, ahead = (m > 2 && m < 10 ? 24 : 8) * b_step;
     lf_v x[LF_MR], y[LF_MR];
-    const float *a = (const float *)a0, *b = (const float *)b0;
+    const float *a = (const float *)a0;
+    const char *b = b0;
 #pragma GCC unroll 16
     for (int i = 0; i < m; i++) {
         x[i] = y[i] = lf_v_zero();
@@ -35,18 +40,18 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
         __builtin_prefetch(c + i * ldc + LF_NR - 1, 1);
     }
     for (int64_t k = 0; k < units; k++) {
-        lf_v p = lf_v_load(b), r = lf_v_load(b + LF_VL);
-        prefetch_b(m, b + ahead);
+        lf_v p = lf_vt_load(b, 0, kind == WIDE), r = lf_vt_load(b, LF_VL, kind == WIDE);
+        prefetch_b(m, b + ahead, kind == WIDE);
 #pragma GCC unroll 16
         for (int i = 0; i < m; i++) {
             lf_v v = lf_v_set1(a[i]);
-            x[i] = lf_unit_madd(pair, v, p, x[i]);
-            y[i] = lf_unit_madd(pair, v, r, y[i]);
+            x[i] = lf_unit_madd(kind == PAIR, v, p, x[i]);
+            y[i] = lf_unit_madd(kind == PAIR, v, r, y[i]);
         }
         __builtin_prefetch(far, 0, 2);
         far += step;
         a += m;
-        b += LF_NR;
+        b += b_step;
     }
     if (add) {
 #pragma GCC unroll 16
@@ -63,7 +68,7 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
 }
 
 #define MICRO(type, pair, m)                                                                                           \
-    static void type##_##m(int64_t units, const uint32_t *a, const uint32_t *b, float *c, int64_t ldc, bool add,        \
+    static void type##_##m(int64_t units, const uint32_t *a, const void *b, float *c, int64_t ldc, bool add,        \
                          const void *next)                                                                             \
     {                                                                                                                  \
         micro(m, pair, units, a, b, c, ldc, add, next);                                                                      \
@@ -81,9 +86,12 @@ LF_INLINE void micro(const int m, const bool pair, int64_t units, const uint32_t
 #define EACH(X, type, pair) X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4)
 #endif
 
-EACH(MICRO, f32, false)
-lf_micro *const LF_SYM(micro_f32)[LF_MR + 1] = {EACH(ENTRY, f32, false)};
+EACH(MICRO, f32, F32)
+lf_micro *const LF_SYM(micro_f32)[LF_MR + 1] = {EACH(ENTRY, f32, F32)};
 #if LF_BF16_DOT
-EACH(MICRO, pair, true)
-lf_micro *const LF_SYM(micro_pair)[LF_MR + 1] = {EACH(ENTRY, pair, true)};
+EACH(MICRO, pair, PAIR)
+lf_micro *const LF_SYM(micro_pair)[LF_MR + 1] = {EACH(ENTRY, pair, PAIR)};
+#else
+EACH(MICRO, wide, WIDE)
+lf_micro *const LF_SYM(micro_wide)[LF_MR + 1] = {EACH(ENTRY, wide, WIDE)};
 #endif
