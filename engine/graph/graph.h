@@ -43,13 +43,12 @@ typedef struct lf_val {
 #define LF_NONE ((lf_val){0})
 
 enum lf_role {
-    LF_ROLE_ACT = 0,
+    LF_ROLE_ACT = 0, /* written by a node; outputs are activations that are kept */
     LF_ROLE_PARAM,
     LF_ROLE_CONST,
     LF_ROLE_INPUT,
     LF_ROLE_GRAD,
-    LF_ROLE_STATE,
-    LF_ROLE_OUTPUT
+    LF_ROLE_STATE
 };
 
 /* name: of the segment family ("train", "valid", "decode8"), used in messages and in --plan. The store outlives the

@@ -13,11 +13,24 @@ size_t lf_tensor_bytes(const struct lf_tensor *t)
     return (size_t)t->rows * (size_t)t->cols * lf_dtype_size((enum lf_dtype)t->dtype);
 }
 
+static void forget_needs(lf_pstore *ps)
+{
+    for (size_t i = 0; i < ps->n_g; i++) {
+        memset(ps->g[i].need, 0, sizeof ps->g[i].need);
+        ps->g[i].need_pack = false;
+    }
+}
+
 lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *err)
 {
+    if (ps->back) {
+        lf_fail(err, LF_EBUSY, "plan: an executor holds the parameter store");
+        return NULL;
+    }
     lf_plan *p = lf_calloc(1, sizeof *p, err);
     if (!p)
         return NULL;
+    forget_needs(ps);
     p->ps = ps;
     p->o = *opts;
     if (!p->o.target)

@@ -59,6 +59,8 @@ struct lf_plan_opts {
     bool no_reuse;    /* debugging: every tensor gets bytes of its own */
 };
 
+/* A store serves one plan at a time: creating a plan forgets what an earlier one needed of it. LF_EBUSY (NULL) while an
+ * executor holds the store. */
 lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *err);
 void lf_plan_destroy(lf_plan *p);
 

@@ -244,6 +244,9 @@ static void test_views(void)
            "members are visible");
     tap_ok((char *)k.data == (char *)q.data + q.bytes, "members of a group lie next to each other");
     tap_i64(lf_pstore_view(f.ps, 1, LF_P_GRAD, &q), 0, "no gradients without training");
+    tap_ok(lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err) == NULL && err.rc == LF_EBUSY,
+           "no second plan while an executor holds the store");
+    lf_err_clear(&err);
     for (int i = 0; i < C * C; i++)
         big[i] = (float)i;
     tap_rc(lf_pstore_write(f.ps, 3, LF_F32, big, &err), 0, &err, NULL, "write");
