@@ -11,3 +11,12 @@ TESTS += tests/fault/crash_test
 tests_fault_crash_test_SOURCES = tests/fault/crash_test.c tests/fault/crash_fs.c tests/fault/crash_fs.h tests/fault/trace.h
 tests_fault_crash_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_TRACE_LIBRARY='"$(abs_builddir)/tests/fault/preload.so"'
 tests_fault_crash_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+
+# Faults: the n-th call fails, or the process is killed there; used by tests/stage/faults.sh and tests/flow/faults.sh.
+check_DATA += tests/fault/fail.so
+CLEANFILES += tests/fault/fail.so
+tests/fault/fail.so: tests/fault/fail.c
+	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -shared -fPIC \
+	  -o $@ $(top_srcdir)/tests/fault/fail.c -ldl -lpthread
+TESTS += tests/flow/faults.sh
+EXTRA_DIST += tests/fault/fail.c tests/flow/faults.sh
