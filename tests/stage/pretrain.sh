@@ -52,6 +52,7 @@ save_time = 0
 valid_interval = 12
 log_interval = 12
 seed = 5
+threads = 2
 [model]
 family = llama3
 layers = 2
@@ -180,6 +181,21 @@ sed 's/^ffn = 96/ffn = 80/' "$dir/run.ini" >"$dir/other.ini"
 "$pretrain" --config "$dir/other.ini" --out "$dir/other/out" --resume-from "$dir/term1/out" 2>"$dir/err"
 same $? 1 "another model cannot continue"
 says "ffn differs" "and names the key"
+
+run settings --threads 3 --resume-from "$dir/term1/out"
+same $rc 0 "other settings of computation go on"
+says "perhaps not bitwise: .*threads was 2, is 3" "and it is said what differs"
+mkdir -p "$dir/full"
+(
+    ulimit -f 300 # blocks of 512 or 1024 bytes: less than a checkpoint, more than the metrics
+    exec "$pretrain" --config "$dir/run.ini" --out "$dir/full/out" --metrics "$dir/full/metrics" 2>"$dir/err"
+)
+same $? 1 "a file that cannot grow, as on a full disk, fails the run"
+says "checkpoint" "and names what could not be written"
+run full
+same $rc 0 "with room again it goes on"
+same "$(id full)" "$base" "to the same checkpoint"
+same "$(metrics full)" "$basemetrics" "and the same metrics"
 
 # divergence
 "$tool" poison "$dir/base/out/checkpoint" "$dir/poisoned"
