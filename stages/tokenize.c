@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * lf-tokenize: text in, shards of token ids and a tokenizer out. Options and wiring; the work is in the other
- * tokenize_*.c. Killed at any point, a later run with the same out, or with resume_from, goes on after the last finished
- * group of shards and ends with the same bytes.
+ * tokenize_*.c. Killed at any point, a later run with the same out, or with resume_from, goes on after the last
+ * finished group of shards and ends with the same bytes.
  */
 #include "config.h"
 
@@ -70,8 +70,8 @@ static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
     t->min_frequency = (uint64_t)lf_optset_int(o, "min_frequency");
     s->train_bytes = lf_optset_int(o, "train_bytes");
     if (t->vocab_size < 256 + t->n_specials)
-        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens", t->vocab_size,
-                       t->n_specials);
+        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
+                       t->vocab_size, t->n_specials);
     return 0;
 }
 
@@ -165,7 +165,8 @@ static int plan(void *self, json_t *out, lf_err *err)
     double text = 0;
     bool unknown = false;
     for (size_t i = 0; i < n; i++) {
-        static const char *const packed[] = {".gz", ".dz", ".zst", ".xz", ".bz2", ".zip", ".tgz", ".txz", ".tbz2", ".tzst"};
+        static const char *const packed[] = {".gz",  ".dz",  ".zst", ".xz",   ".bz2",
+                                             ".zip", ".tgz", ".txz", ".tbz2", ".tzst"};
         double factor = 1;
         for (size_t k = 0; k < sizeof(packed) / sizeof(packed[0]); k++)
             factor = lf_str_has_suffix(src[i].path, packed[k]) ? 3 : factor;
@@ -371,11 +372,7 @@ static int run(void *self, lf_err *err)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {.table = &lf_tokenize_opts,
-                                   .words = "inputs",
-                                   .setup = setup,
-                                   .plan = plan,
-                                   .run = run,
-                                   .destroy = destroy};
+    static const lf_stage stage = {
+        .table = &lf_tokenize_opts, .words = "inputs", .setup = setup, .plan = plan, .run = run, .destroy = destroy};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -72,10 +72,12 @@ static int read_record(const tok_writer *w, tok_group *g, size_t group, const ch
     size_t i;
     int rc = j ? lf_json_get_str(&fingerprint, j, "fingerprint", true, path, err) : LF_EFORMAT;
     if (rc == 0 && strcmp(fingerprint, w->fingerprint) != 0)
-        rc = lf_fail(err, LF_EINVAL, "%s was made with other options, inputs or another tokenizer; use another out", path);
+        rc = lf_fail(err, LF_EINVAL, "%s was made with other options, inputs or another tokenizer; use another out",
+                     path);
     if (rc == 0)
         rc = lf_json_get_array(&shards, j, "shards", true, path, err);
-    json_array_foreach(shards, i, o) {
+    json_array_foreach(shards, i, o)
+    {
         if (rc == 0)
             rc = read_shard_row(g, o, group, path, err);
     }
@@ -243,8 +245,8 @@ static json_t *sources_json(const tok_writer *w, lf_err *err)
             }
             lf_hash_hex(hex, digest);
         }
-        json_array_append_new(out, bytes >= 0 ? json_pack("{s:s,s:I,s:s}", "path", src[i].label, "bytes", (json_int_t)bytes,
-                                                          "tree_sha256", hex)
+        json_array_append_new(out, bytes >= 0 ? json_pack("{s:s,s:I,s:s}", "path", src[i].label, "bytes",
+                                                          (json_int_t)bytes, "tree_sha256", hex)
                                               : json_pack("{s:s}", "path", src[i].label));
     }
     return out;

@@ -2,8 +2,8 @@
  *
  * One reader, several workers, the calling thread as the sink, over a ring of batches. Batch k goes through
  *   EMPTY -(reader)-> FULL -(a worker)-> TAKEN -> DONE -(sink, in order of k)-> EMPTY
- * and every field of a batch belongs to the one thread whose turn it is, so the one lock is held for state changes only.
- * Results do not depend on threads, because the sink sees records in the order in which they were read.
+ * and every field of a batch belongs to the one thread whose turn it is, so the one lock is held for state changes
+ * only. Results do not depend on threads, because the sink sees records in the order in which they were read.
  */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 #include "engine/base/mem.h"
 #include "stages/tokenize_priv.h"
 
-#define BATCH_BYTES ((size_t)512 << 10)
+#define BATCH_BYTES   ((size_t)512 << 10)
 #define BATCH_RECORDS 4096
 
 enum { EMPTY, FULL, TAKEN, DONE };

@@ -108,10 +108,11 @@ json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g)
         char hex[LF_HASH_HEX];
         lf_hash_hex(hex, s->stat.sha256);
         if (s->there)
-            json_array_append_new(shards, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:s}", "split", lf_tokenize_split_names[k],
-                                                    "path", s->name, "docs", (json_int_t)s->stat.n_docs, "tokens",
-                                                    (json_int_t)s->stat.n_tokens, "text_bytes", (json_int_t)s->text_bytes,
-                                                    "bytes", (json_int_t)s->stat.bytes, "tree_sha256", hex));
+            json_array_append_new(shards,
+                                  json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:s}", "split", lf_tokenize_split_names[k],
+                                            "path", s->name, "docs", (json_int_t)s->stat.n_docs, "tokens",
+                                            (json_int_t)s->stat.n_tokens, "text_bytes", (json_int_t)s->text_bytes,
+                                            "bytes", (json_int_t)s->stat.bytes, "tree_sha256", hex));
     }
     return json_pack("{s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I}", "lf_tokenize", 1, "fingerprint", w->fingerprint, "shards",
                      shards, "next", (json_int_t)g->next, "source", (json_int_t)g->source, "source_first",
@@ -151,9 +152,10 @@ static int write_metrics(tok_writer *w, lf_err *err)
         }
     double sec = lf_now_s() - w->t0;
     char line[320];
-    int n = snprintf(line, sizeof(line), "{\"step\":%zu,\"t\":%.3f,\"docs\":%llu,\"tokens\":%llu,\"tokens_per_s\":%.1f}",
-                     w->n_groups, lf_wall_s(), (unsigned long long)docs, (unsigned long long)tokens,
-                     sec > 0 ? (double)(tokens - w->tokens_at_start) / sec : 0.0);
+    int n =
+        snprintf(line, sizeof(line), "{\"step\":%zu,\"t\":%.3f,\"docs\":%llu,\"tokens\":%llu,\"tokens_per_s\":%.1f}",
+                 w->n_groups, lf_wall_s(), (unsigned long long)docs, (unsigned long long)tokens,
+                 sec > 0 ? (double)(tokens - w->tokens_at_start) / sec : 0.0);
     int rc = lf_frame_append(w->metrics, line, (size_t)n, err);
     return rc == 0 ? lf_frame_sync(w->metrics, err) : rc;
 }
@@ -182,8 +184,8 @@ int lf_tokenize_close_group(tok_writer *w, lf_err *err)
     if (rc != 0)
         return rc;
     w->groups[w->n_groups++] = g;
-    lf_log(3, "finished shards %zu: %llu and %llu tokens", w->n_groups - 1, (unsigned long long)g.shard[0].stat.n_tokens,
-           (unsigned long long)g.shard[1].stat.n_tokens);
+    lf_log(3, "finished shards %zu: %llu and %llu tokens", w->n_groups - 1,
+           (unsigned long long)g.shard[0].stat.n_tokens, (unsigned long long)g.shard[1].stat.n_tokens);
     return w->metrics ? write_metrics(w, err) : 0;
 }
 

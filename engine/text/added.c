@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Added tokens: a trie that finds the leftmost and there the longest, and the rules around a match (single_word, lstrip,
- * rstrip) in the order of the tokenizers library (added_vocabulary.rs, find_matches).
+ * Added tokens: a trie that finds the leftmost and there the longest, and the rules around a match (single_word,
+ * lstrip, rstrip) in the order of the tokenizers library (added_vocabulary.rs, find_matches).
  */
 #include "config.h"
 
@@ -28,8 +28,8 @@ static int64_t new_node(lf_trie *t, lf_err *err)
     return (int64_t)t->n_nodes++;
 }
 
-/* One level: the sorted tokens [lo, hi) share their first `depth` bytes and lead to `node`. Work items replace recursion
- * because tokens may be long. */
+/* One level: the sorted tokens [lo, hi) share their first `depth` bytes and lead to `node`. Work items replace
+ * recursion because tokens may be long. */
 struct work {
     size_t lo, hi, depth;
     uint32_t node;
@@ -124,7 +124,8 @@ static int64_t step(const lf_trie *t, uint32_t node, uint8_t b)
     return -1;
 }
 
-bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start, size_t *end, int *which)
+bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start, size_t *end,
+                  int *which)
 {
     for (size_t i = from; i < len; i++) {
         if (t->only_first >= 0) {
@@ -190,8 +191,8 @@ static size_t space_after(const uint8_t *cls, const uint8_t *text, size_t len, s
     return at;
 }
 
-int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls, bool special_as_text, const uint8_t *text,
-                   size_t len, lf_piece_fn fn, void *arg, lf_err *err)
+int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls, bool special_as_text,
+                   const uint8_t *text, size_t len, lf_piece_fn fn, void *arg, lf_err *err)
 {
     size_t done = 0, from = 0, start, end;
     size_t space_from = 0, space_to = 0; /* the white space that rstrip found last, so that a run is walked once */

@@ -15,15 +15,15 @@
 
 #include "engine/base/mem.h"
 
-#define NONE UINT32_MAX
-#define SHORT_MAX 64      /* symbols up to which scanning beats the heap */
-#define FAST_BUCKETS 16384 /* of two slots, one cache line: 1 MiB */
-#define FAST_BYTES 15
-#define FAST_IDS 3
+#define NONE          UINT32_MAX
+#define SHORT_MAX     64    /* symbols up to which scanning beats the heap */
+#define FAST_BUCKETS  16384 /* of two slots, one cache line: 1 MiB */
+#define FAST_BYTES    15
+#define FAST_IDS      3
 #define FAST_SEE_LONG UINT32_MAX /* a short word with more ids: the other cache has it */
-#define LONG_SLOTS 4096 /* 1 MiB */
-#define LONG_BYTES 116
-#define LONG_IDS 32
+#define LONG_SLOTS    4096       /* 1 MiB */
+#define LONG_BYTES    116
+#define LONG_IDS      32
 
 /* Words up to 15 bytes with up to 3 ids: key = the bytes, zero-padded, length in the last byte; n = 0 is free,
  * FAST_SEE_LONG sends the look-up on. */
@@ -91,7 +91,10 @@ int lf_bpe_init(lf_bpe *b, size_t n_merges, lf_err *err)
     return 0;
 }
 
-static inline size_t merge_slot(uint64_t key) { return (size_t)((key ^ (key >> 29)) * 0x9E3779B97F4A7C15u >> 32); }
+static inline size_t merge_slot(uint64_t key)
+{
+    return (size_t)((key ^ (key >> 29)) * 0x9E3779B97F4A7C15u >> 32);
+}
 
 void lf_bpe_add_merge(lf_bpe *b, uint32_t left, uint32_t right, uint32_t rank, uint32_t id)
 {
@@ -190,10 +193,9 @@ static int64_t first_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uin
             continue;
         }
         if (b->unk < 0)
-            return lf_fail(err,
-                           LF_EFORMAT,
-                           "the tokenizer has no token for byte 0x%02x and no unk_token, so this text cannot be encoded",
-                           word[i]);
+            return lf_fail(
+                err, LF_EFORMAT,
+                "the tokenizer has no token for byte 0x%02x and no unk_token, so this text cannot be encoded", word[i]);
         if (!in_unk || !b->fuse_unk)
             sym[k++] = (uint32_t)b->unk;
         in_unk = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The BPE model: bytes of one word -> ids. Merging repeats "merge the pair with the lowest rank, leftmost first", as the
- * tokenizers library does; short words by scanning, long ones with a heap in O(n log n). A word cache in the caller's
- * lf_bpe_state makes repeated words cost one look-up; it is bounded and never changes a result.
+ * The BPE model: bytes of one word -> ids. Merging repeats "merge the pair with the lowest rank, leftmost first", as
+ * the tokenizers library does; short words by scanning, long ones with a heap in O(n log n). A word cache in the
+ * caller's lf_bpe_state makes repeated words cost one look-up; it is bounded and never changes a result.
  */
 #ifndef LF_TEXT_BPE_H
 #define LF_TEXT_BPE_H

@@ -25,13 +25,13 @@
 struct lf_corpus {
     lf_corpus_args a;
     lf_corpus_list files;
-    size_t at;         /* source being read, or to be opened next */
+    size_t at;          /* source being read, or to be opened next */
     struct archive *ar; /* NULL: source not open */
     bool in_member;
     bool is_archive; /* tar or zip: members have names */
     char *member;
     bool json;
-    lf_buf win;      /* [pos, win.len) is unread */
+    lf_buf win; /* [pos, win.len) is unread */
     size_t pos;
     bool member_end; /* nothing follows the window */
     uint64_t line, in_source;
@@ -231,7 +231,8 @@ static int check_filter(lf_corpus *c, lf_err *err)
     size_t n = strip_compression(path);
     int code = archive_filter_code(c->ar, 0);
     if (path[n] && code == ARCHIVE_FILTER_NONE)
-        return lf_fail(err, LF_EFORMAT, "%s: its first bytes are not those of a %s file; is it complete?", path, path + n);
+        return lf_fail(err, LF_EFORMAT, "%s: its first bytes are not those of a %s file; is it complete?", path,
+                       path + n);
     c->check_crc = !c->is_archive && code == ARCHIVE_FILTER_GZIP && archive_filter_count(c->ar) == 2 &&
                    c->files.v[c->at].bytes >= 18;
     c->crc = 0;
@@ -248,7 +249,7 @@ static int count_members(const uint8_t *p, size_t n)
             break;
         i = (size_t)(hit - p);
         members += hit[1] == 0x8B && hit[2] == 8 && hit[3] < 32 && (hit[8] == 0 || hit[8] == 2 || hit[8] == 4) &&
-                    (hit[9] < 14 || hit[9] == 255);
+                   (hit[9] < 14 || hit[9] == 255);
     }
     return members;
 }
@@ -279,7 +280,8 @@ static int check_gzip_end(lf_corpus *c, lf_err *err)
         members = count_members((const uint8_t *)all.data, all.len);
     lf_buf_fini(&all);
     if (rc == 0 && members < 2)
-        rc = lf_fail(err, LF_EFORMAT, "%s: its text does not have the checksum at the end of the file; it is damaged", path);
+        rc = lf_fail(err, LF_EFORMAT, "%s: its text does not have the checksum at the end of the file; it is damaged",
+                     path);
     return rc;
 }
 
@@ -350,7 +352,8 @@ static int too_long(const lf_corpus *c, uint64_t line, lf_err *err)
                    c->a.max_doc_bytes);
 }
 
-/* Length of the line at offset `at` behind pos, with its newline, reading as needed; 0: the member has ended. *got_nl. */
+/* Length of the line at offset `at` behind pos, with its newline, reading as needed; 0: the member has ended. *got_nl.
+ */
 static int line_length(lf_corpus *c, size_t at, size_t *len, bool *got_nl, uint64_t first_line, lf_err *err)
 {
     size_t seen = at;

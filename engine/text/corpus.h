@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2, xz, zstd) or inside
- * tar and zip, through libarchive; directories (recursive, sorted, hidden names left out), globs and standard input ("-").
- * Streaming: memory is bounded by the longest document. Reading is sequential and its order is a function of the input
- * names alone, so the n-th document is the same in every run.
+ * tar and zip, through libarchive; directories (recursive, sorted, hidden names left out), globs and standard input
+ * ("-"). Streaming: memory is bounded by the longest document. Reading is sequential and its order is a function of the
+ * input names alone, so the n-th document is the same in every run.
  *
  * One thread reads records (lf_corpus_next); what a record means is worked out by any thread (lf_corpus_text), because
  * parsing JSON costs more than reading.
@@ -40,8 +40,8 @@ typedef struct lf_corpus_args {
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {
-    char *path;  /* as opened; "-" for standard input */
-    char *label; /* below the input it came from: independent of where the input lies */
+    char *path;    /* as opened; "-" for standard input */
+    char *label;   /* below the input it came from: independent of where the input lies */
     int64_t bytes; /* -1: standard input */
 } lf_corpus_source;
 

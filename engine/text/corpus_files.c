@@ -43,7 +43,10 @@ void lf_corpus_list_fini(lf_corpus_list *l)
     *l = (lf_corpus_list){0};
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static int add_path(lf_corpus_list *l, const char *path, const char *label, int depth, lf_err *err);
 
@@ -140,10 +143,10 @@ int lf_corpus_list_add(lf_corpus_list *l, const char *input, lf_err *err)
     if (strpbrk(input, "*?[") && !lf_io_exists(input)) {
         glob_t g = {0};
         int got = glob(input, GLOB_ERR, NULL, &g);
-        rc = got == 0               ? 0
+        rc = got == 0              ? 0
              : got == GLOB_NOSPACE ? lf_fail(err, LF_ENOMEM, "no memory for glob %s", input)
              : got == GLOB_NOMATCH ? lf_fail(err, LF_ENOENT, "no file matches %s", input)
-                                    : lf_fail(err, LF_EIO, "cannot read a directory of glob %s", input);
+                                   : lf_fail(err, LF_EIO, "cannot read a directory of glob %s", input);
         /* glob sorts by the locale's order. */
         if (rc == 0)
             qsort(g.gl_pathv, g.gl_pathc, sizeof(*g.gl_pathv), by_name);

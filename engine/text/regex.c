@@ -16,13 +16,12 @@
 #include "engine/base/str.h"
 
 /* White_Space and its complement as class contents. */
-#define WS                                                                                                             \
-    "\\t-\\r\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define WS "\\t-\\r\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_WS                                                                                                         \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"             \
+    "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"       \
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
-#define PATTERN_MAX 65536
-#define MATCH_LIMIT 200000000u
+#define PATTERN_MAX   65536
+#define MATCH_LIMIT   200000000u
 #define JIT_STACK_MAX ((size_t)8 << 20)
 
 struct lf_regex {
@@ -48,11 +47,10 @@ static int translate_escape(lf_buf *out, const char *pattern, char c, bool in_cl
     if (c == 0)
         return lf_fail(err, LF_EFORMAT, "pattern \"%.200s\" ends with a backslash", pattern);
     if (strchr("wWbBhHRXKGQEkgyYNO", c))
-        return lf_fail(err,
-                       LF_ENOTSUP,
-                       "pattern \"%.200s\" uses \\%c, which this program cannot match exactly as the tokenizers library does",
-                       pattern,
-                       c);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "pattern \"%.200s\" uses \\%c, which this program cannot match exactly as the tokenizers library does",
+            pattern, c);
     lf_buf_addc(out, '\\');
     lf_buf_addc(out, c);
     return 0;
@@ -73,10 +71,8 @@ static int translate(lf_buf *out, const char *pattern, lf_err *err)
             continue;
         }
         if (in_class && (*p == '[' || (*p == '&' && p[1] == '&')))
-            return lf_fail(err,
-                           LF_ENOTSUP,
-                           "pattern \"%.200s\" has a set inside a set, which this program does not read",
-                           pattern);
+            return lf_fail(err, LF_ENOTSUP,
+                           "pattern \"%.200s\" has a set inside a set, which this program does not read", pattern);
         if (!in_class && *p == '[') {
             in_class = true;
             lf_buf_addc(out, *p);
@@ -88,11 +84,7 @@ static int translate(lf_buf *out, const char *pattern, lf_err *err)
             continue;
         }
         if (!in_class && ((*p == '{' && p[1] == ',') || (*p == '}' && p[1] == '+')))
-            return lf_fail(err,
-                           LF_ENOTSUP,
-                           "pattern \"%.200s\" has %.2s, which dialects read differently",
-                           pattern,
-                           p);
+            return lf_fail(err, LF_ENOTSUP, "pattern \"%.200s\" has %.2s, which dialects read differently", pattern, p);
         if (in_class && *p == ']')
             in_class = false;
         lf_buf_addc(out, *p);

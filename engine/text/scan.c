@@ -53,8 +53,8 @@ static const uint8_t *run_other(const uint8_t *cls, const uint8_t *p, const uint
     return p;
 }
 
-/* Length of 's 't 'm 'd 're 've 'll at p ('), 0 for none. fold: case-insensitive as Unicode has it, where U+017F (long s)
- * is an s too. */
+/* Length of 's 't 'm 'd 're 've 'll at p ('), 0 for none. fold: case-insensitive as Unicode has it, where U+017F (long
+ * s) is an s too. */
 static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
 {
     if (end - p < 2)

@@ -150,7 +150,8 @@ static int room(lf_norm_scratch *s, size_t n, lf_err *err)
 }
 
 /* Decompose text into scratch->cp; returns the number of code points. The longest decomposition has 18. */
-static int64_t decompose(lf_norm_scratch *s, const uint8_t *cls, const uint8_t *text, size_t len, int options, lf_err *err)
+static int64_t decompose(lf_norm_scratch *s, const uint8_t *cls, const uint8_t *text, size_t len, int options,
+                         lf_err *err)
 {
     size_t n = 0;
     for (size_t i = 0; i < len;) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoding and decoding with a loaded tokenizer: the order of steps is tokenizer.h's, each step is in a file of its own.
+ * Encoding and decoding with a loaded tokenizer: the order of steps is tokenizer.h's, each step is in a file of its
+ * own.
  */
 #include "config.h"
 
@@ -282,8 +283,8 @@ static int raw_piece(void *arg, const uint8_t *text, size_t len, const lf_added 
     int rc = lf_tok_normalize(s->t, &s->norm, &text, &len, text, len, err);
     if (rc != 0)
         return rc;
-    return lf_added_split(&s->t->normed, s->t->added, s->t->cls, s->flags & LF_TOK_SPECIAL_TEXT, text, len, normed_piece,
-                          s, err);
+    return lf_added_split(&s->t->normed, s->t->added, s->t->cls, s->flags & LF_TOK_SPECIAL_TEXT, text, len,
+                          normed_piece, s, err);
 }
 
 /* The text as valid UTF-8. */
@@ -346,11 +347,20 @@ int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned f
 
 /* ---- decoding ---- */
 
-uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t) { return t->n_tokens; }
+uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t)
+{
+    return t->n_tokens;
+}
 
-const char *lf_tokenizer_sha256(const lf_tokenizer *t) { return t->sha256; }
+const char *lf_tokenizer_sha256(const lf_tokenizer *t)
+{
+    return t->sha256;
+}
 
-bool lf_tokenizer_is_special(const lf_tokenizer *t, uint32_t id) { return id < t->n_tokens && t->tokens[id].special; }
+bool lf_tokenizer_is_special(const lf_tokenizer *t, uint32_t id)
+{
+    return id < t->n_tokens && t->tokens[id].special;
+}
 
 int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token)
 {
@@ -416,7 +426,8 @@ static void push_byte(lf_tok_stream *d, uint8_t b, lf_buf *out)
     }
 }
 
-int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special, lf_buf *out, lf_err *err)
+int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special, lf_buf *out,
+                       lf_err *err)
 {
     const uint8_t *p;
     size_t n;
@@ -440,7 +451,8 @@ void lf_tok_stream_finish(lf_tok_stream *d, lf_buf *out)
     d->n_pend = 0;
 }
 
-int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special, lf_buf *out, lf_err *err)
+int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special, lf_buf *out,
+                        lf_err *err)
 {
     lf_tok_stream d = {{0}, 0};
     int rc = 0;

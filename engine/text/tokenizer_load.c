@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json -> lf_tokenizer: the model (vocabulary, merges) and the added tokens. The components of the pipeline are
- * read by tokenizer_parts.c.
+ * tokenizer.json -> lf_tokenizer: the model (vocabulary, merges) and the added tokens. The components of the pipeline
+ * are read by tokenizer_parts.c.
  */
 #include "config.h"
 
@@ -16,7 +16,10 @@
 #include "engine/text/uniclass.h"
 
 /* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes are U+0100 and on, in order. */
-static bool printable(int b) { return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
+static bool printable(int b)
+{
+    return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+}
 
 uint32_t lf_char_of_byte(uint8_t b)
 {
@@ -81,12 +84,13 @@ static int load_vocab(lf_tokenizer *t, json_t *vocab, const char *path, lf_err *
     json_int_t top = -1;
     const char *text;
     json_t *v;
-    json_object_foreach(vocab, text, v) {
+    json_object_foreach(vocab, text, v)
+    {
         json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
         /* Real vocabularies are dense; the bound keeps a small file from asking for gigabytes. */
         if (id < 0 || id >= (json_int_t)(2 * n + 65536))
-            return lf_fail(err, LF_EFORMAT, "%s: model.vocab: token \"%.100s\" has a bad id (vocabulary of %zu)", path, text,
-                           n);
+            return lf_fail(err, LF_EFORMAT, "%s: model.vocab: token \"%.100s\" has a bad id (vocabulary of %zu)", path,
+                           text, n);
         top = id > top ? id : top;
     }
     int rc = top >= 0 ? grow_tokens(t, (uint32_t)top, err) : 0;
@@ -94,7 +98,8 @@ static int load_vocab(lf_tokenizer *t, json_t *vocab, const char *path, lf_err *
         rc = lf_bpe_init_words(&t->bpe, n, err);
     if (rc != 0)
         return rc;
-    json_object_foreach(vocab, text, v) {
+    json_object_foreach(vocab, text, v)
+    {
         lf_token *tok = &t->tokens[json_integer_value(v)];
         size_t len = strlen(text);
         bool mapped;
@@ -155,7 +160,8 @@ static int load_merges(lf_tokenizer *t, json_t *vocab, json_t *merges, const cha
     int rc = 0;
     size_t i;
     json_t *m;
-    json_array_foreach(merges, i, m) {
+    json_array_foreach(merges, i, m)
+    {
         const char *a, *b;
         size_t na, nb;
         if (json_is_string(m) && lf_str_has_prefix(json_string_value(m), "#version"))
@@ -171,8 +177,10 @@ static int load_merges(lf_tokenizer *t, json_t *vocab, json_t *merges, const cha
         if (rc != 0)
             break;
         if (both < 0) {
-            rc = lf_fail(err, LF_EFORMAT, "%s: model.merges[%zu] (\"%.60s\" + \"%.60s\") needs the token \"%.120s\", which is not in model.vocab",
-                         path, i, a, b, buf.data);
+            rc = lf_fail(
+                err, LF_EFORMAT,
+                "%s: model.merges[%zu] (\"%.60s\" + \"%.60s\") needs the token \"%.120s\", which is not in model.vocab",
+                path, i, a, b, buf.data);
             break;
         }
         lf_bpe_add_merge(&t->bpe, (uint32_t)left, (uint32_t)right, rank++, (uint32_t)both);
@@ -192,7 +200,8 @@ static int refuse_set(const json_t *model, const char *key, const char *path, lf
 
 static int load_model(lf_tokenizer *t, json_t *model, const char *path, lf_err *err)
 {
-    static const char *const refused[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"};
+    static const char *const refused[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
+                                          "byte_fallback"};
     const char *type = "BPE", *unk = NULL;
     json_t *vocab = NULL, *merges = NULL;
     int rc = lf_json_get_str(&type, model, "type", false, path, err);
@@ -231,7 +240,8 @@ static int load_model(lf_tokenizer *t, json_t *model, const char *path, lf_err *
 static int read_added(lf_added *a, json_t *o, int64_t *id, const char *path, lf_err *err)
 {
     const char *content = NULL;
-    int rc = json_is_object(o) ? 0 : lf_fail(err, LF_EFORMAT, "%s: added_tokens holds something that is no object", path);
+    int rc =
+        json_is_object(o) ? 0 : lf_fail(err, LF_EFORMAT, "%s: added_tokens holds something that is no object", path);
     a->normalized = true;
     if (rc == 0)
         rc = lf_json_get_i64(id, o, "id", true, "added token", err);
@@ -303,7 +313,8 @@ static int load_added(lf_tokenizer *t, json_t *list, const char *path, lf_err *e
     t->added = lf_calloc(n ? n : 1, sizeof(*t->added), err);
     int rc = t->added ? 0 : LF_ENOMEM;
     json_t *o;
-    json_array_foreach(list, i, o) {
+    json_array_foreach(list, i, o)
+    {
         if (rc != 0)
             break;
         lf_added *a = &t->added[t->n_added];

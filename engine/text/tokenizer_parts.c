@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See tokenizer_parts.h. Every component has a type; one that is not known here is an error naming it, because skipping it
- * would change ids without a word.
+ * See tokenizer_parts.h. Every component has a type; one that is not known here is an error naming it, because skipping
+ * it would change ids without a word.
  */
 #include "config.h"
 
@@ -44,7 +44,8 @@ static int each(lf_tokenizer *t, json_t *o, const char *list, part_fn fn, int de
     int rc = lf_json_get_array(&items, o, list, true, "Sequence", err);
     if (rc != 0)
         return lf_err_prefix(err, "%s", path);
-    json_array_foreach(items, i, item) {
+    json_array_foreach(items, i, item)
+    {
         rc = fn(t, item, depth + 1, path, err);
         if (rc != 0)
             return rc;
@@ -183,7 +184,8 @@ static int add_template_ids(lf_ids *to, const json_t *specials, json_t *piece, c
         rc = lf_json_get_array(&ids, json_object_get(specials, id), "ids", true, "special_tokens", err);
     if (rc != 0)
         return lf_err_prefix(err, "%s: TemplateProcessing", path);
-    json_array_foreach(ids, i, v) {
+    json_array_foreach(ids, i, v)
+    {
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
             return lf_fail(err, LF_EFORMAT, "%s: TemplateProcessing: bad id of \"%.80s\"", path, id);
         rc = lf_ids_add(to, (uint32_t)json_integer_value(v), err);
@@ -203,7 +205,8 @@ static int load_template(lf_tokenizer *t, json_t *o, const char *path, lf_err *e
         rc = lf_json_get_object(&specials, o, "special_tokens", true, "TemplateProcessing", err);
     if (rc != 0)
         return lf_err_prefix(err, "%s", path);
-    json_array_foreach(single, i, piece) {
+    json_array_foreach(single, i, piece)
+    {
         json_t *special = json_object_get(piece, "SpecialToken"), *seq = json_object_get(piece, "Sequence");
         const char *which = json_string_value(json_object_get(seq, "id"));
         if (seq && !seen && which && strcmp(which, "A") == 0)

@@ -70,16 +70,23 @@ typedef struct lf_trie {
 int lf_trie_build(lf_trie *t, const lf_added *added, size_t n, bool normalized, lf_err *err);
 void lf_trie_fini(lf_trie *t);
 /* Leftmost-longest match in text[from, len): true with the token and its place. */
-bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start, size_t *end, int *which);
+bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start, size_t *end,
+                  int *which);
 
 /* Cut text at the set's matches: fn is called for each part in order, added = NULL for plain text (never empty). */
 typedef int (*lf_piece_fn)(void *arg, const uint8_t *text, size_t len, const lf_added *added, lf_err *err);
-int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls, bool special_as_text, const uint8_t *text,
-                   size_t len, lf_piece_fn fn, void *arg, lf_err *err);
+int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls, bool special_as_text,
+                   const uint8_t *text, size_t len, lf_piece_fn fn, void *arg, lf_err *err);
 
 /* ---- the tokenizer ---- */
 enum lf_pretok_type { LF_PRETOK_SPLIT, LF_PRETOK_DIGITS, LF_PRETOK_BYTELEVEL };
-enum lf_split_behavior { LF_SPLIT_REMOVED, LF_SPLIT_ISOLATED, LF_SPLIT_MERGED_PREV, LF_SPLIT_MERGED_NEXT, LF_SPLIT_CONTIGUOUS };
+enum lf_split_behavior {
+    LF_SPLIT_REMOVED,
+    LF_SPLIT_ISOLATED,
+    LF_SPLIT_MERGED_PREV,
+    LF_SPLIT_MERGED_NEXT,
+    LF_SPLIT_CONTIGUOUS
+};
 
 typedef struct lf_pretok {
     enum lf_pretok_type type;

@@ -118,7 +118,10 @@ static int vocab_begin(trainer *t, lf_err *err)
 
 /* ---- pairs ---- */
 
-static inline size_t pair_hash(uint64_t key) { return (size_t)((key ^ (key >> 31)) * 0x9E3779B97F4A7C15u >> 30); }
+static inline size_t pair_hash(uint64_t key)
+{
+    return (size_t)((key ^ (key >> 31)) * 0x9E3779B97F4A7C15u >> 30);
+}
 
 static int grow_pairs(trainer *t, lf_err *err)
 {
@@ -393,14 +396,14 @@ static void trainer_fini(trainer *t)
     free(t->merges);
 }
 
-int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg, lf_buf *json,
-                 size_t *n_vocab, lf_err *err)
+int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg,
+                 lf_buf *json, size_t *n_vocab, lf_err *err)
 {
     trainer t = {.a = a};
     int rc = 0;
     if (a->vocab_size < 256 + a->n_specials)
-        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens", a->vocab_size,
-                       a->n_specials);
+        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
+                       a->vocab_size, a->n_specials);
     for (size_t i = 0; i < a->n_specials; i++)
         if (a->specials[i][0] == 0)
             return lf_fail(err, LF_EINVAL, "special token %zu is empty", i + 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training of a byte-level BPE tokenizer. The result is a function of the word counts alone: not of threads, of the order
- * of documents or of hashing. Merges and vocabulary equal those of the tokenizers library's BpeTrainer with
- * initial_alphabet = ByteLevel.alphabet(): the pair with the highest count is merged next, ties go to the smaller pair of
- * ids; ids are special tokens, the 256 bytes in order of their characters, then merges. (The library counts pairs in 32
- * bits and wraps; here they are 64.)
+ * Training of a byte-level BPE tokenizer. The result is a function of the word counts alone: not of threads, of the
+ * order of documents or of hashing. Merges and vocabulary equal those of the tokenizers library's BpeTrainer with
+ * initial_alphabet = ByteLevel.alphabet(): the pair with the highest count is merged next, ties go to the smaller pair
+ * of ids; ids are special tokens, the 256 bytes in order of their characters, then merges. (The library counts pairs in
+ * 32 bits and wraps; here they are 64.)
  */
 #ifndef LF_TEXT_TRAIN_BPE_H
 #define LF_TEXT_TRAIN_BPE_H
@@ -45,9 +45,9 @@ int lf_word_counts_merge(lf_word_counts *w, const lf_word_counts *from, lf_err *
 /* Called now and then with the merges found so far; a negative return ends training with it. */
 typedef int (*lf_bpe_progress_fn)(void *arg, size_t done, size_t total);
 
-/* Train and write a tokenizer.json into json (appended). *n_vocab (may be NULL): tokens in it, fewer than vocab_size when
- * the text has no more pairs. */
-int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg, lf_buf *json,
-                 size_t *n_vocab, lf_err *err);
+/* Train and write a tokenizer.json into json (appended). *n_vocab (may be NULL): tokens in it, fewer than vocab_size
+ * when the text has no more pairs. */
+int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg,
+                 lf_buf *json, size_t *n_vocab, lf_err *err);
 
 #endif

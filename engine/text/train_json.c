@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json of a trained tokenizer, in the form that every version of the tokenizers library reads (merges as "a b").
+ * tokenizer.json of a trained tokenizer, in the form that every version of the tokenizers library reads (merges as "a
+ * b").
  */
 #include "config.h"
 
@@ -23,7 +24,10 @@ void lf_byte_text(char out[3], uint8_t b)
     out[2] = 0;
 }
 
-static void add_text(lf_buf *out, const char *s) { lf_buf_add_json(out, s, strlen(s)); }
+static void add_text(lf_buf *out, const char *s)
+{
+    lf_buf_add_json(out, s, strlen(s));
+}
 
 static void write_specials(const lf_bpe_train_args *a, const lf_vocab *v, lf_buf *out)
 {
@@ -38,7 +42,8 @@ static void write_specials(const lf_bpe_train_args *a, const lf_vocab *v, lf_buf
             break;
         lf_buf_addf(out, "%s\n{\"id\":%zu,\"content\":", first ? "" : ",", i);
         add_text(out, v->text[i]);
-        lf_buf_adds(out, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");
+        lf_buf_adds(out,
+                    ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");
         first = false;
     }
     lf_buf_adds(out, "],\n");
@@ -49,12 +54,14 @@ static void write_pipeline(const lf_bpe_train_args *a, lf_buf *out)
     static const char *const norms[] = {"null", "{\"type\":\"NFC\"}", "{\"type\":\"NFKC\"}"};
     lf_buf_addf(out, "\"normalizer\":%s,\n\"pre_tokenizer\":", norms[a->normalizer]);
     if (a->pattern == LF_BPE_GPT2) {
-        lf_buf_adds(out, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},\n");
+        lf_buf_adds(out,
+                    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},\n");
     } else {
         lf_buf_adds(out, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":");
         add_text(out, a->pattern == LF_BPE_LLAMA3 ? LF_PATTERN_LLAMA3 : LF_PATTERN_QWEN2);
-        lf_buf_adds(out, "},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-                         "\"trim_offsets\":true,\"use_regex\":false}]},\n");
+        lf_buf_adds(out,
+                    "},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                    "\"trim_offsets\":true,\"use_regex\":false}]},\n");
     }
     lf_buf_adds(out, "\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":false,"
                      "\"use_regex\":true},\n\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
@@ -67,9 +74,10 @@ int lf_bpe_write_json(const lf_bpe_train_args *a, const lf_vocab *v, const lf_tr
     lf_buf_adds(out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n");
     write_specials(a, v, out);
     write_pipeline(a, out);
-    lf_buf_adds(out, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
-                     "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n"
-                     "\"vocab\":{");
+    lf_buf_adds(out,
+                "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
+                "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n"
+                "\"vocab\":{");
     for (size_t i = 0; i < v->n; i++) {
         lf_buf_adds(out, i ? ",\n" : "\n");
         add_text(out, v->text[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the BPE trainer: word counts (wordcount.c), the merge loop (train_bpe.c), the file (train_json.c).
+ * Shared by the files of the BPE trainer: word counts (wordcount.c), the merge loop (train_bpe.c), the file
+ * (train_json.c).
  */
 #ifndef LF_TEXT_TRAIN_PRIV_H
 #define LF_TEXT_TRAIN_PRIV_H

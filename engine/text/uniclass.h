@@ -12,11 +12,11 @@
 #include "engine/base/err.h"
 
 enum lf_uniclass_flags {
-    LF_UC_L = 1,   /* \p{L} */
-    LF_UC_N = 2,   /* \p{N} */
-    LF_UC_S = 4,   /* \s: the White_Space property */
-    LF_UC_NUM = 8, /* what the Digits pre-tokenizer takes for a digit */
-    LF_UC_W = 16,  /* \w of the added-token matcher */
+    LF_UC_L = 1,    /* \p{L} */
+    LF_UC_N = 2,    /* \p{N} */
+    LF_UC_S = 4,    /* \s: the White_Space property */
+    LF_UC_NUM = 8,  /* what the Digits pre-tokenizer takes for a digit */
+    LF_UC_W = 16,   /* \w of the added-token matcher */
     LF_UC_NFC = 32, /* never changed by NFC, whatever stands before or after */
     LF_UC_NORM = 64 /* the library's normaliser knows a decomposition or a combining class of it */
 };

@@ -37,7 +37,10 @@ void lf_word_counts_destroy(lf_word_counts *w)
     free(w);
 }
 
-size_t lf_word_counts_size(const lf_word_counts *w) { return w->n; }
+size_t lf_word_counts_size(const lf_word_counts *w)
+{
+    return w->n;
+}
 
 static int rehash(lf_word_counts *w, lf_err *err)
 {

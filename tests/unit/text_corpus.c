@@ -35,7 +35,10 @@ static void put(const char *name, const char *data, size_t n)
         tap_bail("cannot write %s", at(name));
 }
 
-static void puts_file(const char *name, const char *text) { put(name, text, strlen(text)); }
+static void puts_file(const char *name, const char *text)
+{
+    put(name, text, strlen(text));
+}
 
 /* Everything a corpus gives, documents joined by '|', into a static buffer; on failure the error. */
 static const char *docs(lf_corpus_args *a, const char *const *inputs, size_t n, int *rc, lf_err *err)
@@ -114,7 +117,8 @@ static void splitting(void)
 static void json_lines(void)
 {
     lf_corpus_args a = {.text_field = "text"};
-    puts_file("a.jsonl", "{\"text\":\"one\\n\\u00e9\",\"x\":1}\n\n  \n{\"text\":\"\"}\r\n{\"id\":2,\"text\":\"three\"}");
+    puts_file("a.jsonl",
+              "{\"text\":\"one\\n\\u00e9\",\"x\":1}\n\n  \n{\"text\":\"\"}\r\n{\"id\":2,\"text\":\"three\"}");
     expect(a, at("a.jsonl"), "one\n\xc3\xa9||three", "JSON lines");
     a.text_field = "body";
     refuse(a, at("a.jsonl"), LF_EFORMAT, "line 1", "another field");
@@ -125,8 +129,12 @@ static void json_lines(void)
     refuse(a, at("num.jsonl"), LF_EFORMAT, "not a string", "text that is a number");
     puts_file("arr.jsonl", "[1]\n");
     refuse(a, at("arr.jsonl"), LF_EFORMAT, "no JSON object", "a line that is a list");
-    puts_file("utf.jsonl", "{\"text\":\"a\xff" "b\"}\n");
-    expect(a, at("utf.jsonl"), "a\xef\xbf\xbd" "b", "invalid UTF-8 is replaced");
+    puts_file("utf.jsonl", "{\"text\":\"a\xff"
+                           "b\"}\n");
+    expect(a, at("utf.jsonl"),
+           "a\xef\xbf\xbd"
+           "b",
+           "invalid UTF-8 is replaced");
     a.strict = true;
     refuse(a, at("utf.jsonl"), LF_EFORMAT, "not valid UTF-8", "or refused");
     a.format = LF_CORPUS_TEXT;
@@ -224,7 +232,8 @@ static void formats(void)
         expect(a, at(packed[i].name), text, packed[i].name);
         truncations(packed[i].name, size, n, a);
     }
-    size_t size = write_archive("t.tar.gz", archive_write_add_filter_gzip, archive_write_set_format_pax_restricted, three, text, n);
+    size_t size = write_archive("t.tar.gz", archive_write_add_filter_gzip, archive_write_set_format_pax_restricted,
+                                three, text, n);
     expect(a, at("t.tar.gz"), twice, "tar, hidden members left out");
     truncations("t.tar.gz", size, 2 * n + 1, a);
     write_archive("t.tar", archive_write_add_filter_none, archive_write_set_format_ustar, three, text, n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids and decoded text against the tokenizers library: tests/golden/tokenizer/vectors.json (hard multilingual texts) and
- * big.json (10 MB without a space, and more). make_tokenizer.py wrote both.
+ * Ids and decoded text against the tokenizers library: tests/golden/tokenizer/vectors.json (hard multilingual texts)
+ * and big.json (10 MB without a space, and more). make_tokenizer.py wrote both.
  */
 #include "config.h"
 
@@ -135,8 +135,8 @@ static void one_text(const lf_tokenizer *t, lf_tok_state *s, const json_t *rows,
     uint64_t replaced = 0;
     const json_t *want = json_array_get(json_object_get(rows, "ids"), i);
     bad[IDS] += lf_tokenizer_encode(s, text, n, 0, &ids, &replaced, &err) != 0 || !same_ids(&ids, want);
-    bad[DECODED] += !decoded_right(t, &ids, json_array_get(json_object_get(rows, "decoded"), i), text, n, replaced == 0,
-                                   &err);
+    bad[DECODED] +=
+        !decoded_right(t, &ids, json_array_get(json_object_get(rows, "decoded"), i), text, n, replaced == 0, &err);
     bad[SKIPPED] += lf_tokenizer_decode(t, ids.v, ids.n, true, &skip, &err) != 0 ||
                     strcmp(fnv_bytes(&skip, h), json_string_value(json_array_get(json_object_get(rows, "skipped"), i)));
     for (int k = 0; k < 2; k++) {
@@ -165,7 +165,8 @@ static void golden(json_t *vectors, const char *name)
     lf_err err = LF_ERR_INIT;
     lf_tokenizer *t = load_tokenizer(name);
     lf_tok_state *s = lf_tok_state_create(t, &err);
-    json_t *texts = json_object_get(vectors, "texts"), *rows = json_object_get(json_object_get(vectors, "tokenizers"), name);
+    json_t *texts = json_object_get(vectors, "texts"),
+           *rows = json_object_get(json_object_get(vectors, "tokenizers"), name);
     json_t *portable = json_object_get(vectors, "portable");
     size_t bad[N_CHECKS] = {0}, done = 0;
     for (size_t i = 0; i < json_array_size(texts); i++) {
@@ -212,7 +213,8 @@ static void big(json_t *all, const char *name)
     json_t *rows = json_object_get(all, name), *row;
     size_t i;
     char h[17];
-    json_array_foreach(rows, i, row) {
+    json_array_foreach(rows, i, row)
+    {
         size_t n = (size_t)json_integer_value(json_object_get(row, "bytes"));
         const char *kind = json_string_value(json_object_get(row, "kind"));
         char *text = malloc(n);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hand-written scanners against PCRE2 with the same pattern: every string of up to five symbols from an alphabet with
- * one or two members of each class, then long random strings, and every code point on its own and after an apostrophe.
- * Code points that the installed PCRE2 puts in another class (it has its own Unicode version) are left out and counted.
+ * The hand-written scanners against PCRE2 with the same pattern: every string of up to five symbols from an alphabet
+ * with one or two members of each class, then long random strings, and every code point on its own and after an
+ * apostrophe. Code points that the installed PCRE2 puts in another class (it has its own Unicode version) are left out
+ * and counted.
  */
 #include "config.h"
 
@@ -113,7 +114,8 @@ static bool *agreed(size_t *n_left_out)
 static void all_short(pair *p)
 {
     /* Letters that matter to contractions, other letters, long s, digits, newlines, spaces, punctuation, an emoji. */
-    static const uint32_t sym[] = {'\'', 's', 'L', 'e', 'V', 'z', 0x17F, 0xE9, '1', 0xBD, '\n', '\r', ' ', '\t', 0x3000, '!', 0x1F600};
+    static const uint32_t sym[] = {'\'', 's',  'L',  'e', 'V',  'z',    0x17F, 0xE9,   '1',
+                                   0xBD, '\n', '\r', ' ', '\t', 0x3000, '!',   0x1F600};
     const size_t n_sym = sizeof(sym) / sizeof(sym[0]);
     for (int len = 1; len <= 5; len++) {
         size_t total = 1;

@@ -141,7 +141,8 @@ int main(void)
     const char *extra = json_string_value(json_object_get(golden, "extra"));
     size_t i;
     lf_bpe_train_args a = {.specials = specials, .n_specials = 3};
-    json_array_foreach(json_object_get(golden, "rows"), i, row) {
+    json_array_foreach(json_object_get(golden, "rows"), i, row)
+    {
         a.pattern = (enum lf_bpe_pattern)index_of(patterns, json_string_value(json_object_get(row, "pattern")));
         a.normalizer = (enum lf_bpe_normalizer)index_of(norms, json_string_value(json_object_get(row, "normalizer")));
         a.vocab_size = (size_t)json_integer_value(json_object_get(row, "vocab_size"));
@@ -151,15 +152,17 @@ int main(void)
         lf_buf_init(&json);
         size_t n = 0;
         char name[100];
-        snprintf(name, sizeof(name), "%s, %s, %zu tokens, at least %d", patterns[a.pattern], norms[a.normalizer], a.vocab_size,
-                 (int)a.min_frequency);
+        snprintf(name, sizeof(name), "%s, %s, %zu tokens, at least %d", patterns[a.pattern], norms[a.normalizer],
+                 a.vocab_size, (int)a.min_frequency);
         tap_rc(lf_bpe_train(&a, w, NULL, NULL, &json, &n, &err), 0, &err, NULL, name);
         compare(&json, row, name);
         if (i == 0) {
             lf_buf_clear(&json);
-            tap_rc(lf_bpe_train(&a, w, stop_at_once, NULL, &json, NULL, &err), LF_EINTR, &err, "stopped", "training can be stopped");
+            tap_rc(lf_bpe_train(&a, w, stop_at_once, NULL, &json, NULL, &err), LF_EINTR, &err, "stopped",
+                   "training can be stopped");
             a.vocab_size = 258;
-            tap_rc(lf_bpe_train(&a, w, NULL, NULL, &json, NULL, &err), LF_EINVAL, &err, "no room", "a vocabulary too small for the bytes");
+            tap_rc(lf_bpe_train(&a, w, NULL, NULL, &json, NULL, &err), LF_EINVAL, &err, "no room",
+                   "a vocabulary too small for the bytes");
         }
         lf_buf_fini(&json);
         lf_word_counts_destroy(w);
