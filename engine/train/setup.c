@@ -262,8 +262,9 @@ static void manifest_facts(const struct lf_train_config *c, int64_t *vocab, int6
         lf_artifact a = {0};
         int64_t v = 0, n = 0;
         if (lf_artifact_load(&a, c->sources[i].dir, "shards", NULL) == 0) {
-            lf_json_get_i64(&v, a.meta, "vocab_size", false, "meta", NULL);
-            lf_json_get_i64(&n, a.meta, "train_tokens", false, "meta", NULL);
+            json_t *train = json_object_get(json_object_get(a.meta, "splits"), "train");
+            v = json_integer_value(json_object_get(a.meta, "vocab_size"));
+            n = json_integer_value(json_object_get(train, "tokens"));
         }
         lf_artifact_fini(&a);
         *vocab = v > *vocab ? v : *vocab;

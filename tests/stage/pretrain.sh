@@ -97,6 +97,13 @@ ok $? "prints parameters, bytes and FLOPs"
 [ ! -e "$dir/plan/out" ]
 ok $? "and writes nothing"
 
+sed '/^vocab/d; /^steps/d' "$dir/run.ini" >"$dir/epoch.ini"
+ini=$dir/epoch.ini
+run plan --plan --epochs 2
+ini=$dir/run.ini
+grep -q '"parameters":47856,' "$dir/stdout" && grep -q '"steps":[1-9]' "$dir/stdout"
+ok $? "vocabulary and length of an epoch come from the manifest of the data"
+
 # learning
 run base
 same $rc 0 "a run to the end"

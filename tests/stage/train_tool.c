@@ -26,7 +26,8 @@
 
 /* A chain: three times in four the next token is a fixed function of this one, else anything. Token 0 ends a document.
  */
-static int write_docs(const char *dir, const char *name, uint64_t first, uint64_t n, lf_artifact *a, lf_err *err)
+static int write_docs(const char *dir, const char *name, uint64_t first, uint64_t n, lf_artifact *a, uint64_t *tokens,
+                      lf_err *err)
 {
     lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test"};
     lf_shard_writer *w = NULL;
@@ -48,8 +49,10 @@ static int write_docs(const char *dir, const char *name, uint64_t first, uint64_
         rc = lf_shard_finish(w, &st, err);
         w = NULL;
     }
-    if (!rc)
+    if (!rc) {
+        *tokens = st.n_tokens;
         rc = lf_artifact_add(a, name, st.bytes, st.sha256, err);
+    }
     lf_shard_abort(w);
     free(path);
     return rc;
@@ -58,13 +61,20 @@ static int write_docs(const char *dir, const char *name, uint64_t first, uint64_
 static int cmd_data(const char *dir, uint64_t docs, uint64_t valid, lf_err *err)
 {
     lf_artifact a = {0};
+    uint64_t train = 0, ignored;
     int rc = lf_io_mkdirs(dir, 0777, err);
     if (!rc)
         rc = lf_artifact_init(&a, "shards", err);
     if (!rc)
-        rc = write_docs(dir, "train-00000.h5", 0, docs, &a, err);
+        rc = write_docs(dir, "train-00000.h5", 0, docs, &a, &train, err);
     if (!rc && valid)
-        rc = write_docs(dir, "valid-00000.h5", docs, valid, &a, err);
+        rc = write_docs(dir, "valid-00000.h5", docs, valid, &a, &ignored, err);
+    /* As lf-tokenize does; --plan reads it. */
+    json_t *meta = json_pack("{s:{s:{s:I}}}", "splits", "train", "tokens", (json_int_t)train);
+    if (!rc &&
+        (!meta || json_object_set_new(a.meta, "vocab_size", json_integer(VOCAB)) || json_object_update(a.meta, meta)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    json_decref(meta);
     if (!rc)
         rc = lf_artifact_publish(&a, dir, err);
     lf_artifact_fini(&a);
