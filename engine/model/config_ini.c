@@ -32,8 +32,11 @@ static char *preset_path(const lf_ini_entry *e, lf_err *err)
     }
     char *path = lf_buf_steal(&b, err);
     if (path && !lf_io_exists(path)) {
-        lf_fail(err, LF_ENOENT, "%s:%d:%d: preset '%s' not found (looked for %s)", e->path, e->line, e->column,
-                e->value, path);
+        lf_fail(err, LF_ENOENT,
+                "%s:%d:%d: preset '%s' not found (looked for %s); the environment variable LF_MODELS_DIR names another "
+                "folder "
+                "of models",
+                e->path, e->line, e->column, e->value, path);
         free(path);
         return NULL;
     }
