@@ -8,7 +8,7 @@ engine_libengine_a_SOURCES += \
   engine/infer/score.c engine/infer/score.h \
   engine/infer/tasks.c engine/infer/tasks.h engine/infer/tasks_priv.h engine/infer/tasks_results.c
 
-LF_INFER_TESTS = tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen
+LF_INFER_TESTS = tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen tests/unit/infer_model
 check_PROGRAMS += $(LF_INFER_TESTS)
 TESTS += $(LF_INFER_TESTS)
 tests_unit_infer_sample_SOURCES = tests/unit/infer_sample.c
@@ -17,3 +17,5 @@ tests_unit_infer_score_SOURCES = tests/unit/infer_score.c
 tests_unit_infer_score_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_infer_gen_SOURCES = tests/unit/infer_gen.c
 tests_unit_infer_gen_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_infer_model_SOURCES = tests/unit/infer_model.c tests/unit/infer_ckpt.c tests/unit/infer_ckpt.h
+tests_unit_infer_model_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Generation and scoring with real models: what a request gives must not depend, in one bit, on slots, rows of a step, pages,
+ * neighbours, order or threads, and its log-probabilities must be the bits of a forward pass over the whole sequence. Models are
+ * small and hot, so that a wrong position, page or mask changes the numbers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/infer/runner.h"
+#include "tests/tap/tap.h"
+#include "tests/unit/infer_ckpt.h"
+
+enum { N_JOBS = 10, MAX_NEW = 20, MAX_SEQ = 256 };
+
+static int32_t prompts[N_JOBS][MAX_SEQ];
+
+struct got {
+    int32_t tokens[N_JOBS][MAX_NEW];
+    float logprobs[N_JOBS][MAX_NEW];
+    size_t len[N_JOBS];
+};
+
+static int sink(void *arg, const lf_gen_result *r, lf_err *err)
+{
+    (void)err;
+    struct got *g = arg;
+    size_t i = (size_t)strtoul(r->job->id, NULL, 10);
+    memcpy(g->tokens[i], r->tokens, r->n * sizeof *r->tokens);
+    memcpy(g->logprobs[i], r->logprobs, r->n * sizeof *r->logprobs);
+    g->len[i] = r->n;
+    return 0;
+}
+
+static void make_jobs(lf_gen_job *jobs, int64_t vocab)
+{
+    static const size_t lengths[N_JOBS] = {1, 5, 63, 64, 65, 64, 129, 150, 2, 200};
+    static const char *const ids[N_JOBS] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    for (uint64_t j = 0; j < N_JOBS; j++) {
+        for (uint64_t i = 0; i < lengths[j]; i++)
+            prompts[j][i] = (int32_t)(lf_rng_u32(77, (uint32_t)j, i) % (uint32_t)vocab);
+        jobs[j] = (lf_gen_job){.id = ids[j],
+                               .prompt = prompts[j],
+                               .n_prompt = lengths[j],
+                               .params = LF_SAMPLE_DEFAULTS,
+                               .max_tokens = (int64_t)(MAX_NEW - j),
+                               .seed = lf_sample_seed(3, ids[j], 0)};
+        jobs[j].params.temperature = j % 3 == 0 ? 0 : 0.8;
+        jobs[j].params.top_p = j % 2 ? 0.9 : 1;
+    }
+    /* 5 is a second sample of 3: the same prompt */
+    jobs[5].prompt = jobs[3].prompt;
+    jobs[5].sample = 1;
+    jobs[3].params.temperature = jobs[5].params.temperature = 1;
+    /* 9 ends at the end of the context */
+    jobs[9].max_tokens = MAX_NEW;
+}
+
+struct setting {
+    int threads;
+    int64_t slots, max_rows, page, kv;
+    bool reversed;
+};
+
+static lf_runner *open_runner(const char *dir, const struct setting *s, bool bf16)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_runner *r = NULL;
+    struct lf_runner_opts o = {.threads = s->threads,
+                               .bf16 = bf16,
+                               .max_context = 216,
+                               .slots = s->slots,
+                               .max_rows = s->max_rows,
+                               .kv_tokens = s->kv,
+                               .page_tokens = s->page,
+                               .score_rows = 300,
+                               .score_docs = 4};
+    if (lf_runner_open(&r, dir, &o, &err))
+        tap_bail("runner: %s", err.text);
+    return r;
+}
+
+static void generate(lf_runner *r, const lf_gen_job *jobs, const struct setting *s, struct got *out)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_gen_model m;
+    lf_gen_job order[N_JOBS];
+    for (size_t i = 0; i < N_JOBS; i++)
+        order[i] = jobs[s->reversed ? N_JOBS - 1 - i : i];
+    memset(out, 0, sizeof *out);
+    if (lf_runner_gen_model(r, &m, &err) || lf_gen_run(&m, NULL, order, N_JOBS, sink, out, NULL, NULL, &err))
+        tap_bail("generate: %s", err.text);
+}
+
+static bool same_got(const struct got *a, const struct got *b, const char *what)
+{
+    for (size_t j = 0; j < N_JOBS; j++)
+        for (size_t i = 0; i < a->len[j] || i < b->len[j]; i++)
+            if (a->len[j] != b->len[j] || a->tokens[j][i] != b->tokens[j][i] ||
+                memcmp(&a->logprobs[j][i], &b->logprobs[j][i], sizeof(float)) != 0) {
+                tap_diag("%s: job %zu token %zu: %d %.9g, not %d %.9g", what, j, i, (int)b->tokens[j][i], (double)b->logprobs[j][i],
+                         (int)a->tokens[j][i], (double)a->logprobs[j][i]);
+                return false;
+            }
+    return true;
+}
+
+/* Each whole sequence at once, two of them in a batch beside each other: -loss of every output token is its logprob. */
+static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got *g, bool *greedy)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_score_model m;
+    if (lf_runner_score_model(r, &m, &err))
+        tap_bail("score: %s", err.text);
+    size_t rows = (size_t)m.rows;
+    int32_t *token = calloc(rows, 4), *target = calloc(rows, 4), *pos = calloc(rows, 4), *argmax = calloc(rows, 4);
+    float *loss = calloc(rows, 4);
+    bool same = true;
+    if (!token || !target || !pos || !argmax || !loss)
+        tap_bail("no memory");
+    *greedy = true;
+    for (size_t j = 0; j < N_JOBS; j++) {
+        size_t n = jobs[j].n_prompt + g->len[j] - 1, before = j % 3; /* a small neighbour in front */
+        int32_t cu[5] = {0, (int32_t)before, (int32_t)(before + n), (int32_t)(before + n), (int32_t)(before + n)};
+        for (size_t i = 0; i < rows; i++) {
+            token[i] = pos[i] = 0;
+            target[i] = -1;
+        }
+        for (size_t i = 0; i < before; i++)
+            pos[i] = (int32_t)i;
+        for (size_t i = 0; i < n; i++) {
+            size_t p = jobs[j].n_prompt;
+            token[before + i] = i < p ? jobs[j].prompt[i] : g->tokens[j][i - p];
+            target[before + i] = i + 1 < p ? -1 : g->tokens[j][i + 1 - p];
+            pos[before + i] = (int32_t)i;
+        }
+        if (m.forward(m.ctx, token, target, pos, cu, 4, loss, argmax, &err))
+            tap_bail("forward: %s", err.text);
+        for (size_t i = 0; i < g->len[j]; i++) {
+            size_t row = before + jobs[j].n_prompt - 1 + i;
+            float lp = 0 - loss[row]; /* not -loss: a certain token has 0, not -0 */
+            if (memcmp(&lp, &g->logprobs[j][i], sizeof lp) != 0) {
+                tap_diag("job %zu token %zu: generated %.9g, scored %.9g", j, i, (double)g->logprobs[j][i], (double)lp);
+                same = false;
+                break;
+            }
+            if (jobs[j].params.temperature <= 0)
+                *greedy = *greedy && argmax[row] == g->tokens[j][i];
+        }
+    }
+    free(token);
+    free(target);
+    free(pos);
+    free(argmax);
+    free(loss);
+    return same;
+}
+
+static void test_model(const char *name, const char *dir, int64_t vocab, bool bf16)
+{
+    static const struct setting settings[] = {
+        {1, 1, 1, 64, 0, false},  {1, 2, 3, 64, 0, false},    {2, 3, 64, 64, 0, true},    {3, 4, 17, 128, 0, false},
+        {2, 5, 64, 64, 700, true}, {1, 5, 33, 192, 0, false}, {2, 10, 64, 64, 0, false},
+    };
+    lf_gen_job jobs[N_JOBS];
+    struct got *ref = calloc(1, sizeof *ref), *got = calloc(1, sizeof *got);
+    const char *dtype = bf16 ? "bf16" : "f32";
+    bool greedy;
+    if (!ref || !got)
+        tap_bail("no memory");
+    make_jobs(jobs, vocab);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const struct setting *s = &settings[i];
+        lf_runner *r = open_runner(dir, s, bf16);
+        generate(r, jobs, s, i ? got : ref);
+        if (i > 0)
+            tap_ok(same_got(ref, got, name), "%s %s: %lld slots, %lld rows, pages of %lld, %d threads%s: the same bits", name, dtype,
+                   (long long)s->slots, (long long)s->max_rows, (long long)s->page, s->threads, s->reversed ? ", reversed" : "");
+        if (i == 0 || i == 3) {
+            tap_ok(scores_equal(r, jobs, i ? got : ref, &greedy), "%s %s: log-probabilities are those of a forward pass", name, dtype);
+            tap_ok(greedy, "%s %s: a greedy token is the argmax of the forward pass", name, dtype);
+            generate(r, jobs, s, got); /* generation after scoring: they share memory */
+            tap_ok(same_got(ref, got, name), "%s %s: and again", name, dtype);
+        }
+        lf_runner_close(r);
+    }
+    tap_i64((int64_t)ref->len[9], 16, "a sequence stops where the context ends");
+    tap_ok(memcmp(ref->tokens[3], ref->tokens[5], sizeof ref->tokens[3]) != 0, "%s %s: two samples of a prompt differ", name, dtype);
+    bool varied = false;
+    for (size_t j = 0; j < N_JOBS; j++)
+        for (size_t i = 1; i < ref->len[j]; i++)
+            varied = varied || ref->tokens[j][i] != ref->tokens[j][0];
+    tap_ok(varied, "%s %s: tokens vary", name, dtype);
+    free(ref);
+    free(got);
+}
+
+/* The test can fail: other weights give other bits. */
+static void test_can_fail(const char *a, const char *b, int64_t vocab)
+{
+    lf_gen_job jobs[N_JOBS];
+    struct got *x = calloc(1, sizeof *x), *y = calloc(1, sizeof *y);
+    const struct setting s = {1, 4, 16, 64, 0, false};
+    bool greedy;
+    if (!x || !y)
+        tap_bail("no memory");
+    make_jobs(jobs, vocab);
+    lf_runner *ra = open_runner(a, &s, false), *rb = open_runner(b, &s, false);
+    generate(ra, jobs, &s, x);
+    generate(rb, jobs, &s, y);
+    tap_ok(!same_got(x, y, "expected"), "without its window the model gives other tokens or log-probabilities");
+    tap_ok(!scores_equal(rb, jobs, x, &greedy), "and its scores are not those of the other's generation");
+    lf_runner_close(ra);
+    lf_runner_close(rb);
+    free(x);
+    free(y);
+}
+
+static void load_config(lf_model_config *c, const char *file, const char *key, const char *value)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[4096];
+    const char *src = getenv("LF_SRCDIR");
+    snprintf(path, sizeof path, "%s/models/%s.ini", src ? src : ".", file);
+    if (lf_model_config_load(c, path, &err) || (key && lf_model_config_set(c, key, value, "test", &err)) || lf_model_config_finish(c, &err))
+        tap_bail("%s", err.text);
+}
+
+static void test_errors(const char *dir)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_runner *r = NULL;
+    struct lf_runner_opts o = {.threads = 1, .slots = 1, .max_rows = 4, .page_tokens = 64, .max_context = 4096};
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "256 positions", "a context beyond the model's is refused");
+    o.max_context = 0;
+    o.page_tokens = 48;
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "multiple of", "so is a page that is no multiple of the tile");
+    tap_rc(lf_runner_open(&r, "/nonexistent/checkpoint", &o, &err), LF_ENOENT, &err, "/nonexistent/checkpoint", "and a missing checkpoint");
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name, *file, *key, *value;
+    } models[] = {
+        {"llama", "tiny-llama", NULL, NULL},
+        {"gpt2", "tiny-gpt2", NULL, NULL},
+        {"qwen3", "tiny-qwen3", NULL, NULL},
+        {"window", "tiny-llama", "sliding_window", "40"},
+        {"softcap", "tiny-llama", "logit_softcap", "5"},
+    };
+    uint64_t seed = 5;
+    char dirs[sizeof models / sizeof *models][4096];
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        lf_err err = LF_ERR_INIT;
+        lf_model_config c;
+        load_config(&c, models[i].file, models[i].key, models[i].value);
+        snprintf(dirs[i], sizeof dirs[i], "%s/%s", tap_tmpdir(), models[i].name);
+        if (infer_ckpt_write(dirs[i], &c, infer_ckpt_hot, &seed, &err))
+            tap_bail("checkpoint: %s", err.text);
+        test_model(models[i].name, dirs[i], c.vocab, false);
+        test_model(models[i].name, dirs[i], c.vocab, true);
+    }
+    test_can_fail(dirs[3], dirs[0], 512);
+    test_errors(dirs[0]);
+    return tap_done();
+}
