@@ -9,7 +9,9 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/drive.h flow/drive.c flow/repair.c flow/sync.c \
   flow/cost.h flow/cost.c flow/prep.h flow/prep.c flow/conf_print.c flow/series.h flow/series.c \
   flow/describe.h flow/describe.c flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
-  flow/cmd_plan.c flow/cmd_run.c flow/cmd_status.c flow/cmd_config.c
+  flow/cmd_plan.c flow/cmd_run.c flow/cmd_status.c flow/cmd_config.c \
+  flow/cmd_logs.c flow/cmd_show.c flow/cmd_cancel.c flow/cmd_metrics.c \
+  flow/cmd_ledger.c flow/cmd_doctor.c flow/cmd_gc.c
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
 loong_flow_LDADD = $(LF_FLOW_LIBS)
