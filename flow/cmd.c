@@ -6,6 +6,7 @@
 
 #include "flow/cmd.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +43,34 @@ static int general_help(void)
     return 0;
 }
 
+/* "--columns TEXT", "--jobs N", "--[no-]json". */
+static void option_form(char *buf, size_t cap, const lf_opt *o)
+{
+    static const char *const words[] = {"TEXT", "PATH", "", "N", "N", "SIZE", "TIME", "X", ""};
+    char name[64];
+    snprintf(name, sizeof name, "%s", o->name);
+    for (char *p = name; *p != '\0'; p++)
+        if (*p == '_')
+            *p = '-';
+    if (o->type == LF_OPT_BOOL)
+        snprintf(buf, cap, "--%s%s", o->def != NULL && strcmp(o->def, "yes") == 0 ? "no-" : "", name);
+    else
+        snprintf(buf, cap, "--%s %s", name, o->type == LF_OPT_ENUM ? o->choices : words[o->type]);
+}
+
 static int command_help(const lf_cmd_def *d)
 {
-    char name[128];
-    lf_buf b;
-    lf_buf_init(&b);
-    snprintf(name, sizeof name, "loong-flow %s%s%s", d->table->stage, d->words[0] != '\0' ? " " : "", d->words);
-    lf_opt_help(d->table, name, &b);
-    fputs(b.data, stdout);
-    lf_buf_fini(&b);
+    printf("usage: loong-flow %s%s%s [options]\n%s\n\n", d->table->stage, d->words[0] != '\0' ? " " : "", d->words,
+           d->table->summary);
+    for (size_t i = 0; i < d->table->n_opts; i++) {
+        const lf_opt *o = &d->table->opts[i];
+        char form[128];
+        option_form(form, sizeof form, o);
+        printf("  %-22s %s", form, o->help);
+        if (o->type != LF_OPT_BOOL && o->def != NULL)
+            printf(" (default %s)", o->def);
+        putchar('\n');
+    }
     return 0;
 }
 
@@ -109,6 +129,7 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_
 
 int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error with a name, here and in the stages */
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return argc < 2 ? (general_help(), LF_FLOW_USAGE) : general_help();
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];

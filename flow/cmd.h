@@ -40,7 +40,7 @@ extern const lf_cmd_def *const lf_cmds[]; /* NULL-terminated, in the order of --
 /* Rows of every command's table. */
 #define LF_CMD_ROW(name, type, flags, def, choices, help)                                                              \
     {                                                                                                                  \
-        name, type, LF_OPT_OPERATIONAL, flags, def, 0, 0, choices, NULL, help                                          \
+        name, type, LF_OPT_OPERATIONAL, (flags) | LF_OPT_CLI_ONLY, def, 0, 0, choices, NULL, help                                         \
     }
 #define LF_CMD_COMMON                                                                                                  \
     LF_CMD_ROW("json", LF_OPT_BOOL, 0, "no", NULL, "print JSON with a schema number"),                                 \

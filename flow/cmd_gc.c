@@ -2,7 +2,8 @@
  *
  * gc: what may be deleted, and with --yes its deletion. Kept are: results of the newest runs, every result that a kept run
  * took over, everything of a run that is not complete (its checkpoints are what resume needs), and anything whose state
- * is unknown. Deleted are whole old runs, and in complete runs the `out` of incarnations that are not the result.
+ * is unknown. Deleted are outputs only: all of old complete runs (they become "purged"), and in kept complete runs those
+ * of incarnations that are not the result. Records, logs and metrics are small and stay, so history and lineage do too.
  */
 #include "config.h"
 
@@ -59,11 +60,11 @@ static bool named(const lf_cmd *c, const char *id)
     return false;
 }
 
-static void propose(json_t *list, const lf_run *run, const char *path, const char *why)
+static void propose(json_t *list, const lf_run *run, const lf_incarnation *inc, const char *path, const char *why)
 {
-    double bytes = tree_bytes(path, 0);
-    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:f}", "run", run->id, "path", path, "data", run->data, "why",
-                                          why, "bytes", bytes));
+    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:O*}", "run", run->id, "run_dir", run->dir, "path",
+                                          path, "data", run->data, "why", why, "bytes", tree_bytes(path, 0), "outputs",
+                                          json_object_get(inc->done, "outputs")));
 }
 
 static void protect_adopted(json_t *keep, const lf_run_view *v)
@@ -83,16 +84,17 @@ static bool complete(const lf_run_view *v)
     return true;
 }
 
-static void propose_leftovers(json_t *list, const lf_run_view *v)
+static void propose_outputs(json_t *list, const lf_run_view *v, bool all)
 {
     for (size_t i = 0; i < v->n; i++)
         for (size_t k = 0; k < v->stages[i].n_incs; k++) {
             const lf_incarnation *inc = &v->stages[i].incs[k];
             char out[PATH_MAX];
-            if (inc->done != NULL || inc == v->stages[i].result || lf_path_set(out, NULL, "%s/out", inc->dir) < 0 ||
+            if ((!all && inc->done != NULL) || lf_path_set(out, NULL, "%s/out", inc->dir) < 0 ||
                 !lf_io_exists(out))
                 continue;
-            propose(list, &v->run, out, "an attempt whose stage was completed by another one");
+            propose(list, &v->run, inc, out, all ? "of a complete run older than those kept"
+                                                 : "of an attempt whose stage was completed by another one");
         }
 }
 
@@ -116,24 +118,30 @@ static int survey(json_t *list, lf_cmd *c, lf_run_list *runs, lf_err *err)
         if (whole && left > 0)
             left--;
         if (!kept)
-            propose(list, &v.run, v.run.dir, "a complete run older than those kept");
+            propose_outputs(list, &v, true);
         else if (whole)
-            propose_leftovers(list, &v);
+            propose_outputs(list, &v, false);
         lf_view_fini(&v);
     }
     json_decref(keep);
     return rc;
 }
 
+/* The ledger hears of it first: an artifact that is called gone and is still there is a smaller lie than the reverse. */
 static int delete_one(const json_t *o, lf_err *err)
 {
     const char *path = json_string_value(json_object_get(o, "path")), *data = json_string_value(json_object_get(o, "data"));
-    const char *run = json_string_value(json_object_get(o, "run"));
-    char run_dir[PATH_MAX];
-    int rc = lf_path_set(run_dir, err, "%s/runs/%s", data, run);
-    if (rc == 0 && strcmp(path, run_dir) != 0)
-        rc = lf_record_event(run_dir, run, NULL, 0, 0, "gone",
-                             json_pack("{s:s, s:s}", "path", path + strlen(data) + 1, "why", "gc"), err);
+    const char *run = json_string_value(json_object_get(o, "run")), *k;
+    const char *rel = path + strlen(data) + 1;
+    json_t *out;
+    int rc = 0;
+    json_object_foreach(json_object_get(o, "outputs"), k, out) if (rc == 0)
+    {
+        const char *sub = json_string_value(json_object_get(out, "path"));
+        json_t *d = json_pack("{s:o, s:s}", "path", json_sprintf("%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
+                                                                 sub != NULL ? sub : k), "why", "gc");
+        rc = lf_record_event(json_string_value(json_object_get(o, "run_dir")), run, NULL, 0, 0, "gone", d, err);
+    }
     return rc == 0 ? lf_io_remove_tree(path, err) : rc;
 }
 
@@ -154,6 +162,7 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
     if (rc == 0)
         rc = survey(list, c, &runs, err);
     double sum = 0;
+    char data[PATH_MAX] = "";
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *o = json_array_get(list, i);
         sum += json_number_value(json_object_get(o, "bytes"));
@@ -163,6 +172,7 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
                    json_string_value(json_object_get(o, "path")), json_string_value(json_object_get(o, "why")));
         if (yes)
             rc = delete_one(o, err);
+        lf_path_set(data, NULL, "%s", json_string_value(json_object_get(o, "data")));
     }
     lf_lock_release(lock);
     lf_run_list_fini(&runs);
@@ -171,6 +181,8 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
     if (rc == 0)
         printf("%s in all%s\n", lf_fmt_bytes(b, sizeof b, sum), yes || sum <= 0 ? "" : "; --yes deletes it");
     json_decref(list);
+    if (rc == 0 && yes && data[0] != '\0' && lf_sync(p, data, NULL, NULL) < 0)
+        fputs("loong-flow: the ledger was not updated; `loong-flow ledger sync` does it\n", stderr);
     return rc;
 }
 

@@ -120,6 +120,12 @@ static int logs_of(lf_cmd *c, const lf_project *p, lf_err *err)
             return rc;
         lf_stage_view *s = pick_stage(&v, lf_cmd_word(c, 0), err);
         const lf_incarnation *inc = s != NULL ? pick_incarnation(s, attempt, err) : NULL;
+        if (inc == NULL && s != NULL && s->state == LF_STATE_RUNNING && lf_optset_bool(c->opts, "follow")) {
+            lf_err_clear(err); /* it is about to start */
+            lf_view_fini(&v);
+            nap(0.1);
+            continue;
+        }
         if (inc == NULL) {
             lf_view_fini(&v);
             return err->rc;

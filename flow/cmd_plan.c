@@ -80,7 +80,7 @@ static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t 
 {
     char why[600];
     bool will = false;
-    lf_prep_explain(s, NULL, &will, why, sizeof why);
+    lf_prep_explain(p, s, NULL, &will, why, sizeof why);
     json_t *row = json_pack("{s:O, s:O, s:s, s:b, s:s, s:O, s:O}", "name", json_object_get(s->stage, "name"), "kind",
                             json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "will_run", (int)will, "why",
                             why, "deps", json_object_get(s->stage, "deps"), "spec_id",

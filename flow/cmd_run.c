@@ -85,7 +85,8 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
 static bool all_done(const lf_prep *p)
 {
     for (size_t i = 0; i < p->view.n; i++)
-        if (p->view.stages[i].state != LF_STATE_DONE)
+        if (p->view.stages[i].state != LF_STATE_DONE &&
+            (p->view.stages[i].state != LF_STATE_PURGED || lf_view_needed(&p->view, i, NULL)))
             return false;
     return true;
 }

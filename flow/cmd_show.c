@@ -196,7 +196,7 @@ static int run_explain(lf_cmd *c, lf_err *err)
         bool will = false;
         if (lf_cmd_word(c, 0) != NULL && strcmp(lf_cmd_word(c, 0), name) != 0)
             continue;
-        lf_prep_explain(s, NULL, &will, why, sizeof why);
+        lf_prep_explain(&p, s, NULL, &will, why, sizeof why);
         json_array_append_new(rows, json_pack("{s:s, s:s, s:b, s:s}", "name", name, "state", lf_state_name(s->state),
                                               "will_run", (int)will, "why", why));
     }

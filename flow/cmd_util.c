@@ -47,7 +47,7 @@ int lf_cmd_print_json(json_t *o, lf_err *err)
 char *lf_cmd_model_dir(void)
 {
     char self[PATH_MAX], dir[PATH_MAX];
-    const char *env = getenv("LOONG_MODELS");
+    const char *env = getenv("LF_MODELS_DIR");
     if (env != NULL && env[0] == '/')
         return lf_strdup(env, NULL);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);

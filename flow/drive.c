@@ -26,7 +26,6 @@
 #include "flow/who.h"
 
 struct lane {
-    bool selected;
     int tries; /* submissions of ours, or one adopted */
     json_t *job;      /* while it is ours or adopted; NULL otherwise */
     double t_submit, t_takeover;
@@ -38,6 +37,7 @@ struct driver {
     const lf_run *run;
     lf_run_view view;
     struct lane *lanes;
+    bool *selected;
     void *self; /* the submitter's */
     int stops;  /* stop requests so far */
     double next_talk, next_sync;
@@ -86,23 +86,6 @@ static int reload(struct driver *dr, lf_err *err)
     return 0;
 }
 
-/* Does anything that is still to be made read this stage's output? */
-static bool needed(const struct driver *dr, size_t i)
-{
-    bool has_dependent = false;
-    for (size_t k = 0; k < dr->view.n; k++) {
-        json_t *deps = json_object_get(dr->view.stages[k].stage, "deps");
-        for (size_t j = 0; j < json_array_size(deps); j++)
-            if (json_equal(json_array_get(deps, j), json_object_get(dr->view.stages[i].stage, "name"))) {
-                has_dependent = true;
-                if (dr->lanes[k].selected && dr->view.stages[k].state != LF_STATE_DONE &&
-                    (dr->view.stages[k].state != LF_STATE_PURGED || needed(dr, k)))
-                    return true;
-            }
-    }
-    return !has_dependent;
-}
-
 static bool deps_done(const struct driver *dr, size_t i)
 {
     json_t *deps = json_object_get(dr->view.stages[i].stage, "deps");
@@ -125,11 +108,11 @@ static bool was_lost(const lf_stage_view *s)
 static bool can_submit(const struct driver *dr, size_t i)
 {
     const lf_stage_view *s = &dr->view.stages[i];
-    if (!dr->lanes[i].selected || dr->lanes[i].tries >= (was_lost(s) ? LOST_TRIES : 1) || dr->lanes[i].job != NULL || dr->stops > 0)
+    if (!dr->selected[i] || dr->lanes[i].tries >= (was_lost(s) ? LOST_TRIES : 1) || dr->lanes[i].job != NULL || dr->stops > 0)
         return false;
     if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN)
         return false;
-    if (s->state == LF_STATE_PURGED && !needed(dr, i))
+    if (s->state == LF_STATE_PURGED && !lf_view_needed(&dr->view, i, dr->selected))
         return false;
     return deps_done(dr, i);
 }
@@ -303,7 +286,7 @@ static int select_one(struct driver *dr, const char *name, bool with_needs, lf_e
             names[n++] = name_of(&dr->view.stages[i]);
         if (strcmp(name_of(&dr->view.stages[i]), name) != 0)
             continue;
-        dr->lanes[i].selected = true;
+        dr->selected[i] = true;
         json_t *deps = json_object_get(dr->view.stages[i].stage, "deps");
         int rc = 0;
         for (size_t k = 0; with_needs && rc == 0 && k < json_array_size(deps); k++)
@@ -319,7 +302,7 @@ static int select_stages(struct driver *dr, lf_err *err)
 {
     bool all = dr->d->n_only == 0 && dr->d->until == NULL;
     for (size_t i = 0; i < dr->view.n; i++)
-        dr->lanes[i].selected = all;
+        dr->selected[i] = all;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < dr->d->n_only; i++)
         rc = select_one(dr, dr->d->only[i], false, err);
@@ -352,7 +335,7 @@ static int final_code(const struct driver *dr)
     int code = 0;
     for (size_t i = 0; i < dr->view.n; i++) {
         const lf_stage_view *s = &dr->view.stages[i];
-        if (!dr->lanes[i].selected || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !needed(dr, i)))
+        if (!dr->selected[i] || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !lf_view_needed(&dr->view, i, dr->selected)))
             continue;
         if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
             return 1;
@@ -400,7 +383,8 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     }
     rc = reload(&dr, err);
     dr.lanes = rc == 0 ? lf_calloc(dr.view.n + 1, sizeof *dr.lanes, err) : NULL;
-    if (rc == 0 && dr.lanes == NULL)
+    dr.selected = rc == 0 ? lf_calloc(dr.view.n + 1, sizeof *dr.selected, err) : NULL;
+    if (rc == 0 && (dr.lanes == NULL || dr.selected == NULL))
         rc = LF_ENOMEM;
     if (rc == 0)
         rc = select_stages(&dr, err);
@@ -415,6 +399,7 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     for (size_t i = 0; dr.lanes != NULL && i < dr.view.n; i++)
         json_decref(dr.lanes[i].job);
     free(dr.lanes);
+    free(dr.selected);
     lf_view_fini(&dr.view);
     lf_lock_release(lock);
     sigprocmask(SIG_SETMASK, &old, NULL);

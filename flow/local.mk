@@ -11,8 +11,24 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/describe.h flow/describe.c flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
   flow/cmd_plan.c flow/cmd_run.c flow/cmd_status.c flow/cmd_config.c \
   flow/cmd_logs.c flow/cmd_show.c flow/cmd_cancel.c flow/cmd_metrics.c \
-  flow/cmd_ledger.c flow/cmd_doctor.c flow/cmd_gc.c
+  flow/cmd_ledger.c flow/cmd_doctor.c flow/cmd_gc.c \
+  flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/init_texts.h
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
 loong_flow_LDADD = $(LF_FLOW_LIBS)
-EXTRA_DIST += flow/README.md
+nodist_flow_libflow_a_SOURCES = flow/init_texts.c
+dist_man_MANS += flow/loong-flow.1
+bashcompdir = $(datadir)/bash-completion/completions
+EXTRA_DIST += flow/README.md flow/init_texts.awk flow/loong-flow.bash
+
+install-data-hook:
+	$(MKDIR_P) $(DESTDIR)$(bashcompdir) && $(INSTALL_DATA) $(srcdir)/flow/loong-flow.bash $(DESTDIR)$(bashcompdir)/loong-flow
+uninstall-hook:
+	rm -f $(DESTDIR)$(bashcompdir)/loong-flow
+
+CLEANFILES += flow/init_texts.c
+LF_INIT_TEMPLATES_SRC = $(srcdir)/templates/init/pretrain.ini $(srcdir)/templates/init/tokenize.ini $(srcdir)/templates/init/eval.ini
+
+# The pipelines of templates/init become arrays of lines.
+flow/init_texts.c: $(LF_INIT_TEMPLATES_SRC) $(srcdir)/flow/init_texts.awk
+	$(AM_V_GEN)$(MKDIR_P) flow && $(AWK) -f $(srcdir)/flow/init_texts.awk $(LF_INIT_TEMPLATES_SRC) > $@.tmp && mv $@.tmp $@

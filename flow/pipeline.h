@@ -6,7 +6,7 @@
  *
  *   [pipeline]       name, description, data_dir, scheduler, jobs, share, include
  *   [resources]      time_limit, memory, grace: defaults for every stage
- *   [model], [model NAME]   key = value for the stages; `base = FILE or NAME` lays the section over another model
+ *   [model], [model NAME]   key = value for the stages; `preset = FILE or NAME` lays the section over another model
  *   [kind KIND]      defaults for every stage of that kind
  *   [template NAME]  only inherited from
  *   [vars]           free keys for ${vars.x}

@@ -136,8 +136,8 @@ static int one_input(json_t *inputs, const lf_pipeline *p, const lf_pipeline_arg
     if (rc == 0 && json_array_size(refs) == 0)
         rc = check_outside(p, it, o, text, err);
     if (rc == 0)
-        rc = lf_json_push_new(inputs, json_pack("{s:s, s:i, s:s, s:O}", "option", o->name, "index", (int)index, "text",
-                                                text, "refs", refs), err);
+        rc = lf_json_push_new(inputs, json_pack("{s:s, s:i, s:s, s:O, s:b}", "option", o->name, "index", (int)index,
+                                                "text", text, "refs", refs, "identity", o->cls == LF_OPT_IDENTITY), err);
     json_decref(refs);
     return rc;
 }

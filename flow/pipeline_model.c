@@ -2,7 +2,7 @@
  *
  * The model a stage names: `model = NAME` is [model NAME] of the pipeline, a file (a '/' or ".ini" in it) or an installed
  * description; without the key [model] is taken. Keys and values are the stage's business; here they are only merged,
- * `base =` lowest, and marked as read.
+ * `preset =` lowest, and marked as read.
  */
 #include "config.h"
 
@@ -27,7 +27,8 @@ struct model_ctx {
 
 static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir, lf_err *err);
 
-/* The table has a row `model` that is no input: the stage wants a description. */
+/* Does this kind read [model]? Either its table has a row `model` that is no input, or it is pretrain, which reads the
+ * section from its configuration file without a row of its own. */
 static bool wants_model(const lf_opt_table *t)
 {
     const lf_opt *o = lf_opt_find(t, "model");
@@ -50,7 +51,7 @@ static int load_section(json_t *into, struct model_ctx *x, const char *section, 
         if (strcmp(it->section, section) != 0)
             continue;
         it->read = true;
-        if (strcmp(it->key, "base") == 0) {
+        if (strcmp(it->key, "preset") == 0) {
             base = it;
             continue;
         }
@@ -77,7 +78,7 @@ static int load_file(json_t *into, struct model_ctx *x, const char *path, lf_err
         rc = lf_fail(err, LF_EINVAL, "%s: a model file holds one section, [model]", path);
     for (size_t i = 0; rc == 0 && i < s->n; i++) {
         const lf_ini_entry *e = &ini.entries[s->first + i];
-        if (strcmp(e->key, "base") == 0)
+        if (strcmp(e->key, "preset") == 0)
             base = e->value;
         else
             rc = put_if_absent(into, e->key, e->value, err);
@@ -112,9 +113,9 @@ static int fail_at(const struct model_ctx *x, lf_err *err, const char *name)
 static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir, lf_err *err)
 {
     if (++x->depth > MODEL_MAX_BASES)
-        return x->at != NULL ? lf_conf_fail(x->at, err, "base = %s: bases are nested more than %d deep", name,
+        return x->at != NULL ? lf_conf_fail(x->at, err, "preset = %s: presets are nested more than %d deep", name,
                                             MODEL_MAX_BASES)
-                             : lf_fail(err, LF_EINVAL, "model bases are nested more than %d deep", MODEL_MAX_BASES);
+                             : lf_fail(err, LF_EINVAL, "model presets are nested more than %d deep", MODEL_MAX_BASES);
     lf_buf b;
     lf_buf_init(&b);
     lf_buf_addf(&b, "model %s", name);

@@ -104,13 +104,14 @@ static bool same_revision(const json_t *a, const json_t *b)
 }
 
 /* The newest run of this name in this data root, when it is the same work. */
-static bool find_own_run(lf_run *out, const lf_prep *p, lf_run_list *runs, const char *data)
+static bool find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data)
 {
     for (size_t i = 0; i < runs->n; i++) {
         lf_run *r = &runs->runs[i];
         if (strcmp(r->data, data) != 0 || lf_run_load(r, NULL) < 0 ||
             !json_equal(json_object_get(r->doc, "name"), json_object_get(p->doc, "name")))
             continue;
+        p->previous = json_incref(r->doc);
         if (!same_work(r->doc, p->doc))
             return false;
         *out = *r;
@@ -280,6 +281,7 @@ void lf_prep_fini(lf_prep *p)
 {
     lf_view_fini(&p->view);
     json_decref(p->doc);
+    json_decref(p->previous);
     free(p->ini_text);
     lf_pipeline_fini(&p->pipeline);
     lf_project_fini(&p->project);
@@ -325,12 +327,14 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
 
 /* ---- why ---- */
 
-static void explain_change(const lf_stage_view *s, const json_t *accepted, char *text, size_t cap)
+static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, char *text, size_t cap)
 {
     json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-    json_t *diff = att != NULL ? lf_spec_diff(att, s->stage, NULL) : NULL;
+    json_t *old = att != NULL ? att : stage_of(p->previous, json_object_get(s->stage, "name"));
+    json_t *diff = old != NULL ? lf_spec_diff(old, s->stage, NULL) : NULL;
     if (diff == NULL || json_array_size(diff) == 0) {
-        snprintf(text, cap, "%s", s->reason[0] != '\0' ? s->reason : "it has not run yet");
+        snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
+                 s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason);
         json_decref(diff);
         return;
     }
@@ -338,15 +342,19 @@ static void explain_change(const lf_stage_view *s, const json_t *accepted, char 
     lf_buf_init(&b);
     for (size_t i = 0; i < json_array_size(diff); i++)
         lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", json_string_value(json_array_get(diff, i)));
-    bool ok = lf_spec_continues(att, s->stage, accepted);
-    snprintf(text, cap, "changed since attempt %zu: %s; %s", s->n_attempts, b.data,
-             ok ? "accepted, so it continues from its checkpoint"
-                : "it starts over (--accept KEY would continue from its checkpoint)");
+    if (att == NULL)
+        snprintf(text, cap, "changed since the last run: %s", b.data);
+    else
+        snprintf(text, cap, "changed since attempt %zu: %s; %s", s->n_attempts, b.data,
+                 lf_spec_continues(att, s->stage, accepted)
+                     ? "accepted, so it continues from its checkpoint"
+                     : "it starts over (--accept KEY would continue from its checkpoint)");
     lf_buf_fini(&b);
     json_decref(diff);
 }
 
-void lf_prep_explain(const lf_stage_view *s, const json_t *accepted, bool *will_run, char *text, size_t cap)
+void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, bool *will_run, char *text,
+                     size_t cap)
 {
     *will_run = s->state != LF_STATE_DONE && s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
     switch (s->state) {
@@ -368,10 +376,8 @@ void lf_prep_explain(const lf_stage_view *s, const json_t *accepted, bool *will_
                  s->resumable ? "; continues from what is there" : "");
         break;
     case LF_STATE_WAITING:
-        snprintf(text, cap, "it has not run yet; %s", s->reason);
-        break;
     case LF_STATE_PENDING:
-        explain_change(s, accepted, text, cap);
+        explain_change(p, s, accepted, text, cap);
         break;
     }
 }

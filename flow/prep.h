@@ -37,6 +37,7 @@ typedef struct lf_prep {
     json_t *doc;          /* complete: spec ids, exe, adopted */
     char *ini_text;       /* resolved settings with origins */
     bool has_run;         /* view.run is an existing run, otherwise a new one would be made */
+    json_t *previous;     /* document of the newest run of this name, NULL when there is none */
     bool changed;         /* doc differs from the run's newest revision */
     lf_run_view view;     /* states of doc's stages; view.run.doc is doc */
 } lf_prep;
@@ -47,7 +48,8 @@ void lf_prep_fini(lf_prep *p);
 int lf_prep_commit(lf_prep *p, lf_err *err);
 
 /* Why a stage would run or not, as one sentence. will_run is set. accepted may be NULL. */
-void lf_prep_explain(const lf_stage_view *s, const json_t *accepted, bool *will_run, char *text, size_t cap);
+void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, bool *will_run, char *text,
+                     size_t cap);
 
 /* Resolved settings of a configuration as INI text. origins: a comment before each key. */
 int lf_conf_print(const lf_conf *c, bool origins, lf_buf *out, lf_err *err);

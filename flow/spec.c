@@ -198,6 +198,8 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
         const json_t *in = json_array_get(inputs, i);
         const char *opt = json_string_value(json_object_get(in, "option"));
         const char *text = json_string_value(json_object_get(in, "text"));
+        if (json_is_false(json_object_get(in, "identity")))
+            continue; /* it changes what is looked at on the way, not what comes out */
         json_t *list = json_object_get(into, opt);
         if (list == NULL) {
             list = json_array();

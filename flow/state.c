@@ -473,3 +473,20 @@ lf_stage_view *lf_view_stage(lf_run_view *v, const char *name)
             return &v->stages[i];
     return NULL;
 }
+
+bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected)
+{
+    bool has_dependent = false;
+    for (size_t k = 0; k < v->n; k++) {
+        json_t *deps = json_object_get(v->stages[k].stage, "deps");
+        for (size_t j = 0; j < json_array_size(deps); j++) {
+            if (!json_equal(json_array_get(deps, j), json_object_get(v->stages[i].stage, "name")))
+                continue;
+            has_dependent = true;
+            if ((selected == NULL || selected[k]) && v->stages[k].state != LF_STATE_DONE &&
+                (v->stages[k].state != LF_STATE_PURGED || lf_view_needed(v, k, selected)))
+                return true;
+        }
+    }
+    return !has_dependent;
+}

@@ -65,6 +65,9 @@ typedef struct lf_run_view {
 int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err);
 void lf_view_fini(lf_run_view *v);
 lf_stage_view *lf_view_stage(lf_run_view *v, const char *name);
+/* A purged stage is made again only when something that is still to be made reads it, or nothing reads it at all.
+ * selected: stages that count, NULL: all. */
+bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected);
 
 /* The parts, for the wrapper. */
 int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err);

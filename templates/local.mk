@@ -1,1 +1,3 @@
-# files of templates
+# Pipelines to begin with; they are compiled into loong-flow (flow/local.mk).
+LF_INIT_TEMPLATES = templates/init/pretrain.ini templates/init/tokenize.ini templates/init/eval.ini
+EXTRA_DIST += $(LF_INIT_TEMPLATES) templates/README.md

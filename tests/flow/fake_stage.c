@@ -210,6 +210,8 @@ int main(int argc, char **argv)
     int code = 1;
     if (o == NULL || lf_optset_parse_argv(o, argc, argv, NULL, NULL, &err) < 0)
         code = 2;
+    else if (lf_optset_bool(o, "version"))
+        code = puts("fake") < 0;
     else if (lf_optset_bool(o, "plan"))
         code = print_plan(o, join ? "join" : "work");
     else if (lf_stop_install(lf_optset_str(o, "stop_file"), &err) == 0)

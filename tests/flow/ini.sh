@@ -218,7 +218,7 @@ include = common.ini
 time_limit = 2h30m
 memory = 80G
 [model tiny]
-base = small
+preset = small
 layers = 2
 [kind work]
 step_time = 7

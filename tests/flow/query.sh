@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Asking: every command answers, in text and in JSON, and the answers are right.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+pipeline
+sed 's/steps = 30/steps = 12/' pipeline.ini >p && cp p pipeline.ini
+runs 1 "$LF" status
+like err 'no loong-flow project' "no project: said so"
+runs 0 "$LF" run
+runs 0 "$LF" run --new --set second.factor=2 --set first.step_time=1
+a=$("$LF" status --all --columns run | tail -1) b=$("$LF" status --all --columns run | sed -n 2p)
+
+for cmd in status "status --all" plan explain show metrics artifacts "diff $a $b" "ledger check" doctor gc config version validate \
+    watch "lineage $(stage_dir last)/out/joined"; do
+    "$LF" $cmd --json >js 2>err
+    code=$?
+    [ $code -eq 0 ] && grep -q '"schema": 1' js
+    ok $? "--json: ${cmd%% *}" "exit $code $(cat err)"
+    "$LF" $cmd >txt 2>err && [ -s txt ]
+    ok $? "text: ${cmd%% *}" "$(cat err)"
+    "$LF" ${cmd%% *} --help >txt 2>err && grep -q json txt
+    ok $? "--help: ${cmd%% *}"
+done
+"$LF" diff "$a" "$b" >out
+like out 'second +factor +- +2' "diff shows the changed setting"
+"$LF" metrics first --format csv >out
+is "$(wc -l <out)" 13 "metrics: a row per step"
+like out '^12,0.83' "with the values"
+"$LF" metrics first --format plot --key loss >out
+like out '\*' "a plot has points"
+"$LF" logs first -n 1 >out
+is "$(cat out)" "lf-work: step 12 of 12" "logs -n"
+"$LF" artifacts >out
+like out 'last +joined' "artifacts lists outputs"
+"$LF" lineage "$(stage_dir last)/out/joined" >out
+like out 'made by second' "lineage goes up the chain"
+like out 'in.txt +sha256' "to the outside files"
+"$LF" explain second --set second.factor=9 >out
+like out 'second: would run: changed since the last run: factor' "explain names the setting"
+runs 2 "$LF" status --columns nme
+like err 'did you mean "?name' "columns are checked"
+runs 2 "$LF" statsu
+like err 'did you mean status' "commands are checked"
+runs 2 "$LF" status a b
+runs 2 "$LF" status --al
+like err 'did you mean' "options are checked"
+runs 1 "$LF" status zzzz
+like err 'no run "zzzz"' "runs are checked"
+runs 0 "$LF" status "$(echo "$a" | cut -c 20-)"
+runs 2 "$LF"
+
+# logs -f ends with the stage
+"$LF" run --new --set first.step_time=30 >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q running"
+"$LF" logs first -f >out
+like out 'step 12 of 12' "logs -f follows to the end"
+wait $p
+
+# gc keeps what it must and takes only what it says.
+runs 0 "$LF" gc --keep-runs 1
+like out 'would delete' "gc is dry by default"
+is "$(ls loong-data/*/runs | wc -l)" 3 "and deletes nothing"
+[ -e "loong-data/$(ls loong-data)/runs/$a/first/1.1/out/result/data.txt" ]; ok $? "nothing at all"
+runs 0 "$LF" gc --keep-runs 1 --yes
+is "$(state last)" done "the newest run is whole"
+"$LF" status "$a" >out
+like out 'first +work +purged' "an old one is purged, and says so"
+runs 0 "$LF" ledger check
+runs 0 "$LF" gc --keep-runs 1
+unlike out 'would delete' "there is nothing left to delete"
+
+# init, and what it writes is valid for the real stages
+mkdir fresh && cd fresh || exit 99
+runs 0 "$LF" init --list
+cp out uses
+echo text >corpus.txt; echo text >heldout.txt; mkdir checkpoint tokenizer
+for use in $(awk '{ print $1 }' uses); do
+    runs 0 "$LF" init "$use" --output "$use.ini"
+    LF_MODELS_DIR=$LF_SRCDIR/models "$LF_BUILDDIR/loong-flow" validate "$use.ini" >out 2>err
+    ok $? "init $use writes a valid pipeline" "$(cat err)"
+done
+runs 1 "$LF" init pretrain --output pretrain.ini
+like err 'exists' "init overwrites nothing"
+cd ..
+runs 0 "$LF" report --output r.html
+like r.html '<svg' "the report has plots"
+unlike r.html 'https?://[^w]' "and fetches nothing"
+"$LF" run --new --set first.fail_at=3 >o 2>&1
+runs 0 "$LF" report --output r2.html
+unlike r2.html '<b>failed' "log text is escaped in HTML"
+like r2.html '&lt;b&gt;failed' "(it is there)"
+finish
