@@ -23,3 +23,8 @@ tests_op_embed_test_SOURCES = tests/op/embed_test.c tests/op/op_test.h
 tests_op_embed_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 tests_op_optim_test_SOURCES = tests/op/optim_test.c tests/op/op_test.h
 tests_op_optim_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+
+EXTRA_PROGRAMS += kernels/bench/attn_bench
+CLEANFILES += kernels/bench/attn_bench
+kernels_bench_attn_bench_SOURCES = kernels/bench/attn_bench.c
+kernels_bench_attn_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)
