@@ -163,6 +163,69 @@ static void to_pairs(float *dst, float *src, int64_t nq, bool rows_too)
             lf_v_store_bf16((uint16_t *)(void *)(src + r * ATTN_T) + c, lf_v_load(src + r * ATTN_T + c));
 }
 
+/* Rows of a block whose causal diagonal crosses the tile go strip by strip, each over the keys that it can see. */
+static bool on_diagonal(const struct attn_shape *s, const struct pair *b)
+{
+    return s->causal && b->i0 < b->j0 + ATTN_T;
+}
+
+/* C = A B over the tile's columns; a strip of a diagonal block leaves columns beyond its last row's key alone. */
+static void mm_scores(struct attn_mm *g, const struct attn_shape *s, const struct pair *b)
+{
+    if (!on_diagonal(s, b)) {
+        LF_SYM(attn_mm)(g);
+        return;
+    }
+    struct attn_mm t = *g;
+    for (int64_t r = 0; r < b->nq; r += ATTN_MR) {
+        int64_t cols = (b->i0 + r + ATTN_MR - b->j0 + 15) / 16 * 16;
+        t.m = b->nq - r < ATTN_MR ? b->nq - r : ATTN_MR;
+        t.n = cols < ATTN_T ? cols : ATTN_T;
+        t.a = (const char *)g->a + r * g->ars;
+        t.c = g->c + r * g->ldc;
+        LF_SYM(attn_mm)(&t);
+    }
+}
+
+/* dq += ds K: a strip of a diagonal block stops at its last row's key. */
+static void mm_query(struct attn_mm *g, const struct attn_shape *s, const struct pair *b, int64_t ku)
+{
+    if (!on_diagonal(s, b)) {
+        LF_SYM(attn_mm)(g);
+        return;
+    }
+    struct attn_mm t = *g;
+    for (int64_t r = 0; r < b->nq; r += ATTN_MR) {
+        int64_t keys = b->i0 + r + ATTN_MR - b->j0;
+        t.m = b->nq - r < ATTN_MR ? b->nq - r : ATTN_MR;
+        t.k = (keys < ATTN_T ? keys + ku - 1 : ATTN_T) / ku;
+        t.a = (const char *)g->a + r * g->ars;
+        t.c = g->c + r * g->ldc;
+        LF_SYM(attn_mm)(&t);
+    }
+}
+
+/* dv += p^T do, dk += ds^T q: a strip of keys of a diagonal block starts at its first key's row. */
+static void mm_keys(struct attn_mm *g, const struct attn_shape *s, const struct pair *b, int64_t ku)
+{
+    if (!on_diagonal(s, b)) {
+        LF_SYM(attn_mm)(g);
+        return;
+    }
+    struct attn_mm t = *g;
+    for (int64_t j = 0; j < ATTN_T; j += ATTN_MR) {
+        int64_t row = b->j0 + j - b->i0, first = row > 0 ? row / ku : 0;
+        if (first >= g->k)
+            break;
+        t.m = ATTN_T - j < ATTN_MR ? ATTN_T - j : ATTN_MR;
+        t.k = g->k - first;
+        t.a = (const char *)g->a + j * g->ars + first * g->acs;
+        t.b = g->b + first * g->ldb;
+        t.c = g->c + j * g->ldc;
+        LF_SYM(attn_mm)(&t);
+    }
+}
+
 static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w,
                            struct doc d, const struct pair *b)
 {
@@ -184,7 +247,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
         g.a = lf_at(a->q, (d.row + i0) * a->ldq + b->h * a->d, t);
         g.ars = a->ldq * 2;
     }
-    LF_SYM(attn_mm)(&g);
+    mm_scores(&g, s, b);
     g.a = w->dor + i0 * dp;
     if (s->pairs) {
         g.a = lf_at(a->d_o, (d.row + i0) * a->lddo + b->h * a->d, t);
@@ -192,7 +255,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
     }
     g.b = w->vt + j0 * s->kd;
     g.c = w->dp;
-    LF_SYM(attn_mm)(&g);
+    mm_scores(&g, s, b);
     block_grads(a, s, w, d, b);
     if (s->pairs) {
         to_pairs(w->pc, w->s, b->nq, false);
@@ -210,11 +273,11 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                          .ldc = dp,
                          .pairs = s->pairs,
                          .init = ATTN_ADD};
-    LF_SYM(attn_mm)(&gk);
+    mm_keys(&gk, s, b, ku);
     gk.a = s->pairs ? w->dsc : w->dp;
     gk.b = w->qr + i0 / ku * dp;
     gk.c = w->dk + j0 * dp;
-    LF_SYM(attn_mm)(&gk);
+    mm_keys(&gk, s, b, ku);
     struct attn_mm gq = {.m = b->nq,
                          .n = dp,
                          .k = ATTN_T / ku,
@@ -227,7 +290,7 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
                          .ldc = dp,
                          .pairs = s->pairs,
                          .init = ATTN_ADD};
-    LF_SYM(attn_mm)(&gq);
+    mm_query(&gq, s, b, ku);
 }
 
 /* Rows of a running gradient to storage. */

@@ -118,41 +118,81 @@ void LF_SYM(attn_mm)(const struct attn_mm *g)
 
 /* ---- panels ---- */
 
-/* One unit of a row: an f32 (bf16 widened), or the pair of bf16 at 2u. */
-LF_INLINE uint32_t unit_of(const void *row, int64_t u, uint8_t x_type, bool pairs)
+/* LF_VL units of a row from unit u on, n of them: f32 (bf16 widened), or pairs of bf16 as they stand. */
+LF_INLINE lf_v row_units(const void *row, int64_t u, int64_t n, uint8_t x_type, bool pairs)
 {
-    uint32_t w;
-    if (pairs || x_type == LF_F32) {
-        memcpy(&w, (const char *)row + 4 * u, sizeof w);
-        return w;
+    return pairs ? lf_get(row, u, LF_F32, n) : lf_get(row, u, x_type, n);
+}
+
+/* Transposes LF_VL x LF_VL in registers: at each step blocks of s x s change places across the diagonal. */
+LF_INLINE void transpose(lf_v r[LF_VL])
+{
+    const lf_vi lane = lf_vi_iota();
+#pragma GCC unroll 4
+    for (int s = LF_VL / 2; s > 0; s /= 2) {
+        const lf_vi up = (lane & lf_vi_set1(s)) != lf_vi_set1(0);
+        const lf_vi low = lf_vi_select(up, lane + lf_vi_set1(LF_VL - s), lane);
+        const lf_vi high = lf_vi_select(up, lane + lf_vi_set1(LF_VL), lane + lf_vi_set1(s));
+#pragma GCC unroll 16
+        for (int i = 0; i < LF_VL; i++) {
+            if (i & s)
+                continue;
+            lf_v a = r[i], b = r[i + s];
+            r[i] = __builtin_shuffle(a, b, low);
+            r[i + s] = __builtin_shuffle(a, b, high);
+        }
     }
-    uint16_t h;
-    memcpy(&h, (const char *)row + 2 * u, sizeof h);
-    return (uint32_t)h << 16;
+}
+
+LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n, int64_t units, uint8_t x_type,
+                         bool pairs)
+{
+    for (int64_t j = 0; j < ATTN_T; j += LF_VL)
+        for (int64_t u = 0; u < units; u += LF_VL) {
+            const int64_t m = units - u < LF_VL ? units - u : LF_VL;
+            lf_v r[LF_VL];
+            if (j + LF_VL <= n && m == LF_VL) {
+#pragma GCC unroll 16
+                for (int i = 0; i < LF_VL; i++)
+                    r[i] = row_units((const char *)src + (j + i) * stride, u, LF_VL, x_type, pairs);
+            } else {
+#pragma GCC unroll 16
+                for (int i = 0; i < LF_VL; i++)
+                    r[i] =
+                        j + i < n ? row_units((const char *)src + (j + i) * stride, u, m, x_type, pairs) : lf_v_zero();
+            }
+            transpose(r);
+            if (m == LF_VL) {
+#pragma GCC unroll 16
+                for (int i = 0; i < LF_VL; i++)
+                    lf_v_store(dst + (u + i) * ATTN_T + j, r[i]);
+            } else {
+#pragma GCC unroll 16
+                for (int i = 0; i < LF_VL; i++)
+                    if (i < m)
+                        lf_v_store(dst + (u + i) * ATTN_T + j, r[i]);
+            }
+        }
 }
 
 void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type)
 {
-    const bool pairs = attn_pairs(x_type);
-    const int64_t units = pairs ? d / 2 : d;
-    for (int64_t j = 0; j < n; j++) {
-        const char *row = (const char *)src + j * stride;
-        for (int64_t u = 0; u < units; u++) {
-            uint32_t w = unit_of(row, u, x_type, pairs);
-            memcpy(dst + u * ATTN_T + j, &w, sizeof w);
-        }
-    }
-    if (n < ATTN_T)
-        for (int64_t u = 0; u < units; u++)
-            memset(dst + u * ATTN_T + n, 0, (size_t)(ATTN_T - n) * sizeof *dst);
+    if (x_type == LF_F32)
+        pack_cols(dst, src, stride, n, d, LF_F32, false);
+    else if (attn_pairs(LF_BF16))
+        pack_cols(dst, src, stride, n, d / 2, LF_BF16, true);
+    else
+        pack_cols(dst, src, stride, n, d, LF_BF16, false);
 }
 
 /* Two bf16 rows interleaved: channel c of the even row low, of the odd row high. */
-static void pack_row_pair(float *dst, const uint16_t *even, const uint16_t *odd, int64_t d)
+LF_INLINE void pack_row_pair(float *dst, const void *even, const void *odd, int64_t d)
 {
-    for (int64_t c = 0; c < d; c++) {
-        uint32_t w = (uint32_t)even[c] | (odd ? (uint32_t)odd[c] << 16 : 0u);
-        memcpy(dst + c, &w, sizeof w);
+    LF_EACH_VEC(c, n, d)
+    {
+        lf_vu lo = (lf_vu)lf_get(even, c, LF_BF16, n) >> 16;
+        lf_vu hi = odd ? (lf_vu)lf_get(odd, c, LF_BF16, n) : (lf_vu){0};
+        lf_put(dst, c, LF_F32, n, (lf_v)(lo | hi));
     }
 }
 
@@ -167,9 +207,11 @@ void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t
         if (j >= n)
             memset(out, 0, (size_t)dp * sizeof *out);
         else if (pairs)
-            pack_row_pair(out, (const uint16_t *)row, j + 1 < n ? (const uint16_t *)(row + stride) : NULL, d);
+            pack_row_pair(out, row, j + 1 < n ? row + stride : NULL, d);
+        else if (x_type == LF_F32)
+            LF_EACH_VEC(c, m, d) lf_put(out, c, LF_F32, m, lf_get(row, c, LF_F32, m));
         else
-            LF_EACH_VEC(c, m, d) lf_put(out, c, LF_F32, m, lf_get(row, c, x_type, m));
+            LF_EACH_VEC(c, m, d) lf_put(out, c, LF_F32, m, lf_get(row, c, LF_BF16, m));
         if (j < n && d < dp)
             memset(out + d, 0, (size_t)(dp - d) * sizeof *out);
     }

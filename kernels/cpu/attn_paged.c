@@ -72,6 +72,21 @@ size_t LF_SYM(attn_paged_work)(const struct lf_k_attn_paged *a, int threads)
     return (size_t)threads * thread_floats(&s) * sizeof(float);
 }
 
+/* Asks for the tile at position j of a sequence to be brought near while the one before it is worked on. */
+static void prefetch_tile(const struct lf_k_attn_paged *a, int64_t seq, int64_t j, int64_t keys, int64_t g)
+{
+    const uint8_t t = a->x_type;
+    const int64_t width = a->groups * a->d, size = (int64_t)lf_dtype_size((enum lf_dtype)t);
+    const int64_t page = a->table[seq * a->max_pages + j / a->page_tokens];
+    const int64_t slot = (page * a->page_tokens + j % a->page_tokens) * width + g * a->d;
+    const char *k = (const char *)a->k_pages + slot * size, *v = (const char *)a->v_pages + slot * size;
+    for (int64_t i = 0; i < keys; i++)
+        for (int64_t b = 0; b < a->d * size; b += 64) {
+            __builtin_prefetch(k + i * width * size + b, 0, 2);
+            __builtin_prefetch(v + i * width * size + b, 0, 2);
+        }
+}
+
 /* Rows [r0, r1) of one sequence, heads [h0, h1) of group g. */
 static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r0, int64_t r1, int64_t g,
                         int64_t h0, int64_t h1, float *mem)
@@ -96,6 +111,8 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
         int64_t slot = (page * a->page_tokens + j % a->page_tokens) * width + g * a->d;
         LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t);
         LF_SYM(attn_pack_rows)(v, lf_at(a->v_pages, slot, t), stride, keys, ATTN_T, a->d, t);
+        if (j + ATTN_T < hi)
+            prefetch_tile(a, a->seq[r0], j + ATTN_T, hi - j - ATTN_T < ATTN_T ? hi - j - ATTN_T : ATTN_T, g);
         LF_SYM(attn_block_tile)(&b, s, j, kt, v);
     }
     int64_t i = 0;
