@@ -3,7 +3,7 @@
  * Attention against the FMA peak (forward and backward, FLOPs counted over the visible keys only: 4 D and 10 D for each
  * query and key) and decoding over the paged cache against the read bandwidth, both measured between the samples.
  *
- *   attn_bench [-t threads] [-r rounds] [-i isa] [-d head size]
+ *   attn_bench [-t threads] [-r rounds] [-i isa] [-d head size] [-l document length] [-p 1 fwd|2 bwd|3 decode]
  *
  * wall: by the clock; busy: per CPU second used, which other processes disturb less.
  */
@@ -12,15 +12,17 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "kernels/bench/bench.h"
 
-enum { MAX_ROUNDS = 101, PAGE = 64 };
+enum { MAX_ROUNDS = 101, PAGE = 64, HUGE = 2 << 20 };
 
 struct opts {
     int threads, rounds;
-    int64_t only_d;
+    int64_t only_d, only_t;
+    int part; /* 0 all, 1 forward, 2 backward, 3 decoding */
     enum lf_isa isa;
     const struct lf_kernels *k;
     lf_queue *q;
@@ -28,10 +30,12 @@ struct opts {
 
 static void *fill(int64_t n, int bf16, uint32_t seed)
 {
-    void *p = aligned_alloc(64, (size_t)(n + 64) * 4);
+    const size_t bytes = ((size_t)(n + 64) * 4 + HUGE - 1) / HUGE * HUGE;
+    void *p = aligned_alloc(HUGE, bytes);
     if (!p)
         exit(1);
-    memset(p, 0, (size_t)(n + 64) * 4);
+    madvise(p, bytes, MADV_HUGEPAGE); /* as the engine's arenas */
+    memset(p, 0, bytes);
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         float f = (float)(seed >> 8) / 8388608.0f - 1.0f;
@@ -119,6 +123,8 @@ static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, in
     for (int r = 0; r < o->rounds; r++) {
         peak[r] = bench_fma_peak(o->isa, o->threads, bf16 && o->isa >= LF_ISA_AVX512BF16);
         for (int m = 0; m < 2; m++) {
+            if (r > 0 && o->part && o->part != m + 1)
+                continue; /* the first round runs both: the backward wants lse */
             double c = bench_cpu(), w = bench_wall();
             if (m ? o->k->attn_bwd.run(o->q, &b) : o->k->attn_fwd.run(o->q, &f))
                 exit(1);
@@ -200,17 +206,22 @@ int main(int argc, char **argv)
 {
     struct opts o = {.threads = 1, .rounds = 15, .isa = lf_cpu_isa_detect()};
     int c;
-    while ((c = getopt(argc, argv, "t:r:i:d:")) != -1) {
+    while ((c = getopt(argc, argv, "t:r:i:d:l:p:")) != -1) {
         if (c == 't' && atoi(optarg) > 0)
             o.threads = atoi(optarg);
         else if (c == 'r' && atoi(optarg) > 0 && atoi(optarg) < MAX_ROUNDS)
             o.rounds = atoi(optarg);
+        else if (c == 'l')
+            o.only_t = atoi(optarg);
+        else if (c == 'p')
+            o.part = atoi(optarg);
         else if (c == 'd')
             o.only_d = atoi(optarg);
         else if (c == 'i' && atoi(optarg) >= 0 && atoi(optarg) <= LF_ISA_AVX512BF16)
             o.isa = (enum lf_isa)atoi(optarg);
         else {
-            fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..3] [-d head size]\n");
+            fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..3] [-d head size] [-l document "
+                            "length] [-p 1 fwd|2 bwd|3 decode]\n");
             return 2;
         }
     }
@@ -224,9 +235,9 @@ int main(int argc, char **argv)
                                         {1, 2048, 8, 8, 64}};
     for (int bf16 = 0; bf16 < 2; bf16++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            if (!o.only_d || o.only_d == shapes[i][4])
+            if (o.part != 3 && (!o.only_d || o.only_d == shapes[i][4]) && (!o.only_t || o.only_t == shapes[i][1]))
                 training(&o, bf16, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], shapes[i][4]);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (int bf16 = 0; bf16 < 2 && (o.part == 0 || o.part == 3); bf16++) {
         decoding(&o, bf16, 1, 16384, 12, 12, 64);
         decoding(&o, bf16, 8, 4096, 12, 12, 64);
         decoding(&o, bf16, 1, 16384, 32, 8, 128);

@@ -120,15 +120,16 @@ struct attn_block {
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
 };
-/* Floats of one block's storage for padded width dp, and its layout over mem (64-byte aligned). */
-size_t LF_SYM(attn_block_floats)(int64_t dp);
-void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp);
+/* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem (64-byte aligned). */
+size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
+void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
 /* Append one query row. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
                             int64_t len);
-/* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows). */
+/* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows: ldv = dp; or, for f32
+ * with d a multiple of 16, the rows themselves). Nothing of v beyond the keys that some row sees is read. */
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,
-                             const float *v);
+                             const float *v, int64_t ldv);
 /* Normalised output of row r; returns its log-sum-exp. */
 float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r, void *o);
 

@@ -9,36 +9,45 @@
 
 #include "kernels/cpu/attn.h"
 
-enum { ROW_FIELDS = 64 }; /* ATTN_QB rounded up, so that each field keeps 64-byte alignment */
-
-size_t LF_SYM(attn_block_floats)(int64_t dp)
+/* Rows of the small fields: a multiple of 16, so that each keeps 64-byte alignment. */
+static int64_t field_rows(int64_t cap)
 {
-    return (size_t)(2 * ATTN_QB * dp + 3 * ROW_FIELDS + 3 * 2 * ROW_FIELDS + ATTN_MR * ATTN_T);
+    return (cap + 15) / 16 * 16;
 }
 
-void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp)
+size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap)
 {
+    return (size_t)(2 * cap * dp + (3 + 3 * 2) * field_rows(cap) + ATTN_MR * ATTN_T);
+}
+
+void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap)
+{
+    const int64_t f = field_rows(cap);
     b->n = 0;
     b->q = mem;
-    b->o = b->q + ATTN_QB * dp;
-    b->m = b->o + ATTN_QB * dp;
-    b->l = b->m + ROW_FIELDS;
-    b->slope = b->l + ROW_FIELDS;
-    b->s = b->slope + ROW_FIELDS;
+    b->o = b->q + cap * dp;
+    b->m = b->o + cap * dp;
+    b->l = b->m + f;
+    b->slope = b->l + f;
+    b->s = b->slope + f;
     b->pos = (int64_t *)(void *)(b->s + ATTN_MR * ATTN_T);
-    b->lo = b->pos + ROW_FIELDS;
-    b->hi = b->lo + ROW_FIELDS;
+    b->lo = b->pos + f;
+    b->hi = b->lo + f;
 }
 
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
                             int64_t len)
 {
     const int64_t r = b->n++;
+    float *mine = b->q + r * s->dp, *o = b->o + r * s->dp;
     if (s->pairs)
-        memcpy(b->q + r * s->dp, q, (size_t)s->d * sizeof(uint16_t));
+        memcpy(mine, q, (size_t)s->d * sizeof(uint16_t));
+    else if (s->x_type == LF_F32)
+        LF_EACH_VEC(c, n, s->d) lf_put(mine, c, LF_F32, n, lf_get(q, c, LF_F32, n));
     else
-        LF_EACH_VEC(c, n, s->d) lf_put(b->q, r * s->dp + c, LF_F32, n, lf_get(q, c, s->x_type, n));
-    memset(b->o + r * s->dp, 0, (size_t)s->dp * sizeof(float));
+        LF_EACH_VEC(c, n, s->d) lf_put(mine, c, LF_F32, n, lf_get(q, c, LF_BF16, n));
+    for (int64_t c = 0; c < s->dp; c += LF_VL)
+        lf_v_store(o + c, lf_v_zero());
     b->m[r] = -INFINITY;
     b->l[r] = 0.0f;
     b->slope[r] = slope;
@@ -92,19 +101,39 @@ LF_INLINE float row_scores(const struct attn_shape *s, float *row, int64_t cols,
     return lf_v_hmax(top);
 }
 
+/* The same for a whole tile in sight, scaled only. */
+LF_INLINE float row_scores_plain(float *row, float scale)
+{
+    lf_v v[ATTN_T / LF_VL];
+#pragma GCC unroll 16
+    for (int c = 0; c < ATTN_T / LF_VL; c++) {
+        v[c] = lf_v_load(row + c * LF_VL) * lf_v_set1(scale);
+        lf_v_store(row + c * LF_VL, v[c]);
+    }
+#pragma GCC unroll 16
+    for (int c = 1; c < ATTN_T / LF_VL; c++)
+        v[0] = lf_v_max(v[0], v[c]);
+    return lf_v_hmax(v[0]);
+}
+
 /* Probabilities of one row, stored as the product's left operand; returns their sum before rounding. */
 LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, float m)
 {
     const lf_v vm = lf_v_set1(m);
     lf_v sum = lf_v_zero();
+#pragma GCC unroll 4
     for (int64_t c = 0; c < cols; c += LF_VL) {
         lf_v p = lf_v_exp(lf_v_load(row + c) - vm);
         sum += p;
-        if (s->pairs)
-            lf_v_store_bf16((uint16_t *)(void *)row + c,
-                            p); /* pair (c, c+1) is unit c/2; never ahead of what is read */
-        else
-            lf_v_store(row + c, lf_vt_round(p, s->x_type == LF_BF16));
+#if LF_CPU_ISA >= 3
+        if (s->pairs) { /* pair (c, c+1) is unit c/2; never ahead of what is read. The product flushes subnormals, so
+                           may this. */
+            __m256i h = (__m256i)_mm512_cvtneps_pbh((__m512)p);
+            memcpy((uint16_t *)(void *)row + c, &h, sizeof h);
+            continue;
+        }
+#endif
+        lf_v_store(row + c, lf_vt_round(p, s->x_type == LF_BF16));
     }
     return lf_v_hsum(sum);
 }
@@ -118,7 +147,9 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
         top[r] = b->m[i];
         if (t->hi[r] <= t->lo[r])
             continue;
-        float m = row_scores(s, b->s + r * ATTN_T, cols, t->lo[r], t->hi[r], b->slope[i], b->pos[i], key0);
+        const bool plain = t->lo[r] == 0 && t->hi[r] == ATTN_T && s->softcap == 0.0f && b->slope[i] == 0.0f;
+        float m = plain ? row_scores_plain(b->s + r * ATTN_T, s->scale)
+                        : row_scores(s, b->s + r * ATTN_T, cols, t->lo[r], t->hi[r], b->slope[i], b->pos[i], key0);
         top[r] = m > b->m[i] ? m : b->m[i];
         t->corr[r] = b->m[i] - top[r];
     }
@@ -128,22 +159,24 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
         const int64_t i = t->r0 + r;
         if (t->hi[r] <= t->lo[r])
             continue;
-        b->l[i] = b->l[i] * t->corr[r] + row_probs(s, b->s + r * ATTN_T, cols, top[r]);
+        float sum = cols == ATTN_T ? row_probs(s, b->s + r * ATTN_T, ATTN_T, top[r])
+                                   : row_probs(s, b->s + r * ATTN_T, cols, top[r]);
+        b->l[i] = b->l[i] * t->corr[r] + sum;
         b->m[i] = top[r];
     }
 }
 
 /* o += p[k0, k1) v for rows [r, r + m) of the strip; k in units of the product. */
 static void add_range(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
-                      int64_t r, int64_t m, int64_t k0, int64_t k1, enum attn_init init)
+                      int64_t ldv, int64_t r, int64_t m, int64_t k0, int64_t k1, enum attn_init init)
 {
     struct attn_mm g = {.m = m,
                         .n = s->dp,
                         .k = k1 - k0,
                         .ars = ATTN_T * 4,
                         .acs = 4,
-                        .b = v + k0 * s->dp,
-                        .ldb = s->dp,
+                        .b = v + k0 * ldv,
+                        .ldb = ldv,
                         .ldc = s->dp,
                         .pairs = s->pairs,
                         .init = init};
@@ -168,14 +201,14 @@ static void add_half(float *o, const float *prob, const float *v, int64_t dp, ui
 #endif
 
 /* Row r alone over keys [lo, hi) except the units [u0, u1), which all rows take together: before = the part below. */
-static void add_edge(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v, int64_t r,
-                     int64_t u0, int64_t u1, bool before)
+static void add_edge(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
+                     int64_t ldv, int64_t r, int64_t u0, int64_t u1, bool before)
 {
     const int64_t lo = t->lo[r], hi = t->hi[r];
     if (!s->pairs) {
         int64_t k0 = before ? lo : u1, k1 = before ? u0 : hi;
         if (k0 < k1)
-            add_range(b, s, t, v, r, 1, k0, k1, ATTN_ADD);
+            add_range(b, s, t, v, ldv, r, 1, k0, k1, ATTN_ADD);
         return;
     }
 #if LF_CPU_ISA >= 3
@@ -185,13 +218,14 @@ static void add_edge(struct attn_block *b, const struct attn_shape *s, const str
     if (before && lo % 2 && lo < hi)
         add_half(o, p + lo / 2, v + lo / 2 * s->dp, s->dp, 0xffff0000u);
     if (k0 < k1)
-        add_range(b, s, t, v, r, 1, k0, k1, ATTN_ADD);
+        add_range(b, s, t, v, ldv, r, 1, k0, k1, ATTN_ADD);
     if (!before && hi % 2 && hi > lo)
         add_half(o, p + hi / 2, v + hi / 2 * s->dp, s->dp, 0x0000ffffu);
 #endif
 }
 
-static void strip_values(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v)
+static void strip_values(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
+                         int64_t ldv)
 {
     const int64_t ku = s->pairs ? 2 : 1;
     int64_t u0 = (t->max_lo + ku - 1) / ku, u1 = t->min_hi / ku;
@@ -199,7 +233,7 @@ static void strip_values(struct attn_block *b, const struct attn_shape *s, const
     for (int64_t r = 0; r < t->mr; r++)
         edges |= t->lo[r] != u0 * ku || t->hi[r] != u1 * ku;
     if (!edges) {
-        add_range(b, s, t, v, 0, t->mr, u0, u1, ATTN_SCALE);
+        add_range(b, s, t, v, ldv, 0, t->mr, u0, u1, ATTN_SCALE);
         return;
     }
     /* without a common range every row goes alone, from its own first unit */
@@ -208,22 +242,22 @@ static void strip_values(struct attn_block *b, const struct attn_shape *s, const
     for (int64_t r = 0; r < t->mr; r++)
         left |= t->lo[r] != u0 * ku;
     if (left) {
-        add_range(b, s, t, v, 0, t->mr, 0, 0, ATTN_SCALE);
+        add_range(b, s, t, v, ldv, 0, t->mr, 0, 0, ATTN_SCALE);
         for (int64_t r = 0; r < t->mr; r++) {
             int64_t mid = common ? u0 : t->hi[r] / ku;
-            add_edge(b, s, t, v, r, mid, mid, true);
+            add_edge(b, s, t, v, ldv, r, mid, mid, true);
         }
     }
     if (common)
-        add_range(b, s, t, v, 0, t->mr, u0, u1, left ? ATTN_ADD : ATTN_SCALE);
+        add_range(b, s, t, v, ldv, 0, t->mr, u0, u1, left ? ATTN_ADD : ATTN_SCALE);
     for (int64_t r = 0; r < t->mr; r++) {
         int64_t mid = common ? u1 : t->hi[r] / ku;
-        add_edge(b, s, t, v, r, mid, mid, false);
+        add_edge(b, s, t, v, ldv, r, mid, mid, false);
     }
 }
 
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,
-                             const float *v)
+                             const float *v, int64_t ldv)
 {
     struct strip t;
     for (int64_t r0 = 0; r0 < b->n; r0 += ATTN_MR) {
@@ -245,7 +279,7 @@ void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, i
                             .init = ATTN_ZERO};
         LF_SYM(attn_mm)(&g);
         strip_softmax(b, s, &t, key0, cols);
-        strip_values(b, s, &t, v);
+        strip_values(b, s, &t, v, ldv);
     }
 }
 
@@ -253,6 +287,10 @@ float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape
 {
     const float l = b->l[r];
     const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : 1.0f / l);
-    LF_EACH_VEC(c, n, s->d) lf_put(o, c, s->x_type, n, lf_v_load(b->o + r * s->dp + c) * inv);
+    const float *sum = b->o + r * s->dp;
+    if (s->x_type == LF_F32)
+        LF_EACH_VEC(c, n, s->d) lf_put(o, c, LF_F32, n, lf_v_load(sum + c) * inv);
+    else
+        LF_EACH_VEC(c, n, s->d) lf_put(o, c, LF_BF16, n, lf_v_load(sum + c) * inv);
     return l == 0.0f ? -INFINITY : b->m[r] + logf(l);
 }

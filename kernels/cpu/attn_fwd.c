@@ -37,7 +37,7 @@ static struct plan plan_of(const struct lf_k_attn_fwd *a)
     p.cap = attn_tiles(a->rows) + SPARE_TILES;
     p.kt_floats = p.s.kd * ATTN_T;
     p.tile_floats = p.kt_floats + (p.s.pairs ? ATTN_T / 2 : ATTN_T) * p.s.dp;
-    p.block_floats = LF_SYM(attn_block_floats)(p.s.dp);
+    p.block_floats = LF_SYM(attn_block_floats)(p.s.dp, ATTN_QB);
     p.panels = (float *)a->work;
     if (p.panels)
         p.blocks = p.panels + p.cap * a->groups * p.tile_floats;
@@ -93,7 +93,7 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     const int64_t g = h / (a->heads / a->groups);
     const float slope = a->alibi ? a->alibi[h] : 0.0f;
     struct attn_block b;
-    LF_SYM(attn_block_init)(&b, mem, p->s.dp);
+    LF_SYM(attn_block_init)(&b, mem, p->s.dp, ATTN_QB);
     int64_t lo = d.len, hi = 0;
     for (int64_t i = i0; i < i1; i++) {
         LF_SYM(attn_block_add)(&b, &p->s, lf_at(a->q, (d.row + i) * a->ldq + h * a->d, a->x_type), slope, i, d.len);
@@ -102,7 +102,7 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     }
     for (int64_t t = lo / ATTN_T; t * ATTN_T < hi; t++) {
         const float *kt = p->panels + ((tile0 + t) * a->groups + g) * p->tile_floats;
-        LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats);
+        LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dp);
     }
     for (int64_t i = i0; i < i1; i++) {
         float lse =

@@ -3,6 +3,9 @@
  * The paged key/value cache: writing new rows into it, and attention over it. Attention runs the same tile step as
  * attn_fwd; a block is up to ATTN_QB (row, head) pairs of one sequence and one group, so every tile is read once for
  * all heads of the group. A page holds whole tiles, so a tile never crosses a page.
+ *
+ * A lone row (decoding) is bound by reading the cache, in which the groups of a token lie side by side: there a thread
+ * takes a range of groups and walks the tiles once for all of them, so that it reads long runs of memory.
  */
 #include "config.h"
 
@@ -56,9 +59,11 @@ int LF_SYM(attn_paged_check)(const struct lf_k_attn_paged *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-static size_t thread_floats(const struct attn_shape *s)
+static size_t thread_floats(const struct lf_k_attn_paged *a, const struct attn_shape *s)
 {
-    return LF_SYM(attn_block_floats)(s->dp) + (size_t)(s->kd * ATTN_T + ATTN_T * s->dp);
+    size_t one = LF_SYM(attn_block_floats)(s->dp, ATTN_QB),
+           many = (size_t)a->groups * LF_SYM(attn_block_floats)(s->dp, a->heads / a->groups);
+    return (one > many ? one : many) + (size_t)(s->kd * ATTN_T + ATTN_T * s->dp);
 }
 
 static struct attn_shape shape_of(const struct lf_k_attn_paged *a)
@@ -69,22 +74,45 @@ static struct attn_shape shape_of(const struct lf_k_attn_paged *a)
 size_t LF_SYM(attn_paged_work)(const struct lf_k_attn_paged *a, int threads)
 {
     struct attn_shape s = shape_of(a);
-    return (size_t)threads * thread_floats(&s) * sizeof(float);
+    return (size_t)threads * thread_floats(a, &s) * sizeof(float);
 }
 
-/* Asks for the tile at position j of a sequence to be brought near while the one before it is worked on. */
-static void prefetch_tile(const struct lf_k_attn_paged *a, int64_t seq, int64_t j, int64_t keys, int64_t g)
+static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j)
+{
+    int64_t page = a->table[seq * a->max_pages + j / a->page_tokens];
+    return (page * a->page_tokens + j % a->page_tokens) * a->groups * a->d;
+}
+
+/* Asks for rows [i0, i1) of the tile at position j, groups [g0, g1), while the tile before it is worked on. */
+static void prefetch_rows(const struct lf_k_attn_paged *a, int64_t seq, int64_t j, int64_t i0, int64_t i1, int64_t g0,
+                          int64_t g1)
+{
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type), width = a->groups * a->d * size;
+    const int64_t at = tile_slot(a, seq, j) * size + g0 * a->d * size, bytes = (g1 - g0) * a->d * size;
+    const char *k = (const char *)a->k_pages + at, *v = (const char *)a->v_pages + at;
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t b = 0; b < bytes; b += 64) {
+            __builtin_prefetch(k + i * width + b, 0, 2);
+            __builtin_prefetch(v + i * width + b, 0, 2);
+        }
+}
+
+/* Panels of one tile and group, then the step. */
+static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape *s, struct attn_block *b, int64_t seq,
+                       int64_t j, int64_t hi, int64_t g, float *kt, float *v)
 {
     const uint8_t t = a->x_type;
-    const int64_t width = a->groups * a->d, size = (int64_t)lf_dtype_size((enum lf_dtype)t);
-    const int64_t page = a->table[seq * a->max_pages + j / a->page_tokens];
-    const int64_t slot = (page * a->page_tokens + j % a->page_tokens) * width + g * a->d;
-    const char *k = (const char *)a->k_pages + slot * size, *v = (const char *)a->v_pages + slot * size;
-    for (int64_t i = 0; i < keys; i++)
-        for (int64_t b = 0; b < a->d * size; b += 64) {
-            __builtin_prefetch(k + i * width * size + b, 0, 2);
-            __builtin_prefetch(v + i * width * size + b, 0, 2);
-        }
+    const int64_t stride = a->groups * a->d * (int64_t)lf_dtype_size((enum lf_dtype)t),
+                  keys = hi - j < ATTN_T ? hi - j : ATTN_T;
+    const int64_t slot = tile_slot(a, seq, j) + g * a->d;
+    LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t);
+    if (t == LF_F32 && a->d == s->dp &&
+        b->n <= 2 * ATTN_MR) { /* few rows: a copy would cost more than the long stride */
+        LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)lf_at(a->v_pages, slot, t), a->groups * a->d);
+        return;
+    }
+    LF_SYM(attn_pack_rows)(v, lf_at(a->v_pages, slot, t), stride, keys, ATTN_T, a->d, t);
+    LF_SYM(attn_block_tile)(b, s, j, kt, v, s->dp);
 }
 
 /* Rows [r0, r1) of one sequence, heads [h0, h1) of group g. */
@@ -92,11 +120,10 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
                         int64_t h0, int64_t h1, float *mem)
 {
     const uint8_t t = a->x_type;
-    const int64_t width = a->groups * a->d, stride = width * (int64_t)lf_dtype_size((enum lf_dtype)t);
-    float *kt = mem + LF_SYM(attn_block_floats)(s->dp), *v = kt + s->kd * ATTN_T;
+    float *kt = mem + LF_SYM(attn_block_floats)(s->dp, ATTN_QB), *v = kt + s->kd * ATTN_T;
     struct attn_block b;
-    int64_t lo = INT64_MAX, hi = 0;
-    LF_SYM(attn_block_init)(&b, mem, s->dp);
+    int64_t lo = INT64_MAX, hi = 0, i = 0;
+    LF_SYM(attn_block_init)(&b, mem, s->dp, ATTN_QB);
     for (int64_t r = r0; r < r1; r++)
         for (int64_t h = h0; h < h1; h++) {
             LF_SYM(attn_block_add)
@@ -105,20 +132,45 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
             lo = b.lo[b.n - 1] < lo ? b.lo[b.n - 1] : lo;
             hi = b.hi[b.n - 1] > hi ? b.hi[b.n - 1] : hi;
         }
-    for (int64_t j = lo / ATTN_T * ATTN_T; j < hi; j += ATTN_T) {
-        int64_t page = a->table[a->seq[r0] * a->max_pages + j / a->page_tokens],
-                keys = hi - j < ATTN_T ? hi - j : ATTN_T;
-        int64_t slot = (page * a->page_tokens + j % a->page_tokens) * width + g * a->d;
-        LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t);
-        LF_SYM(attn_pack_rows)(v, lf_at(a->v_pages, slot, t), stride, keys, ATTN_T, a->d, t);
-        if (j + ATTN_T < hi)
-            prefetch_tile(a, a->seq[r0], j + ATTN_T, hi - j - ATTN_T < ATTN_T ? hi - j - ATTN_T : ATTN_T, g);
-        LF_SYM(attn_block_tile)(&b, s, j, kt, v);
-    }
-    int64_t i = 0;
+    for (int64_t j = lo / ATTN_T * ATTN_T; j < hi; j += ATTN_T)
+        paged_tile(a, s, &b, a->seq[r0], j, hi, g, kt, v);
     for (int64_t r = r0; r < r1; r++)
         for (int64_t h = h0; h < h1; h++)
             LF_SYM(attn_block_out)(&b, s, i++, lf_at_w(a->o, r * a->ldo + h * a->d, t));
+}
+
+/* Row r, groups [g0, g1): tiles outside, groups inside. */
+static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r, int64_t g0, int64_t g1,
+                      float *mem)
+{
+    const uint8_t t = a->x_type;
+    const int64_t per = a->heads / a->groups, n = g1 - g0, seq = a->seq[r], len = (int64_t)a->pos[r] + 1;
+    const size_t floats = LF_SYM(attn_block_floats)(s->dp, per);
+    float *kt = mem, *v = kt + s->kd * ATTN_T, *blocks = v + ATTN_T * s->dp;
+    struct attn_block b;
+    int64_t lo = 0;
+    for (int64_t g = g0; g < g1; g++) {
+        LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
+        for (int64_t h = g * per; h < (g + 1) * per; h++)
+            LF_SYM(attn_block_add)
+        (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r], len);
+        lo = b.lo[0];
+    }
+    for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {
+        const int64_t ahead = j + ATTN_T, rows = len - ahead < ATTN_T ? len - ahead : ATTN_T;
+        for (int64_t g = g0; g < g1; g++) {
+            LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
+            b.n = per;
+            if (rows > 0)
+                prefetch_rows(a, seq, ahead, rows * (g - g0) / n, rows * (g - g0 + 1) / n, g0, g1);
+            paged_tile(a, s, &b, seq, j, len, g, kt, v);
+        }
+    }
+    for (int64_t g = g0; g < g1; g++) {
+        LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
+        for (int64_t h = 0; h < per; h++)
+            LF_SYM(attn_block_out)(&b, s, h, lf_at_w(a->o, r * a->ldo + (g * per + h) * a->d, t));
+    }
 }
 
 /* End of the run of rows from r0 that share a sequence, at most `most` rows. */
@@ -136,11 +188,41 @@ static void zero_row(const struct lf_k_attn_paged *a, int64_t r)
            (size_t)(a->heads * a->d) * lf_dtype_size((enum lf_dtype)a->x_type));
 }
 
+/* Pieces of a run of rows that threads may take: ranges of groups for a lone row, else (group, part of its heads). */
+struct pieces {
+    int64_t n, hc, parts; /* pieces; heads in a part; parts of a group */
+};
+
+static struct pieces pieces_of(const struct lf_k_attn_paged *a, int64_t rows, int team)
+{
+    const int64_t per = a->heads / a->groups, hc = per < ATTN_QB ? per : ATTN_QB, parts = (per + hc - 1) / hc;
+    struct pieces p = {a->groups * parts, hc, parts};
+    if (rows == 1 && parts == 1) {
+        int64_t want = (2 * team + a->rows - 1) / a->rows;
+        p.n = want < a->groups ? want : a->groups;
+    }
+    return p;
+}
+
+static void run_piece(const struct lf_k_attn_paged *a, const struct attn_shape *s, const struct pieces *p, int64_t r0,
+                      int64_t r1, int64_t i, float *mem)
+{
+    if (a->seq[r0] < 0) {
+        for (int64_t r = r0; r < r1 && i == 0; r++)
+            zero_row(a, r);
+        return;
+    }
+    if (r1 - r0 == 1 && p->parts == 1) {
+        paged_row(a, s, r0, a->groups * i / p->n, a->groups * (i + 1) / p->n, mem);
+        return;
+    }
+    const int64_t per = a->heads / a->groups, g = i / p->parts, h0 = g * per + i % p->parts * p->hc;
+    paged_block(a, s, r0, r1, g, h0, h0 + p->hc < (g + 1) * per ? h0 + p->hc : (g + 1) * per, mem);
+}
+
 int LF_SYM(attn_paged)(lf_queue *q, const struct lf_k_attn_paged *a)
 {
     const struct attn_shape s = shape_of(a);
-    const int64_t per = a->heads / a->groups, hc = per < ATTN_QB ? per : ATTN_QB, parts = (per + hc - 1) / hc,
-                  most = ATTN_QB / hc;
     const int team = lf_team(q, a->rows * a->heads * a->d * 4096);
     int64_t next = 0;
     if (a->rows == 0)
@@ -149,20 +231,15 @@ int LF_SYM(attn_paged)(lf_queue *q, const struct lf_k_attn_paged *a)
         return LF_K_EINVAL;
 #pragma omp parallel num_threads(team)
     {
-        float *mem = (float *)a->work + (size_t)omp_get_thread_num() * thread_floats(&s);
+        float *mem = (float *)a->work + (size_t)omp_get_thread_num() * thread_floats(a, &s);
         int64_t mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), n = 0, r1;
         for (int64_t r0 = 0; r0 < a->rows; r0 = r1) {
-            r1 = run_end(a, r0, most);
-            for (; mine < n + a->groups * parts; mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) {
-                int64_t g = (mine - n) / parts, h0 = g * per + (mine - n) % parts * hc;
-                int64_t h1 = h0 + hc < (g + 1) * per ? h0 + hc : (g + 1) * per;
-                if (a->seq[r0] >= 0)
-                    paged_block(a, &s, r0, r1, g, h0, h1, mem);
-                else if (h0 == 0)
-                    for (int64_t r = r0; r < r1; r++)
-                        zero_row(a, r);
-            }
-            n += a->groups * parts;
+            const int64_t per = a->heads / a->groups;
+            r1 = run_end(a, r0, per < ATTN_QB ? ATTN_QB / per : 1);
+            const struct pieces p = pieces_of(a, r1 - r0, team);
+            for (; mine < n + p.n; mine = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED))
+                run_piece(a, &s, &p, r0, r1, mine - n, mem);
+            n += p.n;
         }
     }
     return LF_K_OK;

@@ -271,28 +271,39 @@ LF_INLINE lf_v lf_vt_round(lf_v v, int bf16) { return bf16 ? lf_v_from_bf16(lf_v
 
 /* ---- horizontal ---- */
 
+#if LF_CPU_ISA >= 1
+/* The last three halvings, and the first one where there are 16 lanes. */
+#define LF_HALVES(op)                                                                                                  \
+    __m128 x = op(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));                                             \
+    x = op(x, _mm_movehl_ps(x, x));                                                                                    \
+    return _mm_cvtss_f32(op(x, _mm_shuffle_ps(x, x, 1)));
+#endif
+
 LF_INLINE float lf_v_hsum(lf_v v)
 {
-    float t[LF_VL];
-    memcpy(t, &v, sizeof t);
-#pragma GCC unroll 8
-    for (int h = LF_VL / 2; h; h /= 2)
-#pragma GCC unroll 8
-        for (int i = 0; i < h; i++)
-            t[i] += t[i + h];
-    return t[0];
+#if LF_CPU_ISA >= 2
+    __m256 y = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    LF_HALVES(_mm_add_ps)
+#elif LF_CPU_ISA == 1
+    __m256 y = (__m256)v;
+    LF_HALVES(_mm_add_ps)
+#else
+    return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
 }
 
 LF_INLINE float lf_v_hmax(lf_v v)
 {
-    float t[LF_VL];
-    memcpy(t, &v, sizeof t);
-#pragma GCC unroll 8
-    for (int h = LF_VL / 2; h; h /= 2)
-#pragma GCC unroll 8
-        for (int i = 0; i < h; i++)
-            t[i] = t[i] > t[i + h] ? t[i] : t[i + h];
-    return t[0];
+#if LF_CPU_ISA >= 2
+    __m256 y = _mm256_max_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    LF_HALVES(_mm_max_ps)
+#elif LF_CPU_ISA == 1
+    __m256 y = (__m256)v;
+    LF_HALVES(_mm_max_ps)
+#else
+    float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
+    return a > b ? a : b;
+#endif
 }
 
 /* ---- functions ---- */
