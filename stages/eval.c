@@ -80,6 +80,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "nothing to measure: give data, text, multiple_choice or last_word");
     if (rc == 0 && e->n_text + e->n_choice + e->n_last > 0 && !e->tokenizer_path)
         rc = lf_fail(err, LF_EINVAL, "text, multiple_choice and last_word need tokenizer =");
+    if (rc == 0 && e->prefix && !e->tokenizer_path)
+        rc = lf_fail(err, LF_EINVAL, "prefix = TOKEN needs tokenizer = to find it in");
     return rc;
 }
 
@@ -95,7 +97,7 @@ static int find_prefix(const eval *e, int32_t *out, lf_err *err)
     static const char *const usual[] = {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>"};
     int64_t id = -1;
     if (!e->tok) {
-        *out = 0;
+        *out = -1; /* what the shards say */
         return 0;
     }
     if (e->prefix && (id = lf_tokenizer_find(e->tok, e->prefix)) < 0)
@@ -195,10 +197,6 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
     json_t *results = NULL, *fp = NULL;
     char *samples = lf_path_join(dir, "samples.jsonl", err), *file = lf_path_join(dir, "results.json", err), *text = NULL;
     int rc = samples && file ? lf_lines_finish(e->lines, err) : LF_ENOMEM;
-    if (rc == LF_EEXIST) { /* a crash between link and manifest: the same bytes */
-        lf_err_clear(err);
-        rc = 0;
-    }
     if (rc == 0 && !(results = lf_tasks_results(e->tasks, samples, err)))
         rc = LF_EFORMAT;
     if (rc == 0 && !(fp = lf_runner_fingerprint(r, err)))

@@ -106,6 +106,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "nothing to continue: give prompts = FILE.jsonl or prompt = TEXT");
     if (rc == 0 && g->n_prompt > 0 && !g->tokenizer_path)
         rc = lf_fail(err, LF_EINVAL, "prompt = TEXT needs tokenizer =");
+    if (rc == 0 && g->show && !g->tokenizer_path)
+        rc = lf_fail(err, LF_EINVAL, "show prints texts, which needs tokenizer =");
     return rc;
 }
 
@@ -192,10 +194,6 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
 {
     lf_artifact a = {0};
     int rc = lf_lines_finish(g->lines, err);
-    if (rc == LF_EEXIST) { /* a crash between link and manifest: the same bytes */
-        lf_err_clear(err);
-        rc = 0;
-    }
     if (rc == 0)
         rc = lf_artifact_init(&a, "text", err);
     if (rc == 0)
@@ -223,7 +221,7 @@ static int run(void *self, lf_err *err)
     char *dir = NULL;
     struct lf_gen_stats st = {0};
     enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
-    int rc = read_jobs(g, err);
+    int rc = g->out || g->show ? read_jobs(g, err) : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
     if (rc == 0 && g->out) {
         dir = lf_path_join(g->out, "text", err);
         rc = dir ? lf_artifact_state(&state, dir, err) : LF_ENOMEM;

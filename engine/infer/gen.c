@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Continuous batching. Invariants:
- *   1. A sequence owns ceil((n_prompt + max_new) / page_tokens) pages from admission to the end; no page belongs to two.
+ *   1. A sequence holds ceil((n_prompt + max_new) / page_tokens) pages from admission to the end. Samples of one prompt that run
+ *      together hold its full pages together: the one admitted first (the leader) fills them, the others only read them and wait
+ *      until they are filled. Every other page belongs to one sequence.
  *   2. cached <= n_tok: tokens [0, cached) have keys and values in the cache; a token is drawn only when cached == n_tok.
  *   3. Results leave in job order; a finished sequence waits in `done` until its turn, its slot and pages are free at once.
  */
 #include "engine/infer/gen.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +33,7 @@ typedef struct gen_seq {
     const char *stop_reason;
     int32_t *pages;
     size_t n_pages;
+    const struct gen_seq *leader; /* fills the pages that this one counts as cached already; NULL: they are filled */
 } gen_seq;
 
 typedef struct gen_run {
@@ -43,6 +47,7 @@ typedef struct gen_run {
     lf_sampler **samplers; /* [slots] */
     int32_t *free_pages;
     size_t n_free;
+    int32_t *holders; /* [n_pages] sequences that hold the page */
     int32_t *table;            /* [slots, max_pages] */
     int32_t *row_tok, *row_pos, *row_seq; /* [max_rows] */
     int32_t *want;             /* [slots] rows whose logits are needed */
@@ -131,6 +136,30 @@ static gen_seq *seq_create(const gen_run *g, const lf_gen_job *j, lf_err *err)
     return s;
 }
 
+/* A running sequence with the same prompt (samples of a request point to one array) that has or will have its pages filled. */
+static const gen_seq *find_leader(const gen_run *g, const lf_gen_job *j)
+{
+    for (int64_t slot = 0; slot < g->m->slots; slot++) {
+        const gen_seq *s = g->by_slot[slot];
+        if (s && s->job->prompt == j->prompt && s->job->n_prompt == j->n_prompt)
+            return s->leader ? s->leader : s;
+    }
+    return NULL;
+}
+
+/* Pages of a new sequence: `shared` of the leader's, the rest free ones. The last token of a prompt is always computed, because its
+ * logits are wanted. */
+static void take_pages(gen_run *g, gen_seq *s, const gen_seq *leader, size_t shared, int32_t *row)
+{
+    for (size_t i = 0; i < s->n_pages; i++) {
+        s->pages[i] = i < shared ? leader->pages[i] : g->free_pages[--g->n_free];
+        g->holders[s->pages[i]]++;
+        row[i] = s->pages[i];
+    }
+    s->cached = shared * (size_t)g->m->page_tokens;
+    s->leader = leader && leader->cached < s->cached ? leader : NULL;
+}
+
 /* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody starves). */
 static int admit(gen_run *g, lf_err *err)
 {
@@ -138,13 +167,14 @@ static int admit(gen_run *g, lf_err *err)
         if (g->by_slot[slot])
             continue;
         const lf_gen_job *j = &g->jobs[g->next];
-        if (pages_for(g->m, most_tokens(g->m, j)) > g->n_free)
+        const gen_seq *leader = find_leader(g, j);
+        size_t shared = leader ? (j->n_prompt - 1) / (size_t)g->m->page_tokens : 0;
+        if (pages_for(g->m, most_tokens(g->m, j)) - shared > g->n_free)
             return 0;
         gen_seq *s = seq_create(g, j, err);
         if (!s)
             return LF_ENOMEM;
-        for (size_t i = 0; i < s->n_pages; i++)
-            g->table[(size_t)slot * (size_t)g->m->max_pages + i] = s->pages[i] = g->free_pages[--g->n_free];
+        take_pages(g, s, leader, shared, g->table + (size_t)slot * (size_t)g->m->max_pages);
         s->slot = slot;
         s->sampler = g->samplers[slot];
         lf_sampler_begin(s->sampler, j->prompt, j->n_prompt);
@@ -152,6 +182,15 @@ static int admit(gen_run *g, lf_err *err)
         g->next++;
     }
     return 0;
+}
+
+/* Must it wait for pages that its leader has not filled? Rows of the step being composed count as filled: a step writes keys and
+ * values of all its rows before any row reads them. */
+static bool waits(gen_seq *s)
+{
+    if (s->leader && s->leader->cached >= s->cached)
+        s->leader = NULL;
+    return s->leader != NULL;
 }
 
 /* Rows of the next step: every decoding sequence first, then prompts in slot order. */
@@ -163,7 +202,7 @@ static int64_t compose(gen_run *g, int64_t *n_want)
         for (int64_t slot = 0; slot < g->m->slots; slot++) {
             gen_seq *s = g->by_slot[slot];
             bool decoding = s && s->n_tok - s->cached == 1;
-            if (!s || decoding != (pass == 0))
+            if (!s || decoding != (pass == 0) || waits(s))
                 continue;
             int64_t first = rows;
             while (s->cached < s->n_tok && rows < g->m->max_rows) {
@@ -226,8 +265,12 @@ static void finish(gen_run *g, gen_seq *s, enum lf_finish why)
         lf_tok_stream_finish(&s->stream, &s->text);
     s->finish = why;
     for (size_t i = 0; i < s->n_pages; i++)
-        g->free_pages[g->n_free++] = s->pages[i];
+        if (--g->holders[s->pages[i]] == 0)
+            g->free_pages[g->n_free++] = s->pages[i];
     g->by_slot[s->slot] = NULL;
+    for (int64_t i = 0; i < g->m->slots; i++) /* a sequence that ends has its prompt in the cache: nobody waits for it */
+        if (g->by_slot[i] && g->by_slot[i]->leader == s)
+            g->by_slot[i]->leader = NULL;
     s->slot = -1;
     g->done[s->job - g->jobs] = s;
 }
@@ -259,6 +302,9 @@ static int advance(gen_run *g, gen_seq *s, const float *logits, float lse, lf_er
     if (token < 0)
         return lf_fail(err, LF_ENUMERIC, "request '%s': no finite logit for token %zu of the output; the weights are damaged or diverged",
                        j->id, index);
+    if (!isfinite(logits[token] - lse)) /* some other logit is not a number */
+        return lf_fail(err, LF_ENUMERIC, "request '%s': the log-probability of token %zu of the output is not finite; the weights are "
+                       "damaged or diverged", j->id, index);
     lf_sampler_accept(s->sampler, token);
     note_logprobs(g, s, index, token, logits, lse);
     s->tok[s->n_tok++] = token;
@@ -313,13 +359,14 @@ static int allocate(gen_run *g, lf_err *err)
     g->done = lf_calloc(g->n_jobs, sizeof *g->done, err);
     g->samplers = lf_calloc(slots, sizeof *g->samplers, err);
     g->free_pages = lf_calloc(pages, sizeof *g->free_pages, err);
+    g->holders = lf_calloc(pages, sizeof *g->holders, err);
     g->table = lf_calloc(slots * (size_t)g->m->max_pages, sizeof *g->table, err);
     g->row_tok = lf_calloc(rows, sizeof *g->row_tok, err);
     g->row_pos = lf_calloc(rows, sizeof *g->row_pos, err);
     g->row_seq = lf_calloc(rows, sizeof *g->row_seq, err);
     g->want = lf_calloc(slots, sizeof *g->want, err);
     g->want_seq = lf_calloc(slots, sizeof *g->want_seq, err);
-    if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->table || !g->row_tok || !g->row_pos || !g->row_seq ||
+    if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->holders || !g->table || !g->row_tok || !g->row_pos || !g->row_seq ||
         !g->want || !g->want_seq)
         return LF_ENOMEM;
     for (size_t i = 0; i < slots; i++)
@@ -338,7 +385,7 @@ static void release(gen_run *g)
         seq_free(g->done[i]);
     for (size_t i = 0; g->samplers && i < (size_t)g->m->slots; i++)
         lf_sampler_destroy(g->samplers[i]);
-    void *blocks[] = {g->by_slot, g->done,    g->samplers, g->free_pages, g->table,
+    void *blocks[] = {g->by_slot, g->done,    g->samplers, g->free_pages, g->holders, g->table,
                       g->row_tok, g->row_pos, g->row_seq,  g->want,       g->want_seq};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);

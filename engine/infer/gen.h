@@ -25,7 +25,8 @@
 
 /* One step of the model over rows: row r is token[r] at position pos[r] of sequence slot seq[r] (seq < 0: padding, ignored). The keys
  * and values of the rows are written to the cache, then each row attends to positions 0..pos[r] of its slot. Afterwards
- * logits row i and lse[i] (i < n_want) belong to step row want[i]; lse is the row's logsumexp with the bits of the training loss. */
+ * logits row i and lse[i] (i < n_want) belong to step row want[i]; lse is the row's logsumexp with the bits of the training loss.
+ * Slots may share pages (full pages of a common prompt); only one of them writes there. */
 struct lf_gen_logits {
     const float *z; /* [n_want, vocab], rows ld apart */
     int64_t ld;
@@ -52,7 +53,7 @@ const char *lf_finish_name(enum lf_finish f); /* "stop", "length", "error" */
 typedef struct lf_gen_job {
     const char *id;
     uint32_t sample;         /* index among the samples of the same prompt */
-    const int32_t *prompt;   /* at least one token */
+    const int32_t *prompt;   /* at least one token; jobs with the same array share its computation while they run together */
     size_t n_prompt;
     lf_sample_params params;
     int64_t max_tokens;      /* >= 1 */
@@ -88,8 +89,8 @@ struct lf_gen_stats {
 };
 
 /* Run all jobs. tok may be NULL when no job has stop strings (text stays empty). LF_EINTR when stop() said so between two steps:
- * what was delivered stays delivered. LF_EINVAL names a job that does not fit before anything is run. LF_ENUMERIC: logits without
- * a finite value. */
+ * what was delivered stays delivered. LF_EINVAL names a job that does not fit before anything is run. LF_ENUMERIC: logits that
+ * are not finite. */
 int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_gen_sink sink, void *arg,
                bool (*stop)(void), struct lf_gen_stats *stats, lf_err *err);
 

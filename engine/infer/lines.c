@@ -5,6 +5,7 @@
 #include "engine/infer/lines.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,16 +77,17 @@ static int copy_prefix(int to, const char *to_path, const char *from_path, off_t
     return rc;
 }
 
-/* The longest acceptable prefix among the own part file and those of earlier incarnations (theirs may be finished files too). */
+/* The longest acceptable prefix among part and finished files, own ones (a crash may come between the last line and the manifest) and
+ * those of earlier incarnations. */
 static int find_longest(lf_lines *l, const char *name, const char *const *from, size_t n_from, lf_lines_check check, void *arg,
                         size_t *best_n, off_t *best_bytes, char **best_path, lf_err *err)
 {
     int rc = scan(l->part, check, arg, best_n, best_bytes, err);
-    for (size_t i = 0; rc == 0 && i < 2 * n_from; i++) {
+    for (size_t i = 0; rc == 0 && i < 2 * n_from + 1; i++) {
         char *path = NULL;
-        size_t n;
+        size_t n, k = i / 2;
         off_t bytes;
-        if (asprintf(&path, "%s/%s%s", from[i / 2], name, i % 2 ? "" : ".part") < 0)
+        if ((k == n_from ? asprintf(&path, "%s", l->final) : asprintf(&path, "%s/%s%s", from[k], name, i % 2 ? "" : ".part")) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
         rc = scan(path, check, arg, &n, &bytes, err);
         if (rc == 0 && n > *best_n) {
@@ -163,10 +165,41 @@ int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err)
     return rc;
 }
 
+/* Do two files hold the same bytes? */
+static int compare(bool *same, const char *a, const char *b, lf_err *err)
+{
+    FILE *x = fopen(a, "re"), *y = fopen(b, "re");
+    int cx = 0, cy = 0, rc = x && y ? 0 : lf_fail_errno(err, "cannot open %s", x ? b : a);
+    while (rc == 0 && cx == cy && cx != EOF) {
+        cx = getc(x);
+        cy = getc(y);
+    }
+    if (rc == 0 && (ferror(x) || ferror(y)))
+        rc = lf_fail_errno(err, "cannot read %s", ferror(x) ? a : b);
+    *same = cx == cy;
+    if (x)
+        fclose(x);
+    if (y)
+        fclose(y);
+    return rc;
+}
+
 int lf_lines_finish(lf_lines *l, lf_err *err)
 {
+    bool same = false;
     int rc = flush(l, err);
-    return rc ? rc : lf_io_publish_tmp(l->part, l->final, err); /* which syncs the file first */
+    if (rc)
+        return rc;
+    if (!lf_io_exists(l->final))
+        return lf_io_publish_tmp(l->part, l->final, err); /* which syncs the file first */
+    rc = compare(&same, l->part, l->final, err);
+    if (rc == 0 && !same)
+        rc = lf_fail(err, LF_EEXIST, "%s is there already and holds other lines", l->final);
+    if (rc == 0)
+        rc = lf_io_fsync_path(l->final, err);
+    if (rc == 0 && unlink(l->part) != 0)
+        rc = lf_fail_errno(err, "cannot remove %s", l->part);
+    return rc ? rc : lf_io_fsync_parent(l->final, err);
 }
 
 void lf_lines_close(lf_lines *l)

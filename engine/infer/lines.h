@@ -17,14 +17,14 @@ typedef struct lf_lines lf_lines;
 /* Is this the line that belongs at index? Negative: no, with the reason in err. */
 typedef int (*lf_lines_check)(void *arg, size_t index, const char *line, size_t len, lf_err *err);
 
-/* Open dir/name.part for appending. The longest run of whole, acceptable lines among it and from[i]/name.part is kept (copied when
- * it is another's); *n_kept says how many. A last line cut short is dropped; a whole line that check refuses is LF_EFORMAT: the file
+/* Open dir/name.part for appending. The longest run of whole, acceptable lines among it, dir/name and those of from[i] is kept (copied
+ * when it is another's); *n_kept says how many. A last line cut short is dropped; a whole line that check refuses is LF_EFORMAT: the file
  * belongs to another run. */
 int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from, size_t n_from, lf_lines_check check,
                   void *arg, size_t *n_kept, lf_err *err);
 int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err); /* buffered; fsynced every second or MiB */
 int lf_lines_sync(lf_lines *l, lf_err *err);
-/* Sync, link to dir/name, remove the .part. */
+/* Sync, link to dir/name, remove the .part. LF_EEXIST: dir/name is there already with other bytes. */
 int lf_lines_finish(lf_lines *l, lf_err *err);
 void lf_lines_close(lf_lines *l); /* without finishing: the .part stays */
 

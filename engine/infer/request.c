@@ -390,10 +390,13 @@ int lf_gen_result_line(lf_buf *out, const lf_gen_result *r, lf_err *err)
     }
     size_t top = j->top_logprobs > 0 ? (size_t)j->top_logprobs : 0;
     for (size_t i = 0; top && i < r->n; i++) {
+        size_t n = 0; /* fewer than asked for in a small vocabulary */
+        while (n < top && r->top_ids[i * top + n] >= 0)
+            n++;
         lf_buf_adds(out, i ? ",{\"token_ids\":" : ",\"top_logprobs\":[{\"token_ids\":");
-        add_ints(out, r->top_ids + i * top, top);
+        add_ints(out, r->top_ids + i * top, n);
         lf_buf_adds(out, ",\"logprobs\":");
-        add_floats(out, r->top_logprobs + i * top, top);
+        add_floats(out, r->top_logprobs + i * top, n);
         lf_buf_adds(out, i + 1 == r->n ? "}]" : "}");
     }
     lf_buf_addf(out, ",\"seed\":%llu}\n", (unsigned long long)j->seed);

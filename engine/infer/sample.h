@@ -11,7 +11,8 @@
  *   6. top-p                            keep the smallest set of the most probable tokens whose mass reaches p, at least one
  *                                       (Holtzman et al. 2020)
  *   7. min-p                            keep p_i >= min_p * p_max
- *   8. draw                             inverse of the cumulative distribution at u, tokens in order of descending logit, then id
+ *   8. draw                             inverse of the cumulative distribution at u, tokens in order of descending logit, then id; of
+ *                                       ascending id where 5-7 are off (nothing is sorted then)
  * u is Philox(seed of the sequence, LF_SITE_SAMPLE, index of the output token): it depends on nothing else, so results do not
  * change with batch, order or threads. All sums are f64 in that fixed order.
  */

@@ -211,6 +211,18 @@ static size_t space_len(const char *s, size_t n)
     return three && space ? 3 : 0;
 }
 
+size_t lf_rstrip_len(const char *text, size_t len)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < len;) {
+        size_t s = space_len(text + i, len - i);
+        i += s ? s : 1;
+        if (s == 0)
+            end = i;
+    }
+    return end;
+}
+
 size_t lf_count_words(const char *text, size_t len)
 {
     size_t words = 1;

@@ -119,17 +119,17 @@ static int add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double
     return rc;
 }
 
-static int encode(lf_tasks *t, const char *text, size_t len, lf_ids *ids, lf_err *err)
+static int encode(lf_tasks *t, const char *text, size_t len, unsigned flags, lf_ids *ids, lf_err *err)
 {
     if (!t->state)
         return lf_fail(err, LF_EINVAL, "texts need a tokenizer");
-    return lf_tokenizer_encode(t->state, text, len, LF_TOK_TEMPLATE, ids, NULL, err);
+    return lf_tokenizer_encode(t->state, text, len, flags, ids, NULL, err);
 }
 
 static int add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err *err)
 {
     lf_ids ids = {0};
-    int rc = encode(t, text, len, &ids, err);
+    int rc = encode(t, text, len, LF_TOK_TEMPLATE, &ids, err);
     int32_t *v = rc ? NULL : lf_arena_alloc(t->arena, ids.n + 1, sizeof *v, err);
     if (rc == 0 && !v)
         rc = LF_ENOMEM;
@@ -150,16 +150,15 @@ static int add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const 
     lf_ids all = {0}, head = {0};
     int32_t *v = NULL;
     lf_buf_init(&whole);
-    size_t strip = ctx_len;
-    while (strip > 0 && strchr(" \t\n\r\v\f", ctx[strip - 1]))
-        strip--;
+    size_t strip = lf_rstrip_len(ctx, ctx_len);
+    unsigned flags = ctx_len > 0 ? LF_TOK_TEMPLATE : 0; /* behind an empty context stands the prefix, no BOS */
     lf_buf_add(&whole, ctx, ctx_len);
     lf_buf_add(&whole, cont, cont_len);
     int rc = lf_buf_check(&whole, err);
     if (rc == 0)
-        rc = encode(t, whole.data, whole.len, &all, err);
+        rc = encode(t, whole.data, whole.len, flags, &all, err);
     if (rc == 0 && strip > 0)
-        rc = encode(t, ctx, strip, &head, err);
+        rc = encode(t, ctx, strip, flags, &head, err);
     if (rc == 0 && head.n >= all.n)
         rc = lf_fail(err, LF_EINVAL, "the continuation '%.*s' adds no token to its context", (int)(cont_len < 60 ? cont_len : 60), cont);
     if (rc == 0 && !(v = lf_arena_alloc(t->arena, all.n + 1, sizeof *v, err)))
@@ -358,6 +357,9 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
     if (t->tok && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(t->tok)) != 0)
         rc = lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s, given %.12s)", dir, info->tokenizer_sha256,
                      lf_tokenizer_sha256(t->tok));
+    int32_t prefix = t->prefix >= 0 ? t->prefix : (int32_t)info->eos_id;
+    if (rc == 0 && prefix < 0)
+        rc = lf_fail(err, LF_EINVAL, "%s names no end-of-document token to put in front of a text; name a tokenizer and a prefix", dir);
     char name[64];
     snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", split, t->n_shards + 1);
     t->n_shards++;
@@ -373,7 +375,7 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
         if (rc == 0)
             rc = measure_tokens(t, v + 1, (size_t)n, &words, &bytes, err);
         if (rc == 0) {
-            v[0] = t->prefix;
+            v[0] = prefix;
             rc = add_rolling(t, v, (size_t)n, words, bytes, err);
         }
     }

@@ -29,7 +29,7 @@ const char *lf_task_kind_name(enum lf_task_kind k);
 typedef struct lf_tasks lf_tasks;
 
 /* tok may be NULL when only shards are measured (then words and bytes are unknown). prefix: id put in front of a text and used for an
- * empty context. max_context: of the model. */
+ * empty context; -1 without tok: the end-of-document token of the shards. max_context: of the model. */
 lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_context, lf_err *err);
 void lf_tasks_destroy(lf_tasks *t);
 

@@ -153,6 +153,43 @@ static void test_min_tokens(const lf_gen_job *jobs)
     fake_close(&f);
 }
 
+/* Samples of one prompt hold its full pages together: the same output, the prompt computed once, room for more at a time. */
+static void test_samples(const lf_gen_job *first)
+{
+    enum { N = 8 };
+    static const int64_t shapes[][3] = {{1, 8, 10}, {8, 64, 80}, {8, 8, 22}, {8, 9, 40}, {3, 5, 13}};
+    static struct got ref, got;
+    lf_gen_job jobs[N];
+    for (uint32_t i = 0; i < N; i++) {
+        jobs[i] = *first;
+        jobs[i].sample = i;
+        jobs[i].seed = lf_sample_seed(1, first->id, i);
+        jobs[i].params.temperature = 1;
+        jobs[i].max_tokens = 1 + (int64_t)(i * 5) % 8;
+        jobs[i].n_end = 0;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        struct lf_gen_stats st;
+        if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
+            tap_bail("no memory");
+        got = (struct got){.ordered = true, .jobs = jobs};
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, sink, &got, NULL, &st, &err), 0, &err, NULL, "run samples of one prompt");
+        tap_ok(got.n == N && got.ordered, "every sample once, in order");
+        if (i == 0)
+            ref = got;
+        tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "sharing pages changes no token");
+        int64_t decoded = 0, whole = (int64_t)(first->n_prompt - 1) / PAGE * PAGE;
+        for (int k = 0; k < N; k++)
+            decoded += (int64_t)got.len[k] - 1;
+        if (shapes[i][0] == N && shapes[i][2] == 80)
+            tap_i64(st.rows, (int64_t)first->n_prompt + (N - 1) * ((int64_t)first->n_prompt - whole) + decoded,
+                    "the common pages are computed once");
+        fake_close(&f);
+    }
+}
+
 static bool stop_now(void) { return true; }
 
 static void test_refusals(const lf_gen_job *jobs)
@@ -185,6 +222,7 @@ int main(void)
     make_jobs(jobs);
     test_composition(jobs);
     test_min_tokens(jobs);
+    test_samples(&jobs[3]);
     test_refusals(jobs);
     return tap_done();
 }
