@@ -121,7 +121,7 @@ static void test_publish(void)
     lf_io_replace(tmp, "data", 4, 0600, &err);
     trace[0] = '\0';
     tap_rc(lf_io_publish_tmp(tmp, q, &err), 0, &err, NULL, "publish a written file");
-    tap_str(trace, "SLUD", "order for a written file");
+    tap_str(trace, "SLDU", "order for a written file");
     tap_ok(!lf_io_exists(tmp) && lf_io_exists(q), "moved");
     trace[0] = '\0';
     tap_rc(lf_io_replace(q, "new", 3, 0644, &err), 0, &err, NULL, "replace");
