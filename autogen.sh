@@ -115,13 +115,13 @@ check_as_user() {
 # Sum the TAP results, print them, bound the skips.
 summary() {
     log=$1/test-suite.log
-    count() { sed -n "s/^# $1: *//p" "$log" | head -n 1; }
+    count() { LC_ALL=C sed -n "s/^# $1: *//p" "$log" | head -n 1; }
     pass=$(count PASS) fail=$(count FAIL) error=$(count ERROR) skip=$(count SKIP)
     bad=$((${fail:-0} + ${error:-0}))
     echo "${pass:-0} passed, $bad failed, ${skip:-0} skipped"
     if [ "${skip:-0}" -gt "${LF_MAX_SKIP:-25}" ]; then
         echo "too many skipped tests: ${skip:-0}, at most ${LF_MAX_SKIP:-25} are expected (LF_MAX_SKIP)" >&2
-        grep -h '# SKIP' "$log" >&2 || true
+        grep -ah '# SKIP' "$log" >&2 || true
         return 1
     fi
     [ "$bad" -eq 0 ] && [ "${pass:-0}" -gt 0 ]
@@ -155,7 +155,7 @@ check)
     build_in build
     status=0
     make -C build -j"$(jobs)" check VERBOSE=1 >build/check.log 2>&1 || status=1
-    grep -E '^(PASS|FAIL|XFAIL|XPASS|SKIP|ERROR): ' build/check.log | grep -v '^PASS' || true
+    grep -aE '^(PASS|FAIL|XFAIL|XPASS|SKIP|ERROR): ' build/check.log | grep -av '^PASS' || true
     [ "$status" -eq 0 ] || tail -n 200 build/check.log
     summary build && [ "$status" -eq 0 ]
     ;;

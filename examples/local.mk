@@ -1,1 +1,10 @@
-# files of examples
+# files of examples, installed below share/loong-flow beside the models
+quickstartdir = $(pkgdatadir)/examples/quickstart
+dist_quickstart_DATA = examples/quickstart/pipeline.ini
+dist_quickstart_SCRIPTS = examples/quickstart/run.sh
+jsonldir = $(pkgdatadir)/examples/pretrain-from-jsonl
+dist_jsonl_DATA = examples/pretrain-from-jsonl/pipeline.ini
+evaluatedir = $(pkgdatadir)/examples/evaluate
+dist_evaluate_DATA = examples/evaluate/pipeline.ini examples/evaluate/tides.txt examples/evaluate/choices.jsonl \
+  examples/evaluate/last.jsonl examples/evaluate/prompts.jsonl
+EXTRA_DIST += examples/README.md

@@ -11,11 +11,16 @@ dnl LF_REQUIRE_PKG(VAR, MODULE, WHY, DEBIAN, RHEL): a required pkg-config module
 AC_DEFUN([LF_REQUIRE_PKG], [PKG_CHECK_MODULES([$1], [$2], [], [LF_MISSING([$2], [$3], [$4], [$5])])])
 
 dnl LF_REQUIRE([HDF5], WHY, DEBIAN, RHEL): the serial HDF5 C library. RHEL has no .pc file for it, so the header is
-dnl looked for as well.
+dnl looked for as well. Reading compressed shards asks for the place of a chunk (H5Dget_chunk_info_by_coord), which is why
+dnl 1.10.5 is the oldest that will do.
 AC_DEFUN([LF_REQUIRE], [
-  PKG_CHECK_MODULES([$1], [hdf5 >= 1.10], [],
-    [PKG_CHECK_MODULES([$1], [hdf5-serial >= 1.10], [], [
-      AC_CHECK_HEADER([hdf5.h], [$1_CFLAGS= $1_LIBS=-lhdf5], [LF_MISSING([HDF5], [$2], [$3], [$4])])])])
+  PKG_CHECK_MODULES([$1], [hdf5 >= 1.10.5], [],
+    [PKG_CHECK_MODULES([$1], [hdf5-serial >= 1.10.5], [], [
+      AC_CHECK_HEADER([hdf5.h], [$1_CFLAGS= $1_LIBS=-lhdf5], [LF_MISSING([HDF5 1.10.5 or newer], [$2], [$3], [$4])])])])
+  lf_save_LIBS=$LIBS LIBS="$[]$1_LIBS $LIBS"
+  AC_CHECK_FUNC([H5Dget_chunk_info_by_coord], [],
+    [AC_MSG_ERROR([the HDF5 library found is older than 1.10.5 or cannot be linked ($[]$1_LIBS; see config.log)])])
+  LIBS=$lf_save_LIBS
 ])
 
 dnl LF_WITH_PMIX: --with-pmix[=DIR] (default yes), --without-pmix.

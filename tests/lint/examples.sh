@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every pipeline under examples/ is valid and can be planned; the quickstart's runner reads its arguments.
+set -u
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+LF_MODELS_DIR=$LF_SRCDIR/models LOONG_SITE_CONFIG= LOONG_USER_CONFIG=
+export LF_MODELS_DIR LOONG_SITE_CONFIG LOONG_USER_CONFIG
+lf=$LF_BUILDDIR/loong-flow
+n=0
+ok() { # $1: 0 = ok, $2: name, $3: file with findings
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
+        echo "not ok $n - $2"
+        sed 's/^/# /' "$3"
+    fi
+}
+
+for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
+    name=$(basename "$(dirname "$p")")
+    cp -R "$(dirname "$p")" "$tmp/$name"
+    chmod -R u+w "$tmp/$name"
+    cd "$tmp/$name" || exit 1
+    # What the comments of each pipeline ask the user to put beside it.
+    case $name in
+    quickstart) echo "some text" >text.txt && sed "s|@TEXT@|$tmp/$name/text.txt|" "$p" >pipeline.ini ;;
+    pretrain-from-jsonl)
+        mkdir books notes
+        echo '{"text": "a book"}' | tee books/1.jsonl >notes/1.jsonl
+        ;;
+    evaluate) mkdir checkpoint tokenizer ;;
+    esac
+    "$lf" validate >out 2>&1
+    ok $? "validate: $name" out
+    [ "$name" = evaluate ] || { # its plan reads the checkpoint
+        "$lf" plan >out 2>&1
+        ok $? "plan: $name" out
+    }
+done
+
+run="sh $LF_SRCDIR/examples/quickstart/run.sh"
+cd "$tmp" || exit 1
+$run >out 2>&1
+[ $? -eq 2 ] && grep -q 'usage: run.sh BUILD' out
+ok $? "run.sh without arguments prints its usage and exits 2" out
+$run "$LF_BUILDDIR" --txet x >out 2>&1
+[ $? -eq 2 ] && grep -q 'unknown option --txet' out
+ok $? "run.sh refuses an unknown option" out
+$run "$LF_BUILDDIR" --text "$tmp/none" --dir d >out 2>&1
+[ $? -eq 1 ] && grep -q 'does not exist' out && [ ! -e d ]
+ok $? "run.sh says that a text does not exist and makes nothing" out
+$run "$tmp" >out 2>&1
+[ $? -eq 1 ] && grep -q 'build first' out
+ok $? "run.sh says that BUILD holds no loong-flow" out
+echo "1..$n"
