@@ -5,3 +5,13 @@ tests_golden_model_test_SOURCES = tests/golden/model_test.c tests/golden/golden.
 tests_golden_model_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/model/README.md tests/golden/model/make_golden.py tests/golden/model/gpt2.h5 tests/golden/model/llama.h5 \
   tests/golden/model/mistral.h5 tests/golden/model/qwen2.5.h5 tests/golden/model/qwen3.h5
+
+# Training against PyTorch. train_export is built by hand (make tests/golden/train_export) to make curve.txt again.
+check_PROGRAMS += tests/golden/train_test
+TESTS += tests/golden/train_test
+tests_golden_train_test_SOURCES = tests/golden/train/train_test.c tests/golden/train/case.c tests/golden/train/case.h
+tests_golden_train_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_PROGRAMS += tests/golden/train_export
+tests_golden_train_export_SOURCES = tests/golden/train/export.c tests/golden/train/case.c tests/golden/train/case.h
+tests_golden_train_export_LDADD = $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/train/README.md tests/golden/train/make_train.py tests/golden/train/curve.txt
