@@ -1,4 +1,5 @@
 # The TAP library and the tests that belong to no one folder. Tests of a folder are declared in that folder's local.mk.
+EXTRA_DIST += tests/README.md
 check_LIBRARIES += tests/tap/libtap.a
 tests_tap_libtap_a_SOURCES = tests/tap/tap.c tests/tap/tap.h
 include tests/lint/local.mk

@@ -1,4 +1,5 @@
 # sources of engine/infer, and their tests
+EXTRA_DIST += engine/infer/README.md
 engine_libengine_a_SOURCES += \
   engine/infer/gen.c engine/infer/gen.h \
   engine/infer/lines.c engine/infer/lines.h \
