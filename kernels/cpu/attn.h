@@ -55,9 +55,31 @@ struct attn_mm {
 };
 void LF_SYM(attn_mm)(const struct attn_mm *g);
 
+/* Memory wanted soon: `bytes` at p of each of `rows` rows, `stride` bytes apart, and the same at q. A core
+ * drops prefetches that come in long bursts, so the packing loops ask for `quota` lines of each at a time. */
+struct attn_ahead {
+    const char *p, *q;
+    int64_t bytes, stride, rows, at, quota;
+};
+LF_INLINE void attn_ask(struct attn_ahead *w)
+{
+    for (int64_t i = 0; i < w->quota && w->rows > 0; i++) {
+        __builtin_prefetch(w->p + w->at, 0, 2);
+        __builtin_prefetch(w->q + w->at, 0, 2);
+        w->at += 64;
+        if (w->at >= w->bytes) {
+            w->at = 0;
+            w->p += w->stride;
+            w->q += w->stride;
+            w->rows--;
+        }
+    }
+}
+
 /* dst[d / ku][ATTN_T]: rows src .. src + (n-1) * stride bytes as columns; columns >= n are 0. ku = 2 with pairs,
- * else 1. */
-void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type);
+ * else 1. ahead may be NULL. */
+void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type,
+                            struct attn_ahead *ahead);
 /* dst[ceil(n / ku)][dp]: rows as rows, padded to pad rows and dp channels with 0. */
 void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad, int64_t d,
                             uint8_t x_type);

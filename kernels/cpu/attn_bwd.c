@@ -82,8 +82,8 @@ static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
         int64_t n = d.len - j < ATTN_T ? d.len - j : ATTN_T;
         const void *k = lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t),
                    *v = lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t);
-        LF_SYM(attn_pack_cols)(w->kt + j * s->kd, k, a->ldk * size, n, a->d, t);
-        LF_SYM(attn_pack_cols)(w->vt + j * s->kd, v, a->ldv * size, n, a->d, t);
+        LF_SYM(attn_pack_cols)(w->kt + j * s->kd, k, a->ldk * size, n, a->d, t, NULL);
+        LF_SYM(attn_pack_cols)(w->vt + j * s->kd, v, a->ldv * size, n, a->d, t, NULL);
         LF_SYM(attn_pack_rows)(w->kr + j / ku * s->dp, k, a->ldk * size, n, ATTN_T, a->d, t);
     }
 }

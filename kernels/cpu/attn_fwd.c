@@ -76,11 +76,10 @@ static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int6
                 if ((n * a->groups + g) % nt != tid)
                     continue;
                 float *dst = p->panels + (n * a->groups + g) * p->tile_floats;
-                LF_SYM(attn_pack_cols)
-                (dst, lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t), a->ldk * size, keys, a->d, t);
-                LF_SYM(attn_pack_rows)
-                (dst + p->kt_floats, lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t), a->ldv * size, keys, ATTN_T, a->d,
-                 t);
+                const void *k = lf_at(a->k, (d.row + j) * a->ldk + g * a->d, t);
+                const void *v = lf_at(a->v, (d.row + j) * a->ldv + g * a->d, t);
+                LF_SYM(attn_pack_cols)(dst, k, a->ldk * size, keys, a->d, t, NULL);
+                LF_SYM(attn_pack_rows)(dst + p->kt_floats, v, a->ldv * size, keys, ATTN_T, a->d, t);
             }
         }
     }

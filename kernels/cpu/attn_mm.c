@@ -145,12 +145,14 @@ LF_INLINE void transpose(lf_v r[LF_VL])
 }
 
 LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n, int64_t units, uint8_t x_type,
-                         bool pairs)
+                         bool pairs, struct attn_ahead *ahead)
 {
     for (int64_t j = 0; j < ATTN_T; j += LF_VL)
         for (int64_t u = 0; u < units; u += LF_VL) {
             const int64_t m = units - u < LF_VL ? units - u : LF_VL;
             lf_v r[LF_VL];
+            if (ahead)
+                attn_ask(ahead);
             if (j + LF_VL <= n && m == LF_VL) {
 #pragma GCC unroll 16
                 for (int i = 0; i < LF_VL; i++)
@@ -175,14 +177,15 @@ LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n,
         }
 }
 
-void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type)
+void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type,
+                            struct attn_ahead *ahead)
 {
     if (x_type == LF_F32)
-        pack_cols(dst, src, stride, n, d, LF_F32, false);
+        pack_cols(dst, src, stride, n, d, LF_F32, false, ahead);
     else if (attn_pairs(LF_BF16))
-        pack_cols(dst, src, stride, n, d / 2, LF_BF16, true);
+        pack_cols(dst, src, stride, n, d / 2, LF_BF16, true, ahead);
     else
-        pack_cols(dst, src, stride, n, d, LF_BF16, false);
+        pack_cols(dst, src, stride, n, d, LF_BF16, false, ahead);
 }
 
 /* Two bf16 rows interleaved: channel c of the even row low, of the odd row high. */

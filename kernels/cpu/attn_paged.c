@@ -83,29 +83,32 @@ static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j
     return (page * a->page_tokens + j % a->page_tokens) * a->groups * a->d;
 }
 
-/* Asks for rows [i0, i1) of the tile at position j, groups [g0, g1), while the tile before it is worked on. */
-static void prefetch_rows(const struct lf_k_attn_paged *a, int64_t seq, int64_t j, int64_t i0, int64_t i1, int64_t g0,
-                          int64_t g1)
+/* The tile at position j for groups [g0, g1), in as many pieces as the packing of the tile before it has steps. */
+static struct attn_ahead ahead_of(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t seq, int64_t j,
+                                  int64_t len, int64_t g0, int64_t g1)
 {
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type), width = a->groups * a->d * size;
-    const int64_t at = tile_slot(a, seq, j) * size + g0 * a->d * size, bytes = (g1 - g0) * a->d * size;
-    const char *k = (const char *)a->k_pages + at, *v = (const char *)a->v_pages + at;
-    for (int64_t i = i0; i < i1; i++)
-        for (int64_t b = 0; b < bytes; b += 64) {
-            __builtin_prefetch(k + i * width + b, 0, 2);
-            __builtin_prefetch(v + i * width + b, 0, 2);
-        }
+    struct attn_ahead w = {
+        .bytes = (g1 - g0) * a->d * size, .stride = width, .rows = len - j < ATTN_T ? len - j : ATTN_T};
+    if (w.rows <= 0)
+        return (struct attn_ahead){.rows = 0};
+    const int64_t at = tile_slot(a, seq, j) * size + g0 * a->d * size;
+    const int64_t steps = (g1 - g0) * (ATTN_T / LF_VL) * ((s->kd + LF_VL - 1) / LF_VL);
+    w.p = (const char *)a->k_pages + at;
+    w.q = (const char *)a->v_pages + at;
+    w.quota = (w.rows * ((w.bytes + 63) / 64) + steps - 1) / steps;
+    return w;
 }
 
 /* Panels of one tile and group, then the step. */
 static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape *s, struct attn_block *b, int64_t seq,
-                       int64_t j, int64_t hi, int64_t g, float *kt, float *v)
+                       int64_t j, int64_t hi, int64_t g, float *kt, float *v, struct attn_ahead *ahead)
 {
     const uint8_t t = a->x_type;
     const int64_t stride = a->groups * a->d * (int64_t)lf_dtype_size((enum lf_dtype)t),
                   keys = hi - j < ATTN_T ? hi - j : ATTN_T;
     const int64_t slot = tile_slot(a, seq, j) + g * a->d;
-    LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t);
+    LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t, ahead);
     if (t == LF_F32 && a->d == s->dp &&
         b->n <= 2 * ATTN_MR) { /* few rows: a copy would cost more than the long stride */
         LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)lf_at(a->v_pages, slot, t), a->groups * a->d);
@@ -133,7 +136,7 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
             hi = b.hi[b.n - 1] > hi ? b.hi[b.n - 1] : hi;
         }
     for (int64_t j = lo / ATTN_T * ATTN_T; j < hi; j += ATTN_T)
-        paged_tile(a, s, &b, a->seq[r0], j, hi, g, kt, v);
+        paged_tile(a, s, &b, a->seq[r0], j, hi, g, kt, v, NULL);
     for (int64_t r = r0; r < r1; r++)
         for (int64_t h = h0; h < h1; h++)
             LF_SYM(attn_block_out)(&b, s, i++, lf_at_w(a->o, r * a->ldo + h * a->d, t));
@@ -144,7 +147,7 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
                       float *mem)
 {
     const uint8_t t = a->x_type;
-    const int64_t per = a->heads / a->groups, n = g1 - g0, seq = a->seq[r], len = (int64_t)a->pos[r] + 1;
+    const int64_t per = a->heads / a->groups, seq = a->seq[r], len = (int64_t)a->pos[r] + 1;
     const size_t floats = LF_SYM(attn_block_floats)(s->dp, per);
     float *kt = mem, *v = kt + s->kd * ATTN_T, *blocks = v + ATTN_T * s->dp;
     struct attn_block b;
@@ -157,13 +160,11 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
         lo = b.lo[0];
     }
     for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {
-        const int64_t ahead = j + ATTN_T, rows = len - ahead < ATTN_T ? len - ahead : ATTN_T;
+        struct attn_ahead ahead = ahead_of(a, s, seq, j + ATTN_T, len, g0, g1);
         for (int64_t g = g0; g < g1; g++) {
             LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
             b.n = per;
-            if (rows > 0)
-                prefetch_rows(a, seq, ahead, rows * (g - g0) / n, rows * (g - g0 + 1) / n, g0, g1);
-            paged_tile(a, s, &b, seq, j, len, g, kt, v);
+            paged_tile(a, s, &b, seq, j, len, g, kt, v, &ahead);
         }
     }
     for (int64_t g = g0; g < g1; g++) {
@@ -198,7 +199,7 @@ static struct pieces pieces_of(const struct lf_k_attn_paged *a, int64_t rows, in
     const int64_t per = a->heads / a->groups, hc = per < ATTN_QB ? per : ATTN_QB, parts = (per + hc - 1) / hc;
     struct pieces p = {a->groups * parts, hc, parts};
     if (rows == 1 && parts == 1) {
-        int64_t want = (2 * team + a->rows - 1) / a->rows;
+        int64_t want = (team + a->rows - 1) / a->rows;
         p.n = want < a->groups ? want : a->groups;
     }
     return p;
