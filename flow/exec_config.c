@@ -115,7 +115,7 @@ static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index
     bool path = json_object_get(json_object_get(x->stage, "types"), option) != NULL;
     if (in != NULL && json_array_size(json_object_get(in, "refs")) > 0)
         return resolve_text(value, x, in, err);
-    if (path && text[0] != '/' && text[0] != '\0' && strcmp(text, "train") != 0)
+    if (path && text[0] != '/' && text[0] != '\0' && !json_is_true(json_object_get(in, "word")))
         lf_buf_addf(value, "%s/", x->args.project);
     lf_buf_adds(value, text);
     const char *hash = in != NULL ? outside_hash(x, option, index) : NULL;

@@ -100,10 +100,16 @@ static int parse_refs(json_t *refs, const lf_pipeline *p, const lf_pipeline_args
     return 0;
 }
 
-/* A file, a directory, or a pattern that matches something. Words that are no paths ("train") are the stage's. */
+/* Words that the row of a path option allows besides paths are the stage's business. */
+static bool is_word(const lf_opt *o, const char *text)
+{
+    return o->type != LF_OPT_PATH || lf_opt_choice_index(o, text) >= 0;
+}
+
+/* A file, a directory, or a pattern that matches something. */
 static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_opt *o, const char *text, lf_err *err)
 {
-    if (o->type != LF_OPT_PATH || strcmp(text, "train") == 0)
+    if (is_word(o, text))
         return 0;
     if (strcmp(text, "-") == 0)
         return lf_conf_fail(it, err, "%s = -: a pipeline has no standard input; name a file", o->name);
@@ -136,8 +142,9 @@ static int one_input(json_t *inputs, const lf_pipeline *p, const lf_pipeline_arg
     if (rc == 0 && json_array_size(refs) == 0)
         rc = check_outside(p, it, o, text, err);
     if (rc == 0)
-        rc = lf_json_push_new(inputs, json_pack("{s:s, s:i, s:s, s:O, s:b}", "option", o->name, "index", (int)index,
-                                                "text", text, "refs", refs, "identity", o->cls == LF_OPT_IDENTITY), err);
+        rc = lf_json_push_new(inputs, json_pack("{s:s, s:i, s:s, s:O, s:b, s:b}", "option", o->name, "index", (int)index,
+                                                "text", text, "refs", refs, "identity", o->cls == LF_OPT_IDENTITY, "word",
+                                                (int)is_word(o, text)), err);
     json_decref(refs);
     return rc;
 }

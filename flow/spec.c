@@ -26,13 +26,13 @@
 #define TREE_MAX_DEPTH 32
 
 struct hasher {
-    json_t *cache; /* {path: {"size","mtime_ns","inode","at","sha256"}} */
+    json_t *cache; /* {path: {"size","mtime_ns","ctime_ns","inode","at","sha256"}} */
     bool dirty;
 };
 
 /* ---- outside files ---- */
 
-static double mtime_s(const struct stat *st) { return (double)st->st_mtim.tv_sec + 1e-9 * (double)st->st_mtim.tv_nsec; }
+static json_int_t time_ns(const struct timespec *t) { return (json_int_t)t->tv_sec * 1000000000 + t->tv_nsec; }
 
 static const char *cached(const struct hasher *h, const char *path, const struct stat *st)
 {
@@ -40,12 +40,14 @@ static const char *cached(const struct hasher *h, const char *path, const struct
     const char *hex = json_string_value(json_object_get(e, "sha256"));
     if (hex == NULL || strlen(hex) != LF_HASH_HEX - 1)
         return NULL;
-    json_int_t ns = (json_int_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    /* The time of change too: a person can set the other back. */
     if (json_integer_value(json_object_get(e, "size")) != st->st_size ||
-        json_integer_value(json_object_get(e, "mtime_ns")) != ns ||
+        json_integer_value(json_object_get(e, "mtime_ns")) != time_ns(&st->st_mtim) ||
+        json_integer_value(json_object_get(e, "ctime_ns")) != time_ns(&st->st_ctim) ||
         json_integer_value(json_object_get(e, "inode")) != (json_int_t)st->st_ino)
         return NULL;
-    if (json_number_value(json_object_get(e, "at")) - mtime_s(st) < RACY_S)
+    json_int_t newest = time_ns(&st->st_mtim) > time_ns(&st->st_ctim) ? time_ns(&st->st_mtim) : time_ns(&st->st_ctim);
+    if (json_number_value(json_object_get(e, "at")) - 1e-9 * (double)newest < RACY_S)
         return NULL;
     return hex;
 }
@@ -64,9 +66,9 @@ static int hash_file(char hex[LF_HASH_HEX], struct hasher *h, const char *path, 
     if (rc < 0)
         return rc;
     lf_hash_hex(hex, digest);
-    json_t *e = json_pack("{s:I, s:I, s:I, s:f, s:s}", "size", (json_int_t)bytes, "mtime_ns",
-                          (json_int_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, "inode",
-                          (json_int_t)st->st_ino, "at", at, "sha256", hex);
+    json_t *e = json_pack("{s:I, s:I, s:I, s:I, s:f, s:s}", "size", (json_int_t)bytes, "mtime_ns",
+                          time_ns(&st->st_mtim), "ctime_ns", time_ns(&st->st_ctim), "inode", (json_int_t)st->st_ino, "at",
+                          at, "sha256", hex);
     h->dirty = true;
     return lf_json_set_new(h->cache, path, e, err);
 }
@@ -209,7 +211,7 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
         lf_buf_init(&b);
         if (rc == 0 && json_array_size(json_object_get(in, "refs")) > 0)
             rc = spec_of_refs(&b, doc, in, err);
-        else if (rc == 0 && json_object_get(types, opt) != NULL && strcmp(text, "train") != 0)
+        else if (rc == 0 && json_object_get(types, opt) != NULL && !json_is_true(json_object_get(in, "word")))
             rc = hash_outside(&b, h, project, text, err);
         else if (rc == 0)
             lf_buf_adds(&b, text);

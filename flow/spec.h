@@ -7,8 +7,8 @@
  *        "stage:<spec id of the producer>.<output>", or "sha256:<hash of an outside file or tree>"]}}
  *
  * So the ids of a whole chain are known before anything runs. Names, paths, times and executables are not part of it.
- * Hashes of outside files are cached in PROJECT/.loong/hashcache.json by path, size, mtime and inode; a file whose mtime
- * lies within two seconds of the moment it was hashed is hashed again (it may have changed without its mtime moving).
+ * Hashes of outside files are cached in PROJECT/.loong/hashcache.json by path, size, mtime, ctime and inode; a file whose
+ * mtime or ctime lies within two seconds of the moment it was hashed is hashed again (it may have changed without its mtime moving).
  */
 #ifndef LF_FLOW_SPEC_H
 #define LF_FLOW_SPEC_H

@@ -49,7 +49,7 @@ typedef struct lf_opt {
     unsigned flags;
     const char *def;     /* default as text, NULL = unset */
     double min, max;     /* for numbers, inclusive; both 0 = no bound */
-    const char *choices; /* ENUM: "adamw|sgd" */
+    const char *choices; /* ENUM: "adamw|sgd"; PATH: words that are no paths, such as "train" */
     const char *unit;    /* shown in help: "tokens", "seconds", NULL */
     const char *help;    /* one sentence, no full stop needed; no newline */
 } lf_opt;
@@ -103,6 +103,8 @@ int lf_optset_canonical(const lf_optset *s, const char *name, lf_buf *out, lf_er
 int lf_optset_print_ini(const lf_optset *s, lf_buf *out, lf_err *err);
 
 const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);
+/* Which of the row's choices value is, -1 when none. */
+int lf_opt_choice_index(const lf_opt *o, const char *value);
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */
 
 #endif

@@ -34,6 +34,5 @@ struct lf_optset {
 
 /* Value by name, LF_BUG for a name that is not in the table. */
 struct lf_opt_val *lf_optset_val(const lf_optset *s, const char *name);
-int lf_opt_choice_index(const lf_opt *o, const char *value);
 
 #endif
