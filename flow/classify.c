@@ -17,6 +17,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/record.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -173,7 +174,7 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
         set(out, "stopped", ev->timed_out ? "timeout" : "preempted");
         snprintf(out->reason, sizeof out->reason, "stopped at a good checkpoint%s",
                  ev->timed_out ? " before its time limit" : "");
-    } else if (ev->timed_out) {
+    } else if (ev->timed_out && !ev->exited) {
         set(out, "failed", "timeout");
         snprintf(out->reason, sizeof out->reason, "did not stop within its time limit and was killed");
     } else if (ev->stopping && !ev->exited &&
@@ -185,6 +186,7 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
     } else {
         by_exit(out, ev);
     }
+    lf_text_clean(out->reason); /* it may end in a log's line, cut */
 }
 
 /* ---- logs ---- */
@@ -244,9 +246,8 @@ json_t *lf_log_lines_that_matter(const char *tail, size_t max, lf_err *err)
             lf_buf b;
             lf_buf_init(&b);
             lf_buf_add(&b, tail + begin, n < 500 ? n : 500);
-            json_t *line = json_string(b.data);
-            if (line != NULL) /* a cut or foreign character: the line is left out */
-                json_array_insert_new(out, 0, line);
+            if (lf_buf_check(&b, NULL) == 0)
+                json_array_insert_new(out, 0, json_string(lf_text_clean(b.data)));
             lf_buf_fini(&b);
         }
         seen += n > 0;

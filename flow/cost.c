@@ -196,7 +196,7 @@ int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
         if (ask_one(&plan, p, s->stage, &e) == 0)
             rc = lf_json_set_new(row, "plan", plan, err);
         else
-            rc = lf_json_set_new(row, "error", json_string(e.text), err);
+            rc = lf_json_set_new(row, "error", json_string(lf_text_clean(e.text)), err);
         if (rc == 0)
             rc = lf_json_push_new(list, row, err);
     }

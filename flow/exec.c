@@ -251,6 +251,7 @@ static int run_claimed(lf_exec *x, lf_end_class *c, lf_err *err)
         c->state = "failed";
         c->cls = rc == LF_ENOENT ? "bad_input" : "launch";
         snprintf(c->reason, sizeof c->reason, "%.390s", e.text);
+        lf_text_clean(c->reason);
         x->ev.exit_code = 1;
         return write_end(x, c, err);
     }
@@ -260,6 +261,7 @@ static int run_claimed(lf_exec *x, lf_end_class *c, lf_err *err)
         c->state = fenced ? "stopped" : "failed";
         c->cls = fenced ? "superseded" : e.errnum == 28 ? "disk" : "unknown";
         snprintf(c->reason, sizeof c->reason, "%.390s", e.text);
+        lf_text_clean(c->reason);
     }
     return write_end(x, c, err);
 }

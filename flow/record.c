@@ -17,6 +17,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 
 int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err)
 {
@@ -51,6 +52,14 @@ int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)
     int n = vsnprintf(out, PATH_MAX, fmt, ap);
     va_end(ap);
     return n >= 0 && n < PATH_MAX ? 0 : lf_fail(err, LF_EINVAL, "%.200s...: the path is too long", out);
+}
+
+char *lf_text_clean(char *text)
+{
+    size_t n = strlen(text);
+    for (size_t i = lf_utf8_check(text, n); i < n; i += lf_utf8_check(text + i, n - i))
+        text[i] = '?';
+    return text;
 }
 
 void lf_record_user(char *buf, size_t cap)

@@ -21,6 +21,9 @@ int lf_record_event(const char *spool_parent, const char *run, const char *stage
 /* Text into a path buffer; LF_EINVAL when it does not fit. */
 int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Bytes that are not UTF-8, such as a character that a full buffer cut, become '?': JSON takes no others. */
+char *lf_text_clean(char *text);
+
 /* User name and host for records; into caller storage. */
 void lf_record_user(char *buf, size_t cap);
 void lf_record_host(char *buf, size_t cap);

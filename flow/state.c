@@ -20,6 +20,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/epoch.h"
+#include "flow/record.h"
 #include "flow/spec.h"
 
 #define RECORD_MAX_BYTES ((size_t)8 << 20)
@@ -261,6 +262,7 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
         return lf_fail(err, rc, "%s", e.text);
     s->state = rc == 0 ? LF_STATE_DONE : LF_STATE_PURGED;
     snprintf(s->reason, sizeof s->reason, "%.390s", rc == 0 ? "" : e.text);
+    lf_text_clean(s->reason);
     if (rc == 0 && s->result == NULL)
         snprintf(s->reason, sizeof s->reason, "result of run %.26s", json_string_value(json_object_get(ad, "run")));
     return rc == 0 ? 1 : 0;
@@ -323,6 +325,7 @@ static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
     s->state = state;
     vsnprintf(s->reason, sizeof s->reason, fmt, ap);
     va_end(ap);
+    lf_text_clean(s->reason);
 }
 
 static void judge_end(lf_stage_view *s, const json_t *end)
@@ -368,7 +371,8 @@ static void judge_attempt(lf_stage_view *s, const json_t *attempt)
     if (st == LF_PROC_ALIVE)
         say(s, LF_STATE_RUNNING, "%s", "starting");
     else
-        say(s, LF_STATE_PENDING, "%s", "submitted, but it never started");
+        say(s, LF_STATE_PENDING, "submitted, but it never started; %.300s/wrapper.%d.log may say why", s->dir,
+            (int)s->n_attempts);
 }
 
 static bool cancelled_after(const lf_stage_view *s, int attempt)

@@ -101,6 +101,9 @@ static int fail_now(const struct work *w)
     case 6:
         for (;;)
             sleep(1); /* hears nothing: signals only set a flag that nobody looks at */
+    case 7:
+        fprintf(stderr, "lf-work: caf\xe9.txt: No such file or directory\n");
+        return 1;
     default:
         fprintf(stderr, "lf-work: something \x1b[31mred\x1b[0m <b>failed</b>\n");
         return 1;
