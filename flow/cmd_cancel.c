@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cancel: a cancel record for each attempt that has not ended (later stages first), then SIGTERM to what runs; waits until
+ * cancel: no driver starts anything more; a cancel record for each attempt that has not ended (later stages first), then SIGTERM to what runs; waits until
  * it is gone. The record is what makes the end of a stage "cancelled"; a cancel that is killed halfway is repeated.
  */
 #include "config.h"
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "flow/cmds.h"
 #include "flow/describe.h"
@@ -34,6 +35,7 @@ static bool selected(const lf_cmd *c, const lf_stage_view *s)
     return n == 0;
 }
 
+/* 1: the record is new, 0: it was there. */
 static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
 {
     char name[64], user[128];
@@ -47,8 +49,9 @@ static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
         return 0;
     if (rc < 0)
         return lf_fail(err, rc, "%s", e.text);
-    return lf_record_event(s->dir, run->id, json_string_value(json_object_get(s->stage, "name")), (int)s->n_attempts, 0,
-                           "cancel", json_pack("{s:s}", "by", user), err);
+    rc = lf_record_event(s->dir, run->id, json_string_value(json_object_get(s->stage, "name")), (int)s->n_attempts, 0,
+                         "cancel", json_pack("{s:s}", "by", user), err);
+    return rc < 0 ? rc : 1;
 }
 
 static void stop(const lf_stage_view *s, bool now)
@@ -70,30 +73,55 @@ static int count_running(const lf_cmd *c, lf_run_view *v)
     return n;
 }
 
-static int cancel_once(lf_cmd *c, lf_run_view *v, lf_err *err)
+/* The driver of the whole run starts nothing more. It looks before each start, so after a moment the stages that run are
+ * all there will be. */
+static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    if (lf_optset_count(c->opts, "stage") > 0)
+        return 0;
+    lf_run run;
+    memset(&run, 0, sizeof run);
+    char path[PATH_MAX];
+    int rc = lf_run_find(&run, p, lf_cmd_word(c, 0), err);
+    if (rc == 0)
+        rc = lf_path_set(path, err, "%s/" LF_RUN_CANCEL, run.dir);
+    if (rc == 0)
+        rc = lf_io_replace(path, "", 0, 0640, err);
+    lf_run_fini(&run);
+    const struct timespec moment = {0, 500 * 1000 * 1000};
+    if (rc == 0)
+        nanosleep(&moment, NULL);
+    return rc;
+}
+
+/* first: attempts that never began are marked too, and a process whose cancel record was there already is asked again. */
+static int cancel_once(lf_cmd *c, lf_run_view *v, bool first, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = v->n; rc == 0 && i-- > 0;) {
+    for (size_t i = v->n; rc >= 0 && i-- > 0;) {
         lf_stage_view *s = &v->stages[i];
-        if (!selected(c, s) || s->n_attempts == 0 || (s->state != LF_STATE_RUNNING && s->state != LF_STATE_PENDING))
+        if (!selected(c, s) || s->n_attempts == 0 ||
+            (s->state != LF_STATE_RUNNING && (s->state != LF_STATE_PENDING || !first)))
             continue;
         rc = mark(&v->run, s, err);
-        if (rc == 0 && s->state == LF_STATE_RUNNING)
+        if (rc > 0 || (rc == 0 && first && s->state == LF_STATE_RUNNING))
             stop(s, lf_optset_bool(c->opts, "now"));
     }
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static int cancel_run(lf_cmd *c, const lf_project *p, lf_err *err)
 {
     double end = lf_now_s() + (double)lf_optset_int(c->opts, "wait");
+    int stop_rc = stop_driver(c, p, err);
+    if (stop_rc < 0)
+        return stop_rc;
     for (bool first = true;; first = false) {
         lf_run_view v;
         int rc = lf_view_find(&v, p, lf_cmd_word(c, 0), err);
         if (rc < 0)
             return rc;
-        if (first)
-            rc = cancel_once(c, &v, err);
+        rc = cancel_once(c, &v, first, err);
         int running = count_running(c, &v);
         if (rc == 0 && running == 0) {
             lf_sync(p, v.run.data, v.run.id, NULL);

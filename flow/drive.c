@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
@@ -28,6 +29,7 @@
 struct lane {
     int tries; /* submissions of ours, or one adopted */
     json_t *job;      /* while it is ours or adopted; NULL otherwise */
+    bool ended;       /* in this round */
     double t_submit, t_takeover;
     char last_line[200];
 };
@@ -193,11 +195,11 @@ static void tell_end(struct driver *dr, size_t i)
 /* Jobs that ended: forget them and say what became of the stage. */
 static int collect(struct driver *dr, int *running, lf_err *err)
 {
-    bool ended[512] = {false};
     *running = 0;
     bool any = false;
-    for (size_t i = 0; i < dr->view.n && i < 512; i++) {
+    for (size_t i = 0; i < dr->view.n; i++) {
         enum lf_job_state st = LF_JOB_ENDED;
+        dr->lanes[i].ended = false;
         if (dr->lanes[i].job == NULL)
             continue;
         int rc = dr->d->submitter->poll(dr->self, dr->lanes[i].job, &st, err);
@@ -209,13 +211,13 @@ static int collect(struct driver *dr, int *running, lf_err *err)
         }
         json_decref(dr->lanes[i].job);
         dr->lanes[i].job = NULL;
-        ended[i] = any = true;
+        dr->lanes[i].ended = any = true;
     }
     int rc = reload(dr, err);
     if (rc < 0 || !any)
         return rc;
-    for (size_t i = 0; i < dr->view.n && i < 512 && rc == 0; i++)
-        if (ended[i]) {
+    for (size_t i = 0; i < dr->view.n && rc == 0; i++)
+        if (dr->lanes[i].ended) {
             rc = lf_stage_repair(dr->run, &dr->view.stages[i], err);
             tell_end(dr, i);
         }
@@ -313,9 +315,20 @@ static int select_stages(struct driver *dr, lf_err *err)
 
 /* ---- the loop ---- */
 
+/* `loong-flow cancel` of the whole run asks every driver to start nothing more; it stops the stages itself. */
+static void look_for_cancel(struct driver *dr)
+{
+    char path[PATH_MAX];
+    if (dr->stops == 0 && lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, dr->run->dir) == 0 && lf_io_exists(path)) {
+        dr->stops = 1;
+        tell(dr, "cancelled: nothing more is started");
+    }
+}
+
 static int round_of(struct driver *dr, int *running, lf_err *err)
 {
     int rc = collect(dr, running, err);
+    look_for_cancel(dr);
     for (size_t i = 0; rc == 0 && i < dr->view.n; i++) {
         bool had_job = dr->lanes[i].job != NULL;
         rc = adopt_or_take_over(dr, i, err);
@@ -381,6 +394,8 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
         sigprocmask(SIG_SETMASK, &old, NULL);
         return lf_err_prefix(err, "run %s is being driven by another loong-flow (use watch or status)", run->id);
     }
+    if (lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0)
+        unlink(path); /* it was for those before us */
     rc = reload(&dr, err);
     dr.lanes = rc == 0 ? lf_calloc(dr.view.n + 1, sizeof *dr.lanes, err) : NULL;
     dr.selected = rc == 0 ? lf_calloc(dr.view.n + 1, sizeof *dr.selected, err) : NULL;

@@ -27,6 +27,9 @@ typedef struct lf_drive {
     void *user;
 } lf_drive;
 
+/* A file in the run's directory: asks its driver to start nothing more. The next driver removes it. */
+#define LF_RUN_CANCEL "driver.cancel"
+
 /* run: borrowed, loaded. *code: 0 all selected stages are done, 1 one failed or cannot run, 75 stopped on request or at a
  * checkpoint. */
 int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err);

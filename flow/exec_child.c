@@ -166,6 +166,13 @@ static void ask_to_stop(struct child *c, lf_exec *x, int sig)
     kill(c->pid, sig); /* the leader decides; its helpers would only be torn out of its hands */
 }
 
+static bool cancel_asked(const lf_exec *x)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/cancel.%d", x->stage_dir, x->args.attempt);
+    return lf_io_exists(path);
+}
+
 /* Once a second: a cancel, a newer epoch, the clock. */
 static void look_around(struct child *c, lf_exec *x)
 {
@@ -183,15 +190,8 @@ static void look_around(struct child *c, lf_exec *x)
     if (now < c->next_look)
         return;
     c->next_look = now + 1.0;
-    if (c->kill_at <= 0 && lf_epoch_superseded(x->stage_dir, x->epoch))
+    if (c->kill_at <= 0 && (cancel_asked(x) || lf_epoch_superseded(x->stage_dir, x->epoch)))
         ask_to_stop(c, x, SIGTERM);
-}
-
-static bool cancel_asked(const lf_exec *x)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/cancel.%d", x->stage_dir, x->args.attempt);
-    return lf_io_exists(path);
 }
 
 static int wait_for(struct child *c, lf_exec *x, lf_err *err)
