@@ -76,11 +76,15 @@ static void protect_adopted(json_t *keep, const lf_run_view *v)
     }
 }
 
+/* A purged stage whose newest incarnation has not committed is being made again: its checkpoints are needed. */
 static bool complete(const lf_run_view *v)
 {
-    for (size_t i = 0; i < v->n; i++)
-        if (v->stages[i].state != LF_STATE_DONE && v->stages[i].state != LF_STATE_PURGED)
+    for (size_t i = 0; i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        if (s->state != LF_STATE_DONE &&
+            (s->state != LF_STATE_PURGED || (s->n_incs > 0 && s->incs[s->n_incs - 1].done == NULL)))
             return false;
+    }
     return true;
 }
 
@@ -98,31 +102,52 @@ static void propose_outputs(json_t *list, const lf_run_view *v, bool all)
         }
 }
 
-/* Newest first; a run that a kept one has taken results from is kept too, so the order matters. */
-static int survey(json_t *list, lf_cmd *c, lf_run_list *runs, lf_err *err)
+/* One run: is it kept; if so, what of others does it stand on? list non-NULL: what of it may go. */
+static int look_at(json_t *keep, json_t *list, const lf_cmd *c, lf_run *run, int64_t *left, lf_err *err)
+{
+    lf_run_view v;
+    if (lf_run_load(run, NULL) < 0)
+        return 0; /* something is wrong with it: not ours to delete */
+    int rc = lf_view_load(&v, run, err); /* takes the run */
+    if (rc < 0)
+        return rc;
+    bool whole = complete(&v);
+    bool kept = !whole || *left > 0 || json_object_get(keep, v.run.id) != NULL || named(c, v.run.id);
+    if (whole && *left > 0)
+        (*left)--;
+    if (kept && list == NULL)
+        protect_adopted(keep, &v);
+    if (list != NULL && (!kept || whole))
+        propose_outputs(list, &v, !kept);
+    lf_view_fini(&v);
+    return 0;
+}
+
+static int pass_over(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    int64_t left = lf_optset_int(c->opts, "keep_runs");
+    lf_run_list runs;
+    int rc = lf_run_list_load(&runs, p, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < runs.n; i++)
+        rc = look_at(keep, list, c, &runs.runs[i], &left, err);
+    lf_run_list_fini(&runs);
+    return rc;
+}
+
+/* A kept run may have taken results from an older run, or a newer one (an old run resumed with new settings), and that one
+ * from others: look until no more are found, then propose. */
+static int survey(json_t *list, const lf_cmd *c, const lf_project *p, lf_err *err)
 {
     json_t *keep = json_object();
-    int64_t left = lf_optset_int(c->opts, "keep_runs");
     int rc = keep == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    for (size_t i = 0; rc == 0 && i < runs->n; i++) {
-        lf_run_view v;
-        if (lf_run_load(&runs->runs[i], NULL) < 0)
-            continue; /* something is wrong with it: not ours to delete */
-        rc = lf_view_load(&v, &runs->runs[i], err);
-        if (rc < 0)
-            break;
-        bool whole = complete(&v);
-        bool kept = !whole || left > 0 || json_object_get(keep, v.run.id) != NULL || named(c, v.run.id);
-        if (kept)
-            protect_adopted(keep, &v);
-        if (whole && left > 0)
-            left--;
-        if (!kept)
-            propose_outputs(list, &v, true);
-        else if (whole)
-            propose_outputs(list, &v, false);
-        lf_view_fini(&v);
+    for (size_t before = 1, n = 0; rc == 0 && before != n; n = json_object_size(keep)) {
+        before = json_object_size(keep);
+        rc = pass_over(keep, NULL, c, p, err);
     }
+    if (rc == 0)
+        rc = pass_over(keep, list, c, p, err);
     json_decref(keep);
     return rc;
 }
@@ -147,20 +172,16 @@ static int delete_one(const json_t *o, lf_err *err)
 
 static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
 {
-    lf_run_list runs;
-    int rc = lf_run_list_load(&runs, p, err);
-    if (rc < 0)
-        return rc;
     json_t *list = json_array();
     bool yes = lf_optset_bool(c->opts, "yes");
     char lock_path[PATH_MAX], b[32];
     lf_lock *lock = NULL;
-    rc = lf_path_set(lock_path, err, "%s/lock", p->dot);
+    int rc = lf_path_set(lock_path, err, "%s/lock", p->dot);
     lf_lock_opts lo = {.purpose = "loong-flow gc", .wait_s = 10.0, .ttl_s = 0};
     if (rc == 0 && yes && (lock = lf_lock_acquire(lock_path, &lo, err)) == NULL)
         rc = err->rc != 0 ? err->rc : LF_EBUSY;
     if (rc == 0)
-        rc = survey(list, c, &runs, err);
+        rc = survey(list, c, p, err);
     double sum = 0;
     char data[PATH_MAX] = "";
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
@@ -175,7 +196,6 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
         lf_path_set(data, NULL, "%s", json_string_value(json_object_get(o, "data")));
     }
     lf_lock_release(lock);
-    lf_run_list_fini(&runs);
     if (rc == 0 && c->json)
         return lf_cmd_print_json(json_pack("{s:b, s:f, s:o}", "deleted", (int)yes, "bytes", sum, "paths", list), err);
     if (rc == 0)

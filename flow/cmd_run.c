@@ -91,6 +91,15 @@ static bool all_done(const lf_prep *p)
     return true;
 }
 
+/* Are there results of other runs among the stages'? */
+static bool takes_over(const lf_prep *p)
+{
+    for (size_t i = 0; i < p->view.n; i++)
+        if (p->view.stages[i].result == NULL)
+            return true;
+    return false;
+}
+
 static json_t *summary(const lf_run_view *v, int code)
 {
     json_t *rows = json_array();
@@ -135,6 +144,9 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
     if (rc < 0)
         return rc;
     if (p->has_run && all_done(p)) {
+        rc = p->changed && takes_over(p) ? lf_prep_commit(p, err) : 0; /* gc must know what this run stands on */
+        if (rc < 0)
+            return rc;
         if (!c->json && !lf_optset_bool(c->opts, "quiet"))
             printf("nothing to do: every stage is done (run %s)\n", p->view.run.id);
         return c->json ? finish(c, p, 0, err) : 0;
