@@ -150,6 +150,20 @@ out:
     return rc;
 }
 
+/* The program may have been replaced since it was described. */
+static int check_copy(const char *copy, const char *from, const char *sha, lf_err *err)
+{
+    uint8_t digest[LF_HASH_BYTES];
+    char hex[LF_HASH_HEX];
+    int64_t bytes = 0;
+    int rc = lf_tree_hash_file(digest, &bytes, copy, err);
+    if (rc < 0)
+        return rc;
+    lf_hash_hex(hex, digest);
+    return strcmp(hex, sha) == 0 ? 0
+                                 : lf_fail(err, LF_EBUSY, "%s changed while the run was prepared; do it again", from);
+}
+
 /* The copy is made under a name of its own and then published, so two submits at once are harmless. */
 static int keep_exe(const char *data, const char *name, const char *sha, const char *bin_dir, lf_err *err)
 {
@@ -169,6 +183,8 @@ static int keep_exe(const char *data, const char *name, const char *sha, const c
         unlink(tmp);
         if (rc == 0)
             rc = copy_file(from, tmp, err);
+        if (rc == 0)
+            rc = check_copy(tmp, from, sha, err);
         lf_err e = LF_ERR_INIT;
         if (rc == 0 && (rc = lf_io_publish_tmp(tmp, kept, &e)) < 0)
             rc = rc == LF_EEXIST ? 0 : lf_fail(err, rc, "%s", e.text);

@@ -77,7 +77,10 @@ static int check_sections(const lf_conf *c, lf_err *err)
             snprintf(first, sizeof first, "%.*s", (int)strcspn(s->name, " "), s->name);
             const char *near = lf_nearest(first, section_words, COUNT(section_words));
             bool takes_name = near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
-            return lf_fail(err, LF_EINVAL, "%s:%d:1: unknown section [%s]%s%s%s%s", s->path, s->line, s->name,
+            char where[32] = "";
+            if (s->line > 0)
+                snprintf(where, sizeof where, ":%d:1", s->line);
+            return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where, s->name,
                            near != NULL ? "; did you mean [" : "", near != NULL ? near : "", takes_name ? " NAME" : "",
                            near != NULL ? "]?" : "");
         }

@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Found by using it unkindly: names that look like words, bytes that are no text, clocks set back, cancel between stages.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+cat >pipeline.ini <<'END'
+[pipeline]
+name = unkind
+[template t]
+kind = work
+input = train
+steps = 5
+step_time = 5
+[stage one]
+inherit = t
+[stage two]
+inherit = t
+factor = 2
+END
+
+# A file whose name is a word of some other option is a file all the same.
+echo first >train
+runs 0 "$LF" run
+is "$(state one)" done "an input may be called train"
+printf 'FIRST\n' >train
+"$LF" plan >out
+like out '^  run  one' "and its contents count"
+
+# Other contents of the same size with the clock set back are other contents.
+printf 'third\n' >train
+touch -d '2020-01-01' train
+sleep 2.1
+"$LF" run >o 2>&1
+"$LF" plan >out
+like out '^  - +one' "unchanged is done"
+printf 'Third\n' >train
+touch -d '2020-01-01' train
+"$LF" plan >out
+like out '^  run  one' "a file is looked at again though its time was set back"
+
+# A last line that is not UTF-8 is still an end record: the class is kept, and nothing is tried again as if it were lost.
+"$LF" run --new --only one --set one.fail_at=2 --set one.fail_how=latin >o 2>&1
+is "$? $(state one) $(tries one)" "1 failed 1" "a log line that is not UTF-8: failed once"
+"$LF" status --json >js
+like js 'caf\?.txt' "and its text is shown"
+
+# cancel between two independent stages: the second does not start.
+"$LF" run --new --set "template t.steps=100k" >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/100000'"
+runs 0 "$LF" cancel
+wait $p
+is "$(state one) $(tries two)" "cancelled 0" "cancel: the driver starts nothing more"
+like o 'nothing more is started' "and says so"
+runs 0 "$LF" resume --set "template t.steps=6" --accept steps
+is "$(state one) $(state two)" "done done" "resume goes on"
+
+# gc: an old run that is kept stands on results of a newer one.
+rm -rf .loong loong-data
+runs 0 "$LF" run --set two.factor=3
+old=$(run_id)
+runs 0 "$LF" run --new --set two.factor=4
+new=$(run_id)
+runs 0 "$LF" run --new --set two.factor=5
+runs 0 "$LF" resume "$old" --set two.factor=4
+runs 0 "$LF" gc --keep-runs 1 --keep "$old" --yes
+"$LF" status "$old" >out
+like out "result of run $new" "an old run takes a newer one's result"
+unlike out purged "what a kept run took from a newer one stays"
+finish
