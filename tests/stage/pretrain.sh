@@ -239,13 +239,5 @@ same $rc 0 "bf16 runs"
 check "$(column bf16 4 36) $(cat "$dir/last")" 'NF == 2 && $1 - $2 < 0.1 && $2 - $1 < 0.1'
 ok $? "and learns as f32 does: $(column bf16 4 36)"
 
-# the manual names every option, and no other
-"$pretrain" --help | sed 's/--\[no-\]/--/' | sed -n 's/^ *--\([a-z0-9-]*\).*/\1/p' | sort -u >"$dir/options"
-sed 's/\\-/-/g; s/\\fB--\([a-z0-9-]*\)\\fR/\n@\1\n/g' "$LF_SRCDIR/stages/lf-pretrain.1" | sed '1,/^\.SH OPTIONS/d' | sed -n 's/^@//p' |
-    sort -u >"$dir/manual"
-same "$(diff "$dir/options" "$dir/manual")" "" "the manual page and --help name the same options"
-[ "$(wc -l <"$dir/options")" -gt 40 ]
-ok $? "and there are some"
-
 echo "1..$n"
 [ $failed -eq 0 ]
