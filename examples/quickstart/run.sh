@@ -98,7 +98,7 @@ status=$?
 echo
 echo "== loong-flow status"
 "$lf" status -o name,state,step,steps,time_text || exit 1
-[ $status -eq 0 ] || die "the run failed (exit status $status); \`$lf logs\` in $dir has the details"
+[ $status -eq 0 ] || die "the run is not complete (exit status $status); \`$lf logs\` in $dir has the details, the same command continues"
 
 # Where a stage lies, and one number of a JSON file that is written on one line.
 stage_dir() { "$lf" status -o name,dir | awk -v s="$1" '$1 == s {sub(/^[^ ]+ +/, ""); print}'; }
