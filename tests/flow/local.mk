@@ -8,3 +8,11 @@ tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.
 tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
 TESTS += tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh
 EXTRA_DIST += tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh
+
+flow_unit_tests = tests/unit/flow_conf tests/unit/flow_epoch
+check_PROGRAMS += $(flow_unit_tests)
+TESTS += $(flow_unit_tests)
+tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
+tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
+tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
