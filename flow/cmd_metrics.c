@@ -123,31 +123,45 @@ static json_t *choose_keys(const lf_cmd *c, const json_t *records)
     return keys;
 }
 
-/* The stage named, or the last one that has metrics. */
+/* The stage named, or the one with the longest curves. */
+static int pick_records(json_t **out, const char **name, const lf_cmd *c, lf_run_view *v, lf_err *err)
+{
+    const char *word = lf_cmd_word(c, 0);
+    *out = NULL;
+    *name = NULL;
+    for (size_t i = 0; i < v->n; i++) {
+        const char *this = json_string_value(json_object_get(v->stages[i].stage, "name"));
+        if (word != NULL && strcmp(word, this) != 0)
+            continue;
+        json_t *r = lf_metrics_records(&v->stages[i], err);
+        if (r == NULL) {
+            json_decref(*out);
+            return err->rc != 0 ? err->rc : LF_EIO;
+        }
+        if (*out == NULL || json_array_size(r) > json_array_size(*out)) {
+            json_decref(*out);
+            *out = r;
+            *name = this;
+        } else {
+            json_decref(r);
+        }
+    }
+    return *out != NULL ? 0 : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id, word != NULL ? word : "");
+}
+
 static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 {
     json_t *records = NULL;
     const char *name = NULL;
-    for (size_t i = v->n; i-- > 0 && json_array_size(records) == 0;) {
-        name = json_string_value(json_object_get(v->stages[i].stage, "name"));
-        if (lf_cmd_word(c, 0) != NULL && strcmp(lf_cmd_word(c, 0), name) != 0)
-            continue;
-        json_decref(records);
-        records = lf_metrics_records(&v->stages[i], err);
-        if (records == NULL)
-            return err->rc;
-        if (lf_cmd_word(c, 0) != NULL)
-            break;
-    }
-    if (records == NULL && lf_cmd_word(c, 0) != NULL)
-        return lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id, lf_cmd_word(c, 0));
+    int rc = pick_records(&records, &name, c, v, err), form = lf_optset_choice(c->opts, "format");
+    if (rc < 0)
+        return rc;
     json_t *keys = choose_keys(c, records);
-    int rc = 0, form = lf_optset_choice(c->opts, "format");
     if (c->json)
         rc = lf_cmd_print_json(json_pack("{s:s, s:s, s:O, s:O?}", "run", v->run.id, "stage", name, "keys", keys, "records",
                                          records), err);
     else if (json_array_size(records) == 0)
-        printf("stage %s has no metrics\n", name != NULL ? name : "-");
+        printf("stage %s has no metrics\n", name);
     else if (form == 2)
         rc = print_plots(records, keys, err);
     else if (form == 1)

@@ -384,7 +384,9 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         sigaddset(&set, all[i]);
     char path[PATH_MAX];
-    int rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
+    int rc = lf_run_check_owner(run, err);
+    if (rc == 0)
+        rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
     if (rc < 0)
         return rc;
     lf_lock_opts lo = {.purpose = "loong-flow run", .wait_s = 0, .ttl_s = 0};

@@ -69,7 +69,8 @@ static int open_run(lf_exec *x, lf_err *err)
     char *parent = strrchr(x->run.data, '/');
     if (parent != NULL)
         *parent = '\0'; /* DATA/<project id>/runs -> DATA/<project id> */
-    return load_attempt(x, err);
+    int rc = lf_run_check_owner(&x->run, err);
+    return rc == 0 ? load_attempt(x, err) : rc;
 }
 
 /* ---- 1, 2: claim ---- */

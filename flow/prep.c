@@ -293,6 +293,8 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
     const char *data_dir = json_string_value(json_object_get(p->doc, "data_dir"));
     const char *share = json_string_value(json_object_get(p->doc, "share"));
     int rc = lf_share_apply(share != NULL ? share : "none", err);
+    if (rc == 0 && p->has_run)
+        rc = lf_run_check_owner(&p->view.run, err);
     if (rc < 0)
         return rc;
     lf_run run;

@@ -63,6 +63,9 @@ int lf_run_load_rev(lf_run *r, int rev, lf_err *err);
 void lf_run_fini(lf_run *r);
 /* name: an id, a unique prefix or suffix of at least 4 characters, "last" or NULL (the newest). Loaded. */
 int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err);
+/* May this user start jobs from this run? Its directory must be the user's or root's, no symbolic link, and not writable
+ * by everybody: the executables of its revisions are about to be started. Reading needs no such check. */
+int lf_run_check_owner(const lf_run *r, lf_err *err);
 /* The stage document of a run, or NULL. */
 json_t *lf_run_stage(const lf_run *r, const char *name);
 

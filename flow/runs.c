@@ -11,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/conf.h"
 #include "flow/project.h"
 
 #define PLAN_MAX_BYTES ((size_t)16 << 20)
@@ -238,6 +241,19 @@ int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
     }
     lf_run_list_fini(&l);
     return rc;
+}
+
+int lf_run_check_owner(const lf_run *r, lf_err *err)
+{
+    struct stat st;
+    const char *why = NULL;
+    if (lstat(r->dir, &st) < 0)
+        return lf_fail_errno(err, "run %s", r->dir);
+    if (!S_ISDIR(st.st_mode))
+        return lf_fail(err, LF_EINVAL, "%s is not a directory (symbolic links are refused)", r->dir);
+    if (!lf_owner_allowed(st.st_uid, st.st_mode, geteuid(), NULL, 0, &why))
+        return lf_fail(err, LF_EINVAL, "%s: nothing is started from it: %s", r->dir, why);
+    return 0;
 }
 
 json_t *lf_run_stage(const lf_run *r, const char *name)

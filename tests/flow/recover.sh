@@ -119,6 +119,13 @@ is "$(state first)" done "the stage is done"
 runs 1 "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 1 --token 00 --project "$T"
 like err 'token' "a job with a wrong token does nothing"
 
+# Nothing is started from a directory that somebody else may have prepared.
+chmod o+w "$rd"
+runs 2 "$LF" resume
+like err 'nothing is started from it: it is writable by everybody' "a run that anybody may write is not driven"
+is "$(state first)" done "but can be read"
+chmod o-w "$rd"
+
 # The run is frozen: the executables of the revision are used, not those of today.
 mkdir mybin && cp "$LOONG_LIBEXEC"/lf-* mybin/
 LOONG_LIBEXEC=$T/mybin "$LF" run --new --set first.step_time=60 >o 2>&1 &
