@@ -64,8 +64,9 @@ int lf_stop_install(const char *stop_path, lf_err *err)
     memset(&sa, 0, sizeof sa);
     sa.sa_handler = SIG_IGN;
     sigemptyset(&sa.sa_mask);
-    if (sigaction(SIGPIPE, &sa, NULL) < 0)
-        return lf_fail_errno(err, "cannot ignore SIGPIPE");
+    /* A pipe nobody reads and a file that may not grow (ulimit -f) are errors of write(2) with a name, not ends. */
+    if (sigaction(SIGPIPE, &sa, NULL) < 0 || sigaction(SIGXFSZ, &sa, NULL) < 0)
+        return lf_fail_errno(err, "cannot ignore SIGPIPE and SIGXFSZ");
     return 0;
 }
 
