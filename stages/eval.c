@@ -205,7 +205,7 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
         json_object_set_new(results, "checkpoint_identity", json_string(lf_runner_identity(r)));
         json_object_set(results, "fingerprint", fp);
         text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-        rc = text ? lf_io_replace(file, text, strlen(text), 0640, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = text ? lf_io_write_file(file, text, strlen(text), 0640, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     }
     if (rc == 0)
         rc = lf_artifact_init(&a, "results", err);

@@ -169,7 +169,7 @@ static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json,
         goto out;
     }
     file = lf_path_join(dir, FILE_NAME, err);
-    rc = file ? lf_io_replace(file, json->data, json->len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    rc = file ? lf_io_write_file(file, json->data, json->len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
     if (rc == 0)
         rc = lf_artifact_init(&a, "tokenizer", err);
     if (rc == 0)

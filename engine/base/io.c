@@ -264,6 +264,19 @@ static int write_tmp(char **name, const char *path, const void *data, size_t n, 
     return 0;
 }
 
+int lf_io_write_file(const char *path, const void *data, size_t n, mode_t mode, lf_err *err)
+{
+    if (unlink(path) < 0 && errno != ENOENT)
+        return lf_fail_errno(err, "cannot replace %s", path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0)
+        return lf_fail_errno(err, "cannot create %s", path);
+    int rc = lf_io_write_all(fd, data, n, path, err);
+    if (close(fd) < 0 && rc == 0)
+        rc = lf_fail_errno(err, "cannot close %s", path);
+    return rc;
+}
+
 /* link(2) may succeed on an NFS server while the answer is lost and the retry says EEXIST: the link count of the
  * temporary file tells (open(2), "O_EXCL"). */
 static int link_new(const char *tmp, const char *path, lf_err *err)

@@ -28,6 +28,9 @@ int lf_io_mkdirs(const char *path, mode_t mode, lf_err *err); /* like mkdir -p; 
 bool lf_io_exists(const char *path);
 int64_t lf_io_size(const char *path, lf_err *err); /* bytes, or negative */
 
+/* Write data to path as a new file that takes the place of an old one (which is unlinked, never written over). Not durable:
+ * for files of an artifact, whose publication syncs them. */
+int lf_io_write_file(const char *path, const void *data, size_t n, mode_t mode, lf_err *err);
 /* Write data to path durably as a new file: temporary in the same directory, fsync, link(2), unlink the temporary, fsync
  * the directory. LF_EEXIST when path exists. */
 int lf_io_publish(const char *path, const void *data, size_t n, mode_t mode, lf_err *err);
