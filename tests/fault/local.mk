@@ -20,3 +20,5 @@ tests/fault/fail.so: tests/fault/fail.c
 	  -o $@ $(top_srcdir)/tests/fault/fail.c -ldl -lpthread
 TESTS += tests/flow/faults.sh
 EXTRA_DIST += tests/fault/fail.c tests/flow/faults.sh
+TESTS += tests/stage/faults.sh
+EXTRA_DIST += tests/stage/faults.sh
