@@ -207,18 +207,19 @@ int main(int argc, char **argv)
     struct opts o = {.threads = 1, .rounds = 15, .isa = lf_cpu_isa_detect()};
     int c;
     while ((c = getopt(argc, argv, "t:r:i:d:l:p:")) != -1) {
-        if (c == 't' && atoi(optarg) > 0)
-            o.threads = atoi(optarg);
-        else if (c == 'r' && atoi(optarg) > 0 && atoi(optarg) < MAX_ROUNDS)
-            o.rounds = atoi(optarg);
+        int number = (int)strtol(optarg ? optarg : "0", NULL, 10);
+        if (c == 't' && number > 0)
+            o.threads = number;
+        else if (c == 'r' && number > 0 && number < MAX_ROUNDS)
+            o.rounds = number;
         else if (c == 'l')
-            o.only_t = atoi(optarg);
+            o.only_t = number;
         else if (c == 'p')
-            o.part = atoi(optarg);
+            o.part = number;
         else if (c == 'd')
-            o.only_d = atoi(optarg);
-        else if (c == 'i' && atoi(optarg) >= 0 && atoi(optarg) <= LF_ISA_AVX512BF16)
-            o.isa = (enum lf_isa)atoi(optarg);
+            o.only_d = number;
+        else if (c == 'i' && number >= 0 && number <= LF_ISA_AVX512BF16)
+            o.isa = (enum lf_isa)number;
         else {
             fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..3] [-d head size] [-l document "
                             "length] [-p 1 fwd|2 bwd|3 decode]\n");
