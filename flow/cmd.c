@@ -118,6 +118,8 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_
         if (rc == 0)
             rc = d->run(&c, &err);
     }
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && rc == 0)
+        rc = lf_fail(&err, LF_EIO, "cannot write all of the output");
     int code = rc < 0 ? report(&err, d->table->stage) : rc;
     free(c.words);
     lf_optset_destroy(c.opts);

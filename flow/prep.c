@@ -10,9 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd.h"
@@ -255,6 +258,7 @@ int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
 {
     lf_prep p;
     memset(&p, 0, sizeof p);
+    p.fresh_run = args->fresh_run;
     int rc = 0;
     if (args->resume) {
         rc = resume_source(&p, args, err);
@@ -288,7 +292,7 @@ void lf_prep_fini(lf_prep *p)
     memset(p, 0, sizeof *p);
 }
 
-int lf_prep_commit(lf_prep *p, lf_err *err)
+static int commit(lf_prep *p, lf_err *err)
 {
     const char *data_dir = json_string_value(json_object_get(p->doc, "data_dir"));
     const char *share = json_string_value(json_object_get(p->doc, "share"));
@@ -325,6 +329,63 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
     p->has_run = true;
     p->changed = false;
     return 0;
+}
+
+/* Of two commands that both found no run of this work, the second is told of the first's. Called under the lock. */
+static int check_first(lf_prep *p, lf_err *err)
+{
+    lf_run_list runs;
+    lf_run run;
+    memset(&run, 0, sizeof run);
+    int rc = lf_run_list_load(&runs, &p->project, err);
+    if (rc < 0)
+        return rc;
+    char *data = lf_project_data(&p->project, json_string_value(json_object_get(p->doc, "data_dir")), err);
+    json_decref(p->previous);
+    p->previous = NULL;
+    if (data == NULL)
+        rc = LF_ENOMEM;
+    else if (find_own_run(&run, p, &runs, data))
+        rc = lf_fail(err, LF_EBUSY, "another loong-flow has made run %s for the same work just now; follow it with watch",
+                     run.id);
+    free(data);
+    lf_run_fini(&run);
+    lf_run_list_fini(&runs);
+    return rc;
+}
+
+/* What runs is executed from the project's runs, so they must be mine, or of whom I trust with the pipeline file. */
+static int check_project_owner(const lf_prep *p, lf_err *err)
+{
+    struct stat dot, ini;
+    uid_t trusted[1] = {geteuid()};
+    const char *why = NULL;
+    if (lstat(p->project.dot, &dot) < 0)
+        return lf_fail_errno(err, "%s", p->project.dot);
+    if (p->has_pipeline && stat(p->pipeline.path, &ini) == 0)
+        trusted[0] = ini.st_uid; /* it was checked when it was read */
+    if (lf_owner_allowed(dot.st_uid, dot.st_mode, geteuid(), trusted, 1, &why))
+        return 0;
+    return lf_fail(err, LF_EINVAL, "%s: refused: %s (owner uid %u, mode %04o)", p->project.dot, why, (unsigned)dot.st_uid,
+                   (unsigned)dot.st_mode & 07777u);
+}
+
+int lf_prep_commit(lf_prep *p, lf_err *err)
+{
+    lf_lock_opts opts = {.purpose = "loong-flow", .wait_s = 60, .ttl_s = 0};
+    char path[PATH_MAX];
+    int rc = check_project_owner(p, err);
+    if (rc == 0)
+        rc = lf_path_set(path, err, "%s/submit.lock", p->project.dot);
+    lf_lock *lock = rc == 0 ? lf_lock_acquire(path, &opts, err) : NULL;
+    if (lock == NULL)
+        return rc < 0 ? rc : err != NULL && err->rc != 0 ? err->rc : LF_EBUSY;
+    if (!p->has_run && !p->fresh_run)
+        rc = check_first(p, err);
+    if (rc == 0)
+        rc = commit(p, err);
+    lf_lock_release(lock);
+    return rc;
 }
 
 /* ---- why ---- */

@@ -38,13 +38,16 @@ typedef struct lf_prep {
     char *ini_text;       /* resolved settings with origins */
     bool has_run;         /* view.run is an existing run, otherwise a new one would be made */
     json_t *previous;     /* document of the newest run of this name, NULL when there is none */
+    bool fresh_run;       /* as asked */
     bool changed;         /* doc differs from the run's newest revision */
     lf_run_view view;     /* states of doc's stages; view.run.doc is doc */
 } lf_prep;
 
 int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err);
 void lf_prep_fini(lf_prep *p);
-/* Make the run (when there is none) and freeze the document (when it changed); after that view.run is on disk. */
+/* Make the run (when there is none) and freeze the document (when it changed); after that view.run is on disk. LF_EBUSY:
+ * another command has made a run of the same work meanwhile. LF_EINVAL: the project is somebody else's, and what would be
+ * executed lies in it. */
 int lf_prep_commit(lf_prep *p, lf_err *err);
 
 /* Why a stage would run or not, as one sentence. will_run is set. accepted may be NULL. */

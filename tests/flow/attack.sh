@@ -55,6 +55,29 @@ like o 'nothing more is started' "and says so"
 runs 0 "$LF" resume --set "template t.steps=6" --accept steps
 is "$(state one) $(state two)" "done done" "resume goes on"
 
+# Two at once: one makes the run, the other is told of it or finds it done.
+rm -rf .loong loong-data
+"$LF" run --set "template t.step_time=100" >o1 2>e1 &
+p=$!
+"$LF" run --set "template t.step_time=100" >o2 2>e2
+wait $p
+is "$(ls loong-data/*/runs | wc -l)" 1 "two run commands make one run"
+cat o1 o2 e1 e2 >out
+like out 'is done; results' "and it is done"
+
+# Output that cannot be written is a failure.
+"$LF" status >/dev/full 2>err
+is "$?" 1 "no room for the output: exit 1"
+like err 'cannot write' "and said"
+
+# The project of somebody else runs nothing of mine (only root can make one here).
+if [ "$(id -u)" = 0 ]; then
+    chown 12345 .loong
+    runs 2 "$LF" run --set two.factor=7
+    like err 'refused: it belongs to another user' "a foreign .loong is refused"
+    chown 0 .loong
+fi
+
 # gc: an old run that is kept stands on results of a newer one.
 rm -rf .loong loong-data
 runs 0 "$LF" run --set two.factor=3
