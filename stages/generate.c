@@ -141,9 +141,10 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     generate *g = arg;
     const char *id = NULL;
     int64_t sample = -1, seed = 0;
-    json_t *v = lf_json_load_text(line, len, "line", err);
+    json_error_t je;
+    json_t *v = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je); /* a text may hold any character */
     if (!v)
-        return LF_EFORMAT;
+        return lf_fail(err, LF_EFORMAT, "%s", je.text);
     int rc = lf_json_get_str(&id, v, "id", true, "result", err);
     if (rc == 0)
         rc = lf_json_get_i64(&sample, v, "sample", true, "result", err);
@@ -180,6 +181,9 @@ static int run_jobs(generate *g, lf_runner *r, struct lf_gen_stats *st, lf_err *
         return rc;
     if (g->tok && (int64_t)lf_tokenizer_vocab_size(g->tok) < m.vocab)
         m.vocab = (int64_t)lf_tokenizer_vocab_size(g->tok); /* rows that no token names are not drawn */
+    rc = lf_gen_check(&m, g->tok, g->jobs.v, g->jobs.n, err);
+    if (rc)
+        return rc;
     lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n);
     rc = lf_gen_run(&m, g->tok, g->jobs.v + g->kept, g->jobs.n - g->kept, sink, g, lf_stop_requested, st, err);
     lf_progress_end(&g->progress);

@@ -5,3 +5,9 @@ stages_libstages_a_SOURCES += stages/infer_common.c stages/infer_common.h
 pkglibexec_PROGRAMS += stages/lf-generate
 stages_lf_generate_SOURCES = stages/generate.c
 stages_lf_generate_LDADD = $(LF_STAGE_LIBS)
+# The shell tests of both make models and read results with infer_tool.
+check_PROGRAMS += tests/stage/infer_tool
+tests_stage_infer_tool_SOURCES = tests/stage/infer_tool.c tests/unit/infer_ckpt.c tests/unit/infer_ckpt.h
+tests_stage_infer_tool_LDADD = $(LF_ENGINE_LIBS)
+TESTS += tests/stage/generate.sh
+EXTRA_DIST += tests/stage/generate.sh

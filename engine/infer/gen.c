@@ -72,26 +72,26 @@ static size_t pages_for(const lf_gen_model *m, size_t tokens)
     return (tokens + (size_t)m->page_tokens - 1) / (size_t)m->page_tokens;
 }
 
-static int check_jobs(const gen_run *g, lf_err *err)
+int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_err *err)
 {
-    for (size_t i = 0; i < g->n_jobs; i++) {
-        const lf_gen_job *j = &g->jobs[i];
+    for (size_t i = 0; i < n_jobs; i++) {
+        const lf_gen_job *j = &jobs[i];
         if (j->n_prompt == 0)
             return lf_fail(err, LF_EINVAL, "request '%s': the prompt has no tokens", j->id);
         if (j->max_tokens < 1)
             return lf_fail(err, LF_EINVAL, "request '%s': max_tokens must be 1 or more", j->id);
-        if (j->n_prompt >= (size_t)g->m->max_context)
+        if (j->n_prompt >= (size_t)m->max_context)
             return lf_fail(err, LF_EINVAL, "request '%s': the prompt has %zu tokens, the model's context is %lld with room for one more",
-                           j->id, j->n_prompt, (long long)g->m->max_context);
+                           j->id, j->n_prompt, (long long)m->max_context);
         for (size_t k = 0; k < j->n_prompt; k++)
-            if (j->prompt[k] < 0 || j->prompt[k] >= g->m->vocab)
+            if (j->prompt[k] < 0 || j->prompt[k] >= m->vocab)
                 return lf_fail(err, LF_EINVAL, "request '%s': token %d is outside the vocabulary of %lld", j->id, (int)j->prompt[k],
-                               (long long)g->m->vocab);
-        size_t pages = pages_for(g->m, most_tokens(g->m, j));
-        if (pages > (size_t)g->m->n_pages || pages > (size_t)g->m->max_pages)
+                               (long long)m->vocab);
+        size_t pages = pages_for(m, most_tokens(m, j));
+        if (pages > (size_t)m->n_pages || pages > (size_t)m->max_pages)
             return lf_fail(err, LF_EINVAL, "request '%s': %zu tokens need %zu pages, the cache has %lld; raise kv_tokens or lower max_tokens",
-                           j->id, most_tokens(g->m, j), pages, (long long)g->m->n_pages);
-        if (j->n_stop > 0 && !g->tok)
+                           j->id, most_tokens(m, j), pages, (long long)m->n_pages);
+        if (j->n_stop > 0 && !tok)
             return lf_fail(err, LF_EINVAL, "request '%s': stop strings need a tokenizer", j->id);
         if (lf_sample_check(&j->params, err))
             return lf_err_prefix(err, "request '%s'", j->id);
@@ -396,7 +396,7 @@ int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job 
 {
     gen_run g = {.m = m, .tok = tok, .jobs = jobs, .n_jobs = n_jobs};
     double t0 = lf_now_s();
-    int rc = check_jobs(&g, err);
+    int rc = lf_gen_check(m, tok, jobs, n_jobs, err);
     if (rc == 0)
         rc = allocate(&g, err);
     for (size_t i = 0; rc == 0 && i < n_jobs; i++)

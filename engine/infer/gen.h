@@ -88,8 +88,11 @@ struct lf_gen_stats {
     double seconds;
 };
 
+/* LF_EINVAL names a job that does not fit the model, its cache or the tokenizer. */
+int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_err *err);
+
 /* Run all jobs. tok may be NULL when no job has stop strings (text stays empty). LF_EINTR when stop() said so between two steps:
- * what was delivered stays delivered. LF_EINVAL names a job that does not fit before anything is run. LF_ENUMERIC: logits that
+ * what was delivered stays delivered. Checks before anything is run. LF_ENUMERIC: logits that
  * are not finite. */
 int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_gen_sink sink, void *arg,
                bool (*stop)(void), struct lf_gen_stats *stats, lf_err *err);

@@ -24,6 +24,7 @@ struct lf_lines {
     int fd;
     char *part, *final;
     lf_buf pending;
+    size_t unsynced; /* bytes written since */
     double synced;
 };
 
@@ -153,6 +154,7 @@ int lf_lines_sync(lf_lines *l, lf_err *err)
     if (rc == 0)
         rc = lf_io_fsync(l->fd, l->part, err);
     l->synced = lf_now_s();
+    l->unsynced = 0;
     return rc;
 }
 
@@ -160,7 +162,10 @@ int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err)
 {
     lf_buf_add(&l->pending, line, len);
     int rc = lf_buf_check(&l->pending, err);
-    if (rc == 0 && (l->pending.len > SYNC_BYTES || lf_now_s() - l->synced > SYNC_SECONDS))
+    if (rc == 0)
+        rc = flush(l, err); /* a killed process loses nothing, a killed machine a second */
+    l->unsynced += len;
+    if (rc == 0 && (l->unsynced > SYNC_BYTES || lf_now_s() - l->synced > SYNC_SECONDS))
         rc = lf_lines_sync(l, err);
     return rc;
 }

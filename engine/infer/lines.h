@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of lines that a killed run continues. Lines are appended to NAME.part and fsynced by blocks; NAME itself appears when all
+ * A file of lines that a killed run continues. Lines are appended to NAME.part, fsynced now and then; NAME itself appears when all
  * are there. Whatever a crash leaves is a prefix of the lines plus at most one line cut short, which is dropped.
  */
 #ifndef LF_INFER_LINES_H
@@ -22,7 +22,7 @@ typedef int (*lf_lines_check)(void *arg, size_t index, const char *line, size_t 
  * belongs to another run. */
 int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from, size_t n_from, lf_lines_check check,
                   void *arg, size_t *n_kept, lf_err *err);
-int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err); /* buffered; fsynced every second or MiB */
+int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err); /* written at once, fsynced every second or MiB */
 int lf_lines_sync(lf_lines *l, lf_err *err);
 /* Sync, link to dir/name, remove the .part. LF_EEXIST: dir/name is there already with other bytes. */
 int lf_lines_finish(lf_lines *l, lf_err *err);

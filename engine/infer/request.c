@@ -129,9 +129,10 @@ static int read_stop(pool *p, json_t *v, request *r, lf_err *err)
     if (!stop)
         return LF_ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        const char *s = json_string_value(json_is_string(v) ? v : json_array_get(v, i));
-        if (!s || !*s)
-            return lf_fail(err, LF_EINVAL, "'stop': entry %zu is not a text", i + 1);
+        const json_t *e = json_is_string(v) ? v : json_array_get(v, i);
+        const char *s = json_string_value(e);
+        if (!s || !*s || strlen(s) != json_string_length(e))
+            return lf_fail(err, LF_EINVAL, "'stop': entry %zu is not a text, or holds a NUL", i + 1);
         if (!(stop[i] = lf_arena_strdup(p->arena, s, err)))
             return LF_ENOMEM;
     }
@@ -142,12 +143,12 @@ static int read_stop(pool *p, json_t *v, request *r, lf_err *err)
 
 static int read_id(pool *p, json_t *v, request *r, lf_err *err)
 {
-    if (json_is_string(v))
+    if (json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v))
         r->id = lf_arena_strdup(p->arena, json_string_value(v), err);
     else if (json_is_integer(v))
         r->id = lf_arena_printf(p->arena, err, "%lld", (long long)json_integer_value(v));
     else
-        return lf_fail(err, LF_EINVAL, "'id' must be a string or an integer");
+        return lf_fail(err, LF_EINVAL, "'id' must be a string without NUL, or an integer");
     return r->id ? 0 : LF_ENOMEM;
 }
 
@@ -332,7 +333,7 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
         if (strspn(line, " \t\r\n") == (size_t)len)
             continue;
         json_error_t je;
-        json_t *o = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES, &je);
+        json_t *o = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
         if (!o)
             rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", name, number, je.column < 1 ? 1 : je.column, je.text);
         else if ((rc = read_line(jobs, p, o, number, tok, d, err)))

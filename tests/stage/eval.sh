@@ -1,0 +1,196 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-eval as a user or the flow runs it: the three kinds of task and shards, results and metrics, independence of batch and threads,
+# exact resume after kill -9, SIGTERM, bad input. The numbers themselves are held to a reference by tests/golden/eval_test.
+set -u
+eval=$LF_BUILDDIR/stages/lf-eval
+tool=$LF_BUILDDIR/tests/stage/infer_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-eval.XXXXXX") || exit 99
+n=0
+failed=0
+ckpt=ckpt
+threads=2
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
+says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    "$eval" --checkpoint "$dir/$ckpt" --out "$dir/$_name" --metrics "$dir/$_name.metrics" --threads $threads "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+value() { sed -n "/\"results\": {/,\$p" "$dir/$1/results/results.json" | sed -n "/\"$2\": {/,/}/s/.*\"$3,none\": \([-0-9.e+]*\).*/\1/p"; }
+sample() { "$tool" get "$dir/$1/results/samples.jsonl" "$2" "$3" 2>&1; }
+sums() { cksum <"$dir/$1/results/samples.jsonl"; sed '/"threads"/d; /"plan"/d' "$dir/$1/results/results.json" | cksum; }
+# fails CODE TEXT NAME ARGS...: one line of error with TEXT, and no result
+fails() {
+    _code=$1 _text=$2 _what=$3
+    shift 3
+    rm -rf "$dir/bad"
+    run bad "$@"
+    [ $rc -eq "$_code" ] && grep -qF -- "$_text" "$dir/err" && [ "$(wc -l <"$dir/err")" -eq 1 ] && [ ! -e "$dir/bad/results/samples.jsonl" ]
+    ok $? "$_what"
+    [ $rc -eq "$_code" ] || echo "# exit $rc, not $_code"
+}
+bad_line() { # bad_line OPTION TEXT NAME LINE
+    printf '%s\n' "$4" >"$dir/bad.jsonl"
+    fails 1 "$2" "$3" $tok "$1" "$dir/bad.jsonl"
+    says "bad.jsonl:1" "... with file and line"
+}
+
+# A model of 320 tokens with random hot weights, a tokenizer of as many, shards, and one file of each kind.
+awk 'BEGIN { x = 7; for (i = 0; i < 400; i++) { line = ""
+    for (j = 0; j < 12 + (i % 50 == 0) * 200; j++) { x = (x * 16807) % 2147483647; w = ""; y = x
+        for (q = 0; q < 2 + x % 5; q++) { y = (y * 16807) % 2147483647; w = w substr("etaoinshrdlucmfw", 1 + y % 16, 1) }
+        line = line (j ? " " : "") w }
+    print line "." } }' >"$dir/text.txt"
+"$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=320 --valid-fraction=0.5 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
+    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 320 || { echo "Bail out! no test model"; exit 1; }
+tok="--tokenizer $dir/tok/tokenizer"
+sed 's/.*/{"text":"&"}/' "$dir/text.txt" | head -n 60 >"$dir/pages.jsonl"
+awk '{ printf "{\"context\":\"%s %s\",\"choices\":[\"%s\",\"%s %s\",\"%s\"],\"gold\":%d}\n", $1, $2, $3, $4, $5, $6, NR % 3 }' "$dir/text.txt" |
+    head -n 50 >"$dir/choice.jsonl"
+sed 's/.*/{"text":"&"}/' "$dir/text.txt" | tail -n 45 >"$dir/words.jsonl"
+head -n 40 "$dir/text.txt" >"$dir/book.txt"
+all="$tok --data $dir/tok/shards --text $dir/pages.jsonl --text $dir/book.txt --multiple-choice $dir/choice.jsonl --last-word $dir/words.jsonl"
+
+# --- usage ---
+run usage --help
+[ $rc -eq 0 ] && grep -q -- "--multiple-choice" "$dir/stdout"
+ok $? "--help"
+fails 2 "did you mean \"--tokenizer\"" "an unknown option, with the nearest name" --tokeniser x
+fails 2 "nothing to measure" "nothing to measure" $tok
+fails 2 "need tokenizer" "texts without a tokenizer" --text "$dir/book.txt"
+fails 2 "prefix" "a prefix without a tokenizer" --data "$dir/tok/shards" --prefix "<s>"
+fails 1 "no token 'nonsense'" "a prefix that is no token" $tok --text "$dir/book.txt" --prefix nonsense
+fails 1 "$dir/none.txt" "a missing text is named" $tok --text "$dir/none.txt"
+fails 1 "$dir/none" "missing shards are named" $tok --data "$dir/none"
+ckpt=none
+fails 1 "$dir/none" "a missing checkpoint is named" $all
+run plan --plan $all
+[ $rc -eq 0 ] && grep -q "does not exist yet" "$dir/stdout"
+ok $? "--plan of a checkpoint that is yet to come says so"
+ckpt=ckpt
+run plan --plan $all
+grep -q '"parameters":' "$dir/stdout" && grep -q '"total":' "$dir/stdout" && [ ! -e "$dir/plan" ]
+ok $? "--plan prints parameters and bytes, and writes nothing"
+
+# --- results ---
+run base $all
+same $rc 0 "shards, pages, a book, choices and last words at once"
+docs=$(wc -l <"$dir/base/results/samples.jsonl" | tr -d ' ')
+same "$docs" "$(($(grep -c '"task":"valid"' "$dir/base/results/samples.jsonl") + 60 + 1 + 50 + 45))" \
+    "a sample for every document"
+for m in word_perplexity byte_perplexity bits_per_byte token_perplexity; do
+    [ -n "$(value base pages $m)" ] && [ -n "$(value base valid $m)" ] && [ -n "$(value base pages ${m}_stderr)" ]
+    ok $? "rolling: $m and its standard error"
+done
+printf '%s\n' "$(value base pages byte_perplexity) $(value base pages bits_per_byte)" |
+    awk '{ e = log($1) / log(2) - $2; exit !(NF == 2 && e < 1e-9 && e > -1e-9) }'
+ok $? "bits per byte are the logarithm of the byte perplexity"
+same "$(sample base "$((docs - 44 - 50))" gold)" 1 "choices keep their gold index"
+for m in acc acc_norm acc_bytes; do
+    grep '"task":"choice"' "$dir/base/results/samples.jsonl" |
+        awk -v m="\"$m\":" -v want="$(value base choice $m)" '{ s += substr($0, index($0, m) + length(m), 1) } END { exit !(want != "" && s / NR == want + 0) }'
+    ok $? "multiple choice: $m is the mean of the samples"
+done
+[ -n "$(value base words acc)" ] && [ -n "$(value base words perplexity)" ] && [ -n "$(value base words perplexity_stderr)" ]
+ok $? "last word: acc, perplexity and its standard error"
+grep -q '"checkpoint_identity"' "$dir/base/results/results.json" && grep -q '"numeric": "invariant"' "$dir/base/results/results.json"
+ok $? "results say of which checkpoint they are, and how they were computed"
+same "$("$tool" record "$dir/base.metrics" | wc -l | tr -d ' ')" 1 "one metrics record"
+"$tool" record "$dir/base.metrics" | grep -q "\"pages.bits_per_byte\":$(value base pages bits_per_byte)[,}]"
+ok $? "with the same numbers"
+run base $all
+says "complete already" "a second run finds it complete"
+threads=1
+run small $all --batch-tokens 256 --block 3
+same "$(sums small)" "$(sums base)" "smaller batches, other blocks, one thread: the same bytes"
+threads=3
+run large $all --batch-tokens 2000 --block 500
+same "$(sums large)" "$(sums base)" "larger ones, three threads: the same bytes"
+threads=2
+run limit $all --limit 7
+same "$(wc -l <"$dir/limit/results/samples.jsonl" | tr -d ' ')" 29 "limit: the first documents of each task"
+same "$(sample limit 9 ll)" "$("$tool" get "$dir/base/results/samples.jsonl" $((docs - 50 - 45 - 1 - 60 + 2)) ll)" "with the same numbers"
+run notok --data "$dir/tok/shards"
+same "$rc $(value notok valid token_perplexity)" "0 $(value base valid token_perplexity)" "shards without a tokenizer: the same token perplexity"
+same "$(value notok valid bits_per_byte)" "" "and no numbers per byte, which are not known"
+run short $tok --text "$dir/book.txt" --max-context 32
+same "$(sample short 1 tokens)" "$(sample base $((docs - 95)) tokens)" "a shorter context scores as many tokens"
+run bf16 $all --precision bf16 --limit 5
+same $rc 0 "bf16"
+
+# --- bad input ---
+bad_line --multiple-choice 'no "gold"' "no gold" '{"context":"a","choices":["b","c"]}'
+bad_line --multiple-choice "'gold' must be" "gold out of range" '{"context":"a","choices":["b","c"],"gold":2}'
+bad_line --multiple-choice "choice 1 is not a text" "an empty choice" '{"context":"a","choices":["b",""],"gold":0}'
+bad_line --last-word "'text' must hold a word" "no last word" '{"text":"word"}'
+bad_line --text 'no "text"' "no text" '{"page":"x"}'
+bad_line --text "an object" "a line that is no object" '["x"]'
+: >"$dir/bad.jsonl"
+fails 1 "holds no documents" "an empty file" $tok --text "$dir/bad.jsonl"
+printf 'abc \377 def' >"$dir/bad.txt"
+fails 1 "byte 4 is not valid UTF-8" "a text that is not UTF-8" $tok --text "$dir/bad.txt"
+mkdir "$dir/sub"
+cp "$dir/book.txt" "$dir/sub"
+fails 1 "two tasks are called 'book'" "two tasks of one name" $tok --text "$dir/book.txt" --text "$dir/sub/book.txt"
+"$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=300 --out "$dir/tok2" "$dir/book.txt" 2>/dev/null
+fails 1 "made with another tokenizer" "shards of another tokenizer" --tokenizer "$dir/tok2/tokenizer" --data "$dir/tok/shards"
+
+# --- interrupted ---
+lines() { if [ -f "$dir/$1/results/samples.jsonl.part" ]; then wc -l <"$dir/$1/results/samples.jsonl.part" | tr -d ' '; else echo 0; fi; }
+start() { # slowly; the bytes do not depend on it
+    "$eval" --checkpoint "$dir/ckpt" --out "$dir/$1" --threads 1 --batch-tokens 256 --block 1 $all 2>"$dir/err" &
+    pid=$!
+}
+wait_lines() {
+    _i=0
+    while [ $_i -lt 400 ] && [ "$(lines "$1")" -lt "$2" ]; do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+        _i=$((_i + 1))
+    done
+}
+kills=0
+for at in 3 40 90 170; do
+    start kill
+    wait_lines kill $at
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+done
+before=$(lines kill)
+[ $kills -ge 2 ] && [ "$before" -ge 3 ]
+ok $? "killed $kills times, $before samples are there"
+printf '{"task":"val' >>"$dir/kill/results/samples.jsonl.part"
+run kill $all
+same "$rc $(sums kill)" "0 $(sums base)" "continued: the bytes of a run that was never killed"
+says "continuing behind $before of $docs" "and only what was missing was measured"
+start term
+wait_lines term 5
+kill -TERM $pid
+wait $pid
+same $? 75 "SIGTERM: exit 75"
+run next $all --resume-from "$dir/term"
+same "$rc $(sums next)" "0 $(sums base)" "continued in a new directory: the same bytes"
+cp -r "$dir/base" "$dir/crash"
+rm "$dir/crash/results/manifest.json" "$dir/crash/results/results.json"
+run crash $all
+same "$rc $(sums crash)" "0 $(sums base)" "a crash before the manifest: results from the samples that are there"
+run other $tok --text "$dir/book.txt" --resume-from "$dir/term"
+same $rc 1 "samples of other tasks are not continued"
+says "belongs to another run" "and it is said"
+
+echo "1..$n"
+[ $failed -eq 0 ]

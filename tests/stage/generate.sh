@@ -1,0 +1,232 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-generate as a user or the flow runs it: requests and results, what ends a text, bad requests, independence of batch and threads,
+# exact resume after kill -9, SIGTERM and a stop file, what it refuses.
+set -u
+generate=$LF_BUILDDIR/stages/lf-generate
+tool=$LF_BUILDDIR/tests/stage/infer_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-generate.XXXXXX") || exit 99
+n=0
+failed=0
+ckpt=ckpt
+threads=2
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
+says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    "$generate" --checkpoint "$dir/$ckpt" --out "$dir/$_name" --threads $threads "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+get() { "$tool" get "$dir/$1/text/out.jsonl" "$2" "$3" 2>&1; } # get NAME LINE MEMBER
+sum() { cksum <"$dir/$1/text/out.jsonl"; }
+# fails CODE TEXT NAME ARGS...: one line of error with TEXT, and no result
+fails() {
+    _code=$1 _text=$2 _what=$3
+    shift 3
+    rm -rf "$dir/bad"
+    run bad "$@"
+    [ $rc -eq "$_code" ] && grep -qF -- "$_text" "$dir/err" && [ "$(wc -l <"$dir/err")" -eq 1 ] && [ ! -e "$dir/bad/text/out.jsonl" ]
+    ok $? "$_what"
+    [ $rc -eq "$_code" ] || echo "# exit $rc, not $_code"
+}
+bad_line() { # bad_line TEXT NAME LINE: requests whose second line is bad
+    printf '%s\n%s\n' '{"prompt_token_ids":[1,2]}' "$3" >"$dir/bad.jsonl"
+    fails 1 "$1" "$2" --tokenizer "$dir/tok/tokenizer" --prompts "$dir/bad.jsonl"
+    grep -qF "bad.jsonl:2" "$dir/err"
+    ok $? "... with file and line"
+}
+
+# A model of 320 tokens with random hot weights, and a tokenizer of as many.
+awk 'BEGIN { x = 7; for (i = 0; i < 300; i++) { line = ""
+    for (j = 0; j < 12; j++) { x = (x * 16807) % 2147483647; w = ""; y = x
+        for (q = 0; q < 2 + x % 5; q++) { y = (y * 16807) % 2147483647; w = w substr("etaoinshrdlucmfw", 1 + y % 16, 1) }
+        line = line (j ? " " : "") w }
+    print line "." } }' >"$dir/text.txt"
+"$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=320 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
+    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 320 || { echo "Bail out! no test model"; exit 1; }
+tok="--tokenizer $dir/tok/tokenizer"
+
+# --- usage ---
+run usage --help
+[ $rc -eq 0 ] && grep -q -- "--max-tokens" "$dir/stdout"
+ok $? "--help"
+fails 2 "did you mean \"--temperature\"" "an unknown option, with the nearest name" --temprature 1 x
+fails 2 "nothing to continue" "neither prompt nor prompts"
+fails 2 "needs tokenizer" "words without a tokenizer" "the house"
+fails 2 "top_p" "a top_p out of range" $tok --top-p 1.5 x
+fails 2 "min_tokens" "min_tokens above max_tokens" $tok --min-tokens 9 --max-tokens 8 x
+fails 1 "no token 'nonsense'" "an unknown end token" $tok --eos nonsense x
+ckpt=none
+fails 1 "$dir/none" "a missing checkpoint is named" $tok x
+run plan --plan $tok x
+[ $rc -eq 0 ] && grep -q "does not exist yet" "$dir/stdout"
+ok $? "--plan of a checkpoint that is yet to come says so"
+ckpt=ckpt
+fails 1 "none.jsonl" "a missing file of prompts is named" --prompts "$dir/none.jsonl"
+fails 1 "has 256 positions" "a context beyond the model's" $tok --max-context 512 x
+fails 1 "multiple of 64" "a page size that cannot be" $tok --page-tokens 100 x
+fails 1 "kv_tokens" "a cache too small for a request" $tok --kv-tokens 64 --max-tokens 200 x
+"$generate" --checkpoint "$dir/ckpt" $tok x 2>"$dir/err" >"$dir/stdout"
+same $? 1 "neither --out nor --show is refused"
+says "--out" "... and says what to give"
+run plan --plan $tok x
+grep -q '"parameters":' "$dir/stdout" && grep -q '"total":' "$dir/stdout" && [ ! -e "$dir/plan" ]
+ok $? "--plan prints parameters and bytes, and writes nothing"
+
+# --- requests and results ---
+run words $tok --max-tokens 12 --temperature 0 --logprobs 3 --show "the house" "of straw"
+same "$rc" 0 "two prompts in words"
+same "$(get words 1 id) $(get words 2 id)" '"prompt-1" "prompt-2"' "results in order with their ids"
+same "$(get words 1 finish_reason)" '"length"' "finish reason"
+same "$(get words 1 token_ids.0)" "$(get words 1 top_logprobs.0.token_ids.0)" "a greedy token is the first alternative"
+same "$(get words 1 logprobs.0)" "$(get words 1 top_logprobs.0.logprobs.0)" "with the same log-probability"
+grep -q "^--- prompt-2 sample 0 (length)" "$dir/stdout"
+ok $? "--show prints the texts"
+[ -f "$dir/words/text/manifest.json" ] && [ ! -e "$dir/words/text/out.jsonl.part" ]
+ok $? "the artifact is published, nothing is left over"
+run words $tok --max-tokens 12 --temperature 0 "the house"
+says "complete already" "a second run finds it complete"
+
+awk 'BEGIN { for (i = 0; i < 40; i++) {
+    printf "{\"id\": \"q%d\", \"prompt_token_ids\": [%d", i, i
+    for (j = 0; j < (i * 13) % 90; j++) printf ", %d", (i * 31 + j * j) % 300
+    printf "], \"max_tokens\": %d%s%s}\n", 5 + i % 30, i % 4 ? "" : ", \"n\": 3", i % 3 ? "" : ", \"temperature\": 0" }
+    print "{\"id\": 77, \"prompt\": [1, 2, 3], \"seed\": 5}"; print "{\"prompt\": \"words\", \"top_k\": 5, \"top_p\": 0.8, \"min_p\": 0.01}" }' \
+    >"$dir/requests.jsonl"
+run base $tok --prompts "$dir/requests.jsonl"
+same "$rc $(wc -l <"$dir/base/text/out.jsonl" | tr -d ' ')" "0 62" "JSON lines: a result for every request and sample"
+same "$(get base 2 id) $(get base 2 sample) $(get base 62 id)" '"q0" 1 "line-42"' "samples count from 0, a line without id is named by its number"
+threads=1
+run small $tok --prompts "$dir/requests.jsonl" --batch 1 --step-rows 1
+threads=3
+same "$(sum small)" "$(sum base)" "one sequence at a time, one row, one thread: the same bytes"
+run pages $tok --prompts "$dir/requests.jsonl" --batch 5 --step-rows 33 --page-tokens 128 --kv-tokens 900
+threads=2
+same "$(sum pages)" "$(sum base)" "another batch, cache and pages: the same bytes"
+"$generate" --checkpoint "$dir/ckpt" --out "$dir/stdin" $tok --prompts - <"$dir/requests.jsonl" 2>"$dir/err"
+same "$(sum stdin)" "$(sum base)" "from standard input: the same bytes"
+run seed $tok --prompts "$dir/requests.jsonl" --seed 2
+[ "$(get seed 14 token_ids)" != "$(get base 14 token_ids)" ]
+ok $? "another seed draws other tokens"
+same "$(get seed 1 token_ids)" "$(get base 1 token_ids)" "but a greedy request has no seed"
+same "$(get seed 61 token_ids)" "$(get base 61 token_ids)" "nor one that gives its own"
+[ "$(get base 14 id)" = "$(get base 15 id)" ] && [ "$(get base 14 token_ids)" != "$(get base 15 token_ids)" ]
+ok $? "two samples of a prompt differ"
+run bf16 $tok --prompts "$dir/requests.jsonl" --precision bf16
+same $rc 0 "bf16"
+run noids --max-tokens 3 --prompts "$dir/requests.jsonl" --log-level warning
+says "needs a tokenizer" "words among ids without a tokenizer are refused"
+
+# --- what ends a text ---
+printf '{"prompt":"the house","seed":5}\n' >"$dir/drawn.jsonl"
+run drawn $tok --prompts "$dir/drawn.jsonl" --max-tokens 40
+third=$(get drawn 1 token_ids.2)
+{
+    printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s]}\n' "$third"
+    printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s],"ignore_eos":true}\n' "$third"
+    printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s],"min_tokens":6,"max_tokens":6}\n' "$third"
+} >"$dir/stop.jsonl"
+run stop $tok --prompts "$dir/stop.jsonl" --max-tokens 12
+same "$(get stop 1 finish_reason) $(get stop 1 token_ids)" "\"stop\" $(get drawn 1 token_ids | cut -d , -f 1-3)]" \
+    "a stop token ends the text and is kept among the tokens"
+same "$(get stop 2 finish_reason) $(get stop 2 token_ids)" "\"length\" $(get drawn 1 token_ids | cut -d , -f 1-12)]" "ignore_eos goes on behind it"
+get stop 3 token_ids | grep -q "[[,]$third[],]"
+same $? 1 "min_tokens keeps it away"
+same "$(get stop 3 finish_reason)" '"length"' "... to the length asked for"
+part=$(get drawn 1 text | LC_ALL=C sed 's/\\u[0-9a-fA-F]*/ /g; s/\\./ /g' | LC_ALL=C grep -o '[a-z][a-z][a-z]*' | tail -n 1)
+run string $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --stop "$part"
+same "$(get string 1 finish_reason) $(get string 1 stop_reason)" "\"stop\" \"$part\"" "a stop string ends the text"
+get string 1 text | grep -qF "$part"
+same $? 1 "and is cut off"
+
+# --- bad requests ---
+bad_line "did you mean 'temperature'" "an unknown member, with the nearest name" '{"prompt":"x","temperatur":1}'
+bad_line "top_p must be" "a value out of range" '{"prompt":"x","top_p":2}'
+bad_line "'max_tokens' must be an integer" "a value of the wrong type" '{"prompt":"x","max_tokens":"8"}'
+bad_line "both 'prompt' and 'prompt_token_ids'" "two prompts" '{"prompt":"x","prompt_token_ids":[1]}'
+bad_line "no 'prompt'" "no prompt" '{"id":"a"}'
+bad_line "prompt is empty" "an empty prompt" '{"prompt_token_ids":[]}'
+bad_line "entry 2 is not a token id" "an id that is none" '{"prompt_token_ids":[1,-4]}'
+bad_line "a request is an object" "a line that is no object" '[1,2]'
+bad_line "second request has the id 'line-1'" "an id given twice" '{"id":"line-1","prompt":"x"}'
+bad_line "bad.jsonl:2:" "broken JSON" '{"prompt": "x"'
+printf '{"id":"far","prompt_token_ids":[5000]}\n' >"$dir/bad.jsonl"
+fails 1 "request 'far': token 5000 is outside the vocabulary of 320" "a token outside the vocabulary" --prompts "$dir/bad.jsonl"
+awk 'BEGIN { printf "{\"id\":\"long\",\"prompt_token_ids\":[1"; for (i = 0; i < 300; i++) printf ",1"; print "]}" }' >"$dir/bad.jsonl"
+fails 1 "request 'long': the prompt has 301 tokens" "a prompt beyond the context" --prompts "$dir/bad.jsonl"
+: >"$dir/bad.jsonl"
+fails 1 "holds no requests" "an empty file" --prompts "$dir/bad.jsonl"
+
+# --- interrupted ---
+lines() { if [ -f "$dir/$1/text/out.jsonl.part" ]; then wc -l <"$dir/$1/text/out.jsonl.part" | tr -d ' '; else echo 0; fi; }
+start() { # start NAME ARGS...: in the background, slowly; the bytes do not depend on it
+    _name=$1
+    shift
+    "$generate" --checkpoint "$dir/ckpt" --out "$dir/$_name" --threads 1 --batch 1 --step-rows 1 $tok --prompts "$dir/requests.jsonl" "$@" \
+        2>"$dir/err" &
+    pid=$!
+}
+wait_lines() { # wait_lines NAME COUNT
+    _i=0
+    while [ $_i -lt 400 ] && [ "$(lines "$1")" -lt "$2" ]; do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+        _i=$((_i + 1))
+    done
+}
+kills=0
+for at in 2 9 17 30 45; do
+    start kill
+    wait_lines kill $at
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+done
+before=$(lines kill)
+[ $kills -ge 3 ] && [ "${before:-0}" -ge 2 ]
+ok $? "killed $kills times, $before results are there"
+printf '{"id":"q12","sam' >>"$dir/kill/text/out.jsonl.part" # what a killed machine may leave: half a line
+run kill $tok --prompts "$dir/requests.jsonl"
+same "$rc $(sum kill)" "0 $(sum base)" "continued: the bytes of a run that was never killed"
+says "continuing behind $before of 62 results" "and only what was missing was made"
+start term
+wait_lines term 5
+kill -TERM $pid
+wait $pid
+same $? 75 "SIGTERM: exit 75"
+[ ! -e "$dir/term/text/out.jsonl" ] && [ "$(lines term)" -ge 5 ]
+ok $? "with what was done so far"
+run next $tok --prompts "$dir/requests.jsonl" --resume-from "$dir/term"
+same "$rc $(sum next)" "0 $(sum base)" "continued in a new directory: the same bytes"
+cp -r "$dir/base" "$dir/crash"
+rm "$dir/crash/text/manifest.json"
+run crash $tok --prompts "$dir/requests.jsonl"
+same "$rc $(sum crash)" "0 $(sum base)" "a crash before the manifest: published as it is"
+says "continuing behind 62 of 62" "and nothing is made again"
+touch "$dir/stop-now"
+run stopfile $tok --prompts "$dir/requests.jsonl" --stop-file "$dir/stop-now"
+same $rc 75 "a stop file: exit 75"
+printf '{"id":"other","prompt_token_ids":[3]}\n' >"$dir/other.jsonl"
+run other $tok --prompts "$dir/other.jsonl" --resume-from "$dir/term"
+same $rc 1 "results of other requests are not continued"
+says "belongs to another run" "and it is said"
+cp -r "$dir/ckpt" "$dir/flip"
+file=$(ls "$dir"/flip/data-*.h5)
+printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 2>/dev/null
+ckpt=flip
+fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
+
+echo "1..$n"
+[ $failed -eq 0 ]
