@@ -15,3 +15,12 @@ EXTRA_PROGRAMS += tests/golden/train_export
 tests_golden_train_export_SOURCES = tests/golden/train/export.c tests/golden/train/case.c tests/golden/train/case.h
 tests_golden_train_export_LDADD = $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/train/README.md tests/golden/train/make_train.py tests/golden/train/curve.txt
+
+# Evaluation and generation against transformers.
+check_PROGRAMS += tests/golden/eval_test
+TESTS += tests/golden/eval_test
+tests_golden_eval_test_SOURCES = tests/golden/eval_test.c tests/golden/golden.c tests/golden/golden.h tests/unit/infer_ckpt.c \
+  tests/unit/infer_ckpt.h
+tests_golden_eval_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/eval/README.md tests/golden/eval/make_eval.py tests/golden/eval/tokenizer.json tests/golden/eval/pages.jsonl \
+  tests/golden/eval/choice.jsonl tests/golden/eval/words.jsonl tests/golden/eval/eval.json

@@ -193,4 +193,5 @@ def main():
             one(name, cls, config, 7 + i)
 
 
-main()
+if __name__ == "__main__":
+    main()
