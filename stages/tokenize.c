@@ -318,45 +318,53 @@ static int hash_sources(tokenize *s, const lf_corpus *c, lf_err *err)
     return rc;
 }
 
-/* 1 when OUT/shards is published already. */
-static int finished(const tokenize *s, lf_err *err)
+/* 1 when OUT/shards is published already, by these options and inputs; *sha then is that of its tokenizer. */
+static int finished(const tokenize *s, char sha[LF_HASH_HEX], lf_err *err)
 {
     enum lf_artifact_state state;
     lf_err why = LF_ERR_INIT;
+    lf_artifact a = {0};
     char *dir = lf_path_join(s->out, "shards", err);
     int rc = dir ? lf_artifact_state(&state, dir, &why) : LF_ENOMEM;
-    if (rc == 0 && state == LF_ARTIFACT_PRESENT)
-        rc = 1;
-    else if (rc == 0 && state != LF_ARTIFACT_ABSENT)
+    if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
+        rc = lf_artifact_load(&a, dir, "shards", err);
+        const char *made = json_string_value(json_object_get(a.meta, "made_from"));
+        const char *tokenizer = json_string_value(json_object_get(a.meta, "tokenizer_sha256"));
+        if (rc == 0 && (!made || strcmp(made, s->options_sha) != 0 || !tokenizer))
+            rc = lf_fail(err, LF_EEXIST, "%s was made with other options or inputs; use another out", dir);
+        if (rc == 0)
+            snprintf(sha, LF_HASH_HEX, "%s", tokenizer);
+        rc = rc == 0 ? 1 : rc;
+    } else if (rc == 0 && state != LF_ARTIFACT_ABSENT) {
         rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it or use another out", dir, why.text);
-    else if (rc != 0 && why.rc)
+    } else if (rc != 0 && why.rc) {
         rc = lf_fail(err, rc, "%s", why.text);
+    }
+    lf_artifact_fini(&a);
     free(dir);
     return rc;
 }
 
-static int run(void *self, lf_err *err)
+/* The shards are there. They are what was asked for unless a tokenizer is named that they were not made with. */
+static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *err)
 {
-    tokenize *s = self;
-    lf_corpus *c = NULL;
+    lf_tokenizer *t = NULL;
+    int64_t eos_id;
+    int rc = s->tokenizer_path ? lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err) : 0;
+    if (t && strcmp(lf_tokenizer_sha256(t), sha) != 0)
+        rc = lf_fail(err, LF_EEXIST, "%s/shards was made with another tokenizer; use another out", s->out);
+    lf_tokenizer_destroy(t);
+    if (rc == 0)
+        lf_log(2, "%s/shards is complete; nothing to do", s->out);
+    return rc;
+}
+
+static int make_shards(tokenize *s, lf_corpus *c, lf_err *err)
+{
     lf_tokenizer *t = NULL;
     tok_writer w = {0};
     int64_t eos_id = -1;
-    int rc = lf_io_mkdirs(s->out, 0750, err);
-    if (rc == 0)
-        rc = finished(s, err);
-    if (rc != 0) {
-        if (rc == 1)
-            lf_log(2, "%s/shards is complete; nothing to do", s->out);
-        return rc == 1 ? 0 : rc;
-    }
-    rc = lf_corpus_open(&c, &s->corpus, err);
-    if (rc == 0 && !s->tokenizer_path && lf_corpus_total_bytes(c) < 0)
-        rc = lf_fail(err, LF_EINVAL, "a tokenizer cannot be trained on standard input, which is read once; name one");
-    if (rc == 0)
-        rc = hash_sources(s, c, err);
-    if (rc == 0)
-        rc = lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err);
+    int rc = lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err);
     if (rc == 0)
         rc = lf_tokenize_writer_open(&w, s, t, c, eos_id, err);
     if (rc == 0)
@@ -365,6 +373,27 @@ static int run(void *self, lf_err *err)
         rc = lf_tokenize_finish(&w, err);
     lf_tokenize_writer_fini(&w);
     lf_tokenizer_destroy(t);
+    return rc;
+}
+
+static int run(void *self, lf_err *err)
+{
+    tokenize *s = self;
+    lf_corpus *c = NULL;
+    char sha[LF_HASH_HEX] = "";
+    int rc = lf_io_mkdirs(s->out, 0750, err);
+    if (rc == 0)
+        rc = lf_corpus_open(&c, &s->corpus, err);
+    if (rc == 0 && !s->tokenizer_path && lf_corpus_total_bytes(c) < 0)
+        rc = lf_fail(err, LF_EINVAL, "a tokenizer cannot be trained on standard input, which is read once; name one");
+    if (rc == 0)
+        rc = hash_sources(s, c, err);
+    if (rc == 0)
+        rc = finished(s, sha, err);
+    if (rc == 1)
+        rc = check_tokenizer(s, c, sha, err);
+    else if (rc == 0)
+        rc = make_shards(s, c, err);
     if (!s->reader_left)
         lf_corpus_close(c);
     return rc;

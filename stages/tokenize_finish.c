@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/artifact.h"
@@ -139,13 +140,31 @@ static int take_file(const tok_writer *w, const char *dir, const char *sub, cons
     char from[4096], to[4096];
     snprintf(from, sizeof(from), "%s/%s/%s", dir, sub, name);
     snprintf(to, sizeof(to), "%s/%s/%s", w->s->out, sub, name);
-    if (strcmp(from, to) == 0)
+    /* resume_from may name out itself, and in other words: what is there already must not be removed. */
+    struct stat a, b;
+    if (stat(from, &a) != 0)
+        return lf_fail_errno(err, "cannot look at %s", from);
+    if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
         return 0;
     if (strcmp(sub, "shards") == 0 && unlink(to) != 0 && errno != ENOENT) /* half written, without a record */
         return lf_fail_errno(err, "cannot replace %s", to);
     if (link(from, to) == 0 || errno == EEXIST)
         return 0;
     return copy_file(from, to, err);
+}
+
+/* Are all shards of a group below dir? Asked before any of them is counted. */
+static bool group_there(const tok_group *g, const char *dir)
+{
+    char path[4096];
+    for (int k = 0; k < N_SPLITS; k++) {
+        snprintf(path, sizeof(path), "%s/shards/%s", dir, g->shard[k].name);
+        if (g->shard[k].there && !lf_io_exists(path)) {
+            lf_log(1, "%s is gone; it and what follows is made again", path);
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Adopt group n_groups from dir when it is finished there: 1 yes, 0 no. */
@@ -159,16 +178,14 @@ static int adopt_group(tok_writer *w, const char *dir, lf_err *err)
     if (!lf_io_exists(path))
         return 0;
     int rc = read_record(w, &g, w->n_groups, path, err);
+    if (rc == 0 && !group_there(&g, dir)) /* purged: redo from here */
+        return 0;
     if (rc == 0)
         rc = lf_grow(&w->groups, &w->cap_groups, w->n_groups, sizeof(*w->groups), err);
     for (int k = 0; k < N_SPLITS && rc == 0; k++) {
         if (!g.shard[k].there)
             continue;
         snprintf(path, sizeof(path), "%s/shards/%s", dir, g.shard[k].name);
-        if (!lf_io_exists(path)) { /* purged: redo from here */
-            lf_log(1, "%s is gone; it and what follows is made again", path);
-            return 0;
-        }
         rc = recount(w, &g.shard[k], w->counts[k], path, err);
         if (rc == 0)
             rc = take_file(w, dir, "shards", g.shard[k].name, err);
@@ -286,6 +303,7 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
         goto out;
     json_t *splits = json_pack("{s:o,s:o}", "train", split_json(w, SPLIT_TRAIN), "valid", split_json(w, SPLIT_VALID));
     json_object_set_new(a.meta, "format", json_string(LF_SHARD_FORMAT));
+    json_object_set_new(a.meta, "made_from", json_string(w->s->options_sha));
     json_object_set_new(a.meta, "tokenizer_sha256", json_string(w->info.tokenizer_sha256));
     json_object_set_new(a.meta, "vocab_size", json_integer(w->info.vocab_size));
     json_object_set_new(a.meta, "eos_id", json_integer(w->info.eos_id));

@@ -28,7 +28,8 @@ static const lf_opt opts[] = {
      "training: tokens that get the first ids"},
     {"pattern", LF_OPT_ENUM, ID, 0, "llama3", 0, 0, "llama3|gpt2|qwen2", NULL, "training: how text is cut into words"},
     {"normalizer", LF_OPT_ENUM, ID, 0, "none", 0, 0, "none|nfc|nfkc", NULL, "training: Unicode normalisation"},
-    {"min_frequency", LF_OPT_COUNT, ID, 0, "2", 0, 0, NULL, "words", "training: pairs seen less often are not merged"},
+    {"min_frequency", LF_OPT_COUNT, ID, 0, "2", 0, 1e15, NULL, "words",
+     "training: pairs seen less often are not merged"},
     {"train_bytes", LF_OPT_BYTES, ID, 0, "0", 0, 0, NULL, "bytes", "training: use this much text only, 0 = all"},
     {"append_eos", LF_OPT_BOOL, ID, 0, "yes", 0, 0, NULL, NULL, "end every document with the end-of-document token"},
     {"eos_token", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "that token's text; unset: found by its usual names"},
@@ -42,7 +43,7 @@ static const lf_opt opts[] = {
     {"valid_seed", LF_OPT_INT, ID, 0, "0", 0, 0, NULL, NULL, "chooses another validation set"},
     {"shard_tokens", LF_OPT_COUNT, ID, 0, "64M", 1, 4e9, NULL, "tokens", "a shard is closed when it has this many"},
     {"dtype", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|u16|u32", NULL, "auto: u16 when the vocabulary fits"},
-    {"limit_docs", LF_OPT_COUNT, ID, 0, "0", 0, 0, NULL, "documents", "stop after this many, 0 = all"},
+    {"limit_docs", LF_OPT_COUNT, ID, 0, "0", 0, 1e15, NULL, "documents", "stop after this many, 0 = all"},
     {"limit_bytes", LF_OPT_BYTES, ID, 0, "0", 0, 0, NULL, "bytes", "stop before this much text is passed, 0 = all"},
 };
 

@@ -134,6 +134,8 @@ static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
         if (rc == 0)
             rc = file ? lf_io_read_file(file, LF_TOK_FILE_MAX, json, err) : LF_ENOMEM;
         rc = rc == 0 ? 1 : rc;
+    } else if (rc == 0 && state != LF_ARTIFACT_ABSENT) {
+        lf_log(1, "passing over %s: %s", sub, why.text);
     }
     lf_artifact_fini(&a);
     free(file);
@@ -153,6 +155,18 @@ static int read_given(const char *path, lf_buf *json, lf_err *err)
     return lf_io_read_file(path, LF_TOK_FILE_MAX, json, err);
 }
 
+/* OUT/tokenizer is there already: it must be this one, or shards would lie beside a tokenizer that they do not fit. */
+static int check_published(const char *dir, const lf_tokenizer *t, lf_err *err)
+{
+    lf_artifact a = {0};
+    int rc = lf_artifact_load(&a, dir, "tokenizer", err);
+    const char *sha = json_string_value(json_object_get(a.meta, "sha256"));
+    if (rc == 0 && (!sha || strcmp(sha, lf_tokenizer_sha256(t)) != 0))
+        rc = lf_fail(err, LF_EEXIST, "%s holds another tokenizer; use another out", dir);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
 static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json, int64_t eos_id, lf_err *err)
 {
     lf_artifact a = {0};
@@ -162,6 +176,10 @@ static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json,
     int rc = dir ? lf_io_mkdirs(dir, 0750, err) : LF_ENOMEM;
     if (rc == 0)
         rc = lf_artifact_state(&state, dir, &why);
+    if (rc != 0 && why.rc)
+        rc = lf_fail(err, rc, "%s", why.text);
+    if (rc == 0 && state == LF_ARTIFACT_PRESENT)
+        rc = check_published(dir, t, err);
     if (rc != 0 || state == LF_ARTIFACT_PRESENT)
         goto out;
     if (state != LF_ARTIFACT_ABSENT) {

@@ -147,6 +147,11 @@ for k in 1 2 3; do
 done
 run $opts --out "$dir/chain4" $from "$dir/in"
 same "$dir/ref" "$dir/chain4" "resume_from over three killed incarnations"
+# out itself as an earlier incarnation, in other words: its finished shards are not touched.
+cp -r "$dir/ref" "$dir/self"
+rm "$dir/self/shards/manifest.json"
+run $opts --out "$dir/self" --resume-from "$dir/in/../self" "$dir/in"
+same "$dir/ref" "$dir/self" "resume_from may name out itself"
 # Half-written and torn leftovers are no obstacle.
 mkdir -p "$dir/torn/shards" "$dir/torn/progress"
 head -c 5000 "$dir/ref/shards/train-00000.h5" >"$dir/torn/shards/train-00000.h5"
@@ -226,6 +231,12 @@ fails 1 "train-00003.h5" "a shard that was deleted" $opts --out "$dir/purged" "$
 rm "$dir/purged/shards/manifest.json"
 run $opts --out "$dir/purged" "$dir/in"
 same "$dir/ref" "$dir/purged" "is made again once the manifest is removed"
+rm "$dir/purged/shards/manifest.json" "$dir/purged/shards/valid-00003.h5"
+run $opts --out "$dir/purged" "$dir/in"
+same "$dir/ref" "$dir/purged" "a group that lost one shard of two is counted once"
+fails 1 "other options or inputs" "other inputs in an out that is finished" $opts --out "$dir/t4" "$dir/in/a.txt"
+fails 1 "another tokenizer" "another tokenizer in an out that is finished" --doc-split=line --dtype=u32 --out "$dir/u32" --tokenizer "$golden/gpt2.json" "$dir/in"
+fails 2 "limit_docs" "a limit below nothing" --limit-docs=-1 --out "$dir/x" "$dir/in"
 cp -r "$dir/t4" "$dir/flip"
 rm "$dir/flip/shards/manifest.json"
 printf 'XX' | dd of="$dir/flip/shards/train-00001.h5" bs=1 seek=3000 conv=notrunc 2>/dev/null
