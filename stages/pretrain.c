@@ -232,6 +232,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         rc = read_model(p, o, err);
     if (!rc)
         rc = lf_train_check(&p->c, err);
+    if (!rc && !p->c.out && !lf_optset_bool(o, "plan"))
+        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
     /* A mistake in what the user wrote is a usage error, whatever reader found it. */
     return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
 }
@@ -257,8 +259,6 @@ static bool stop(void *user)
 static int run(void *self, lf_err *err)
 {
     struct pretrain *p = self;
-    if (!p->c.out)
-        return lf_fail(err, LF_EINVAL, "out is not given: the directory to write checkpoints below");
     struct lf_train_sink sink = {.log = log_line, .stop = stop};
     return lf_train_run(&p->c, &sink, err);
 }

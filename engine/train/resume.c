@@ -24,7 +24,7 @@ json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err)
 }
 
 /* "isa was x, is y; ..." over members that differ; empty when the continuation is bitwise. */
-static void fingerprint_diff(json_t *was, json_t *is, lf_buf *out)
+static void fingerprint_diff(json_t *was, json_t *is, const char *prefix, lf_buf *out)
 {
     const char *key;
     json_t *v;
@@ -34,7 +34,8 @@ static void fingerprint_diff(json_t *was, json_t *is, lf_buf *out)
         if (w && json_equal(w, v))
             continue;
         char *a = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY);
-        lf_buf_addf(out, "%s%s was %s, is %s", out->len ? "; " : "", key, a ? a : "not recorded", b ? b : "?");
+        lf_buf_addf(out, "%s%s%s was %s, is %s", out->len ? "; " : "", prefix, key, a ? a : "not recorded",
+                    b ? b : "?");
         free(a);
         free(b);
     }
@@ -93,7 +94,13 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
 {
     lf_buf why;
     lf_buf_init(&why);
-    fingerprint_diff(json_object_get(state, "fingerprint"), t->fingerprint, &why);
+    json_t *is = lf_train_state_json(t, err);
+    if (!is)
+        return LF_ENOMEM;
+    fingerprint_diff(json_object_get(state, "fingerprint"), t->fingerprint, "", &why);
+    fingerprint_diff(json_object_get(state, "optimizer"), json_object_get(is, "optimizer"), "", &why);
+    fingerprint_diff(json_object_get(state, "schedule"), json_object_get(is, "schedule"), "schedule ", &why);
+    json_decref(is);
     int rc = lf_buf_check(&why, err);
     json_t *old = json_object_get(state, "history");
     if (!rc && json_is_array(old)) {
@@ -141,17 +148,16 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     rc = lf_weights_config(&mc, ck, err);
     if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
+    const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
+    if (!rc && sha && strcmp(sha, t->tokenizer) != 0)
+        lf_train_log(t, 1, "%s was trained with another tokenizer than that of the data: its embeddings mean other text",
+                     t->c->init_from);
     if (!rc)
         rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
     if (!rc)
         lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from, (long long)lf_ckpt_step(ck));
     lf_ckpt_close(ck);
     return rc;
-}
-
-static void report_broken(void *user, const char *dir, const char *text)
-{
-    lf_train_log(user, 1, "passing over %s: %s", dir, text);
 }
 
 /* A damaged checkpoint of our own must not stand where a good one will be written. */
@@ -162,20 +168,40 @@ static int set_aside(lf_trainer *t, const char *dir, lf_err *err)
         return 0;
     lf_buf to;
     lf_buf_init(&to);
-    lf_buf_addf(&to, "%s.broken", dir);
-    int rc = lf_buf_check(&to, err);
+    int rc = 0;
+    for (int i = 1; i == 1 || (rc == 0 && lf_io_exists(to.data)); i++) {
+        lf_buf_clear(&to);
+        lf_buf_addf(&to, i == 1 ? "%s.broken" : "%s.broken-%d", dir, i);
+        rc = lf_buf_check(&to, err);
+    }
     if (!rc && rename(dir, to.data) != 0)
         rc = lf_fail_errno(err, "setting aside the damaged %s", dir);
     lf_buf_fini(&to);
     return rc;
 }
 
+struct search {
+    lf_trainer *t;
+    lf_err err; /* the first failure of setting one aside */
+};
+
+static void pass_over(void *user, const char *dir, const char *text)
+{
+    struct search *s = user;
+    lf_train_log(s->t, 1, "passing over %s: %s", dir, text);
+    if (!s->err.rc)
+        set_aside(s->t, dir, &s->err);
+}
+
 /* Open the newest checkpoint whose bytes are right. *ck NULL: none. */
 static int open_newest(lf_trainer *t, const char *const *dirs, size_t n, lf_ckpt **ck, char **dir, lf_err *err)
 {
+    struct search s = {.t = t, .err = LF_ERR_INIT};
     int64_t step, bound = -1;
     for (;;) {
-        int rc = lf_ckpt_find_newest(dir, &step, dirs, n, bound, report_broken, t, err);
+        int rc = lf_ckpt_find_newest(dir, &step, dirs, n, bound, pass_over, &s, err);
+        if (!rc && s.err.rc)
+            rc = lf_fail(err, s.err.rc, "%s", s.err.text);
         if (rc < 0 || !*dir)
             return rc < 0 ? rc : 0;
         lf_err why = LF_ERR_INIT;
@@ -184,12 +210,11 @@ static int open_newest(lf_trainer *t, const char *const *dirs, size_t n, lf_ckpt
             return 0;
         if (rc != LF_EFORMAT || step == 0)
             return lf_fail(err, rc, "%s", why.text);
-        report_broken(t, *dir, why.text);
-        rc = set_aside(t, *dir, err);
+        pass_over(&s, *dir, why.text);
         free(*dir);
         *dir = NULL;
-        if (rc)
-            return rc;
+        if (s.err.rc)
+            return lf_fail(err, s.err.rc, "%s", s.err.text);
         bound = step - 1;
     }
 }
@@ -208,7 +233,21 @@ static int check_final(lf_trainer *t, const char *final, bool *done, lf_err *err
     if (rc)
         return rc;
     int64_t step = lf_ckpt_step(ck);
+    lf_model_config mc;
+    const char *key = "its description";
+    const char *order = json_string_value(json_object_get(lf_ckpt_state(ck), "order"));
+    bool data = order && strcmp(order, lf_loader_order_id(t->data)) == 0;
+    rc = lf_weights_config(&mc, ck, err);
+    if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
+        rc = lf_fail(err, LF_EEXIST, "%s is of another model ([model] %s differs); write to another out", final, key);
+    if (!rc && !data)
+        rc = lf_fail(err, LF_EEXIST,
+                     "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs or "
+                     "seed changed); write to another out",
+                     final);
     lf_ckpt_close(ck);
+    if (rc)
+        return rc;
     if (step == t->total_steps) {
         *done = true;
         return 0;

@@ -14,6 +14,9 @@
 #define ERA_TRAIN 1u
 #define ERA_VALID 2u
 
+/* Of a whole run; far from where 64 bits end. */
+#define MAX_RUN_TOKENS 100000000000000000
+
 int64_t lf_train_max_docs(const struct lf_train_config *c)
 {
     int32_t per = c->max_docs > 0 ? c->max_docs : c->seq_length < 256 ? c->seq_length : 256;
@@ -35,6 +38,16 @@ static int check_ramp(const struct lf_train_config *c, lf_err *err)
     return 0;
 }
 
+/* So that nothing that counts samples or tokens of the run leaves 64 bits. */
+static int check_size(const struct lf_train_config *c, lf_err *err)
+{
+    int64_t most = MAX_RUN_TOKENS / c->seq_length, longest = c->steps > c->warmup_steps ? c->steps : c->warmup_steps;
+    for (size_t i = 0; i < c->n_ramp; i++)
+        if (c->ramp[i].samples > most || longest > most / c->ramp[i].samples)
+            return lf_fail(err, LF_EINVAL, "steps x batch x seq_length is more than 10^17 tokens; make one of them less");
+    return 0;
+}
+
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
 {
     int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
@@ -53,7 +66,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "decay belongs to schedule = wsd");
     if (c->schedule == LF_SCHED_WSD && !c->decay_steps)
         return lf_fail(err, LF_EINVAL, "schedule = wsd needs decay");
-    return check_ramp(c, err);
+    int rc = check_ramp(c, err);
+    return rc ? rc : check_size(c, err);
 }
 
 int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
@@ -247,6 +261,9 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         if (t->mc.vocab < other->vocab_size)
             t->mc.vocab = other->vocab_size;
     }
+    if (t->vdata && strcmp(lf_loader_info(t->vdata, 0)->tokenizer_sha256, info->tokenizer_sha256) != 0)
+        return lf_fail(err, LF_EINVAL, "valid_data and data (%s) were made with different tokenizers",
+                       t->c->sources[0].dir);
     memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
     return lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
                            (int64_t)lf_loader_source_samples(t->data, 0), err);

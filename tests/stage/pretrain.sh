@@ -177,6 +177,12 @@ run damage
 same $rc 0 "a checkpoint with a flipped byte is passed over"
 says "passing over" "with a warning"
 same "$(id damage)" "$base" "and the run ends the same"
+cp -r "$dir/term1" "$dir/short"
+file=$(ls "$dir/short/out/checkpoints/$stopped"/data-*.h5)
+head -c 1000 "$file" >"$dir/cut" && cp "$dir/cut" "$file"
+run short --save-interval 1
+same $rc 0 "a checkpoint that was cut short is set aside, so that a good one can take its place"
+same "$(id short)" "$base" "and the run ends the same"
 run init --init-from "$dir/base/out/checkpoint" --steps 2 --warmup 0 --save-interval 0
 same $rc 0 "init_from takes the weights"
 check "$(cat "$dir/last") $(column init 4 1)" 'NF == 2 && $2 < $1 + 0.4'
@@ -189,6 +195,19 @@ sed 's/^ffn = 96/ffn = 80/' "$dir/run.ini" >"$dir/other.ini"
 same $? 1 "another model cannot continue"
 says "ffn differs" "and names the key"
 
+ini=$dir/other.ini
+run base
+ini=$dir/run.ini
+same $rc 1 "another model in an out that is finished is refused"
+says "ffn differs" "and names the key"
+run base --seed 6
+same $rc 1 "so is another order of data"
+run rate --lr 4e-3 --resume-from "$dir/term1/out"
+says "perhaps not bitwise: schedule peak" "another learning rate is not called bitwise"
+run usage --steps 1T --batch 1G
+same $rc 2 "a run whose tokens nobody could count is refused"
+"$pretrain" --config "$dir/run.ini" 2>"$dir/err"
+same $? 2 "out is needed"
 run settings --threads 3 --resume-from "$dir/term1/out"
 same $rc 0 "other settings of computation go on"
 says "perhaps not bitwise: .*threads was 2, is 3" "and it is said what differs"
