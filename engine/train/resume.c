@@ -150,7 +150,8 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
     const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
     if (!rc && sha && strcmp(sha, t->tokenizer) != 0)
-        lf_train_log(t, 1, "%s was trained with another tokenizer than that of the data: its embeddings mean other text",
+        lf_train_log(t, 1,
+                     "%s was trained with another tokenizer than that of the data: its embeddings mean other text",
                      t->c->init_from);
     if (!rc)
         rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);

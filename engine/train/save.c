@@ -43,9 +43,9 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                           (json_int_t)t->s.cursor, "seed", (json_int_t)c->seed, "order", lf_loader_order_id(t->data),
                           "tokenizer_sha256", t->tokenizer, "model", model, "fingerprint", t->fingerprint, "history",
                           t->history);
-    json_t *optim =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f}", "beta1", (double)c->adam.beta1, "beta2", (double)c->adam.beta2, "eps",
-                  (double)c->adam.eps, "weight_decay", (double)c->adam.weight_decay, "clip", c->clip, "z_loss", c->z_loss);
+    json_t *optim = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f}", "beta1", (double)c->adam.beta1, "beta2",
+                              (double)c->adam.beta2, "eps", (double)c->adam.eps, "weight_decay",
+                              (double)c->adam.weight_decay, "clip", c->clip, "z_loss", c->z_loss);
     json_t *sched = json_pack("{s:i,s:i,s:f,s:f,s:I,s:I,s:I}", "kind", (int)t->lr.kind, "tail", (int)t->lr.tail, "peak",
                               t->lr.peak, "min", t->lr.min, "warmup", (json_int_t)t->lr.warmup, "total",
                               (json_int_t)t->lr.total, "decay", (json_int_t)t->lr.decay);

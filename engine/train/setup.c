@@ -44,7 +44,8 @@ static int check_size(const struct lf_train_config *c, lf_err *err)
     int64_t most = MAX_RUN_TOKENS / c->seq_length, longest = c->steps > c->warmup_steps ? c->steps : c->warmup_steps;
     for (size_t i = 0; i < c->n_ramp; i++)
         if (c->ramp[i].samples > most || longest > most / c->ramp[i].samples)
-            return lf_fail(err, LF_EINVAL, "steps x batch x seq_length is more than 10^17 tokens; make one of them less");
+            return lf_fail(err, LF_EINVAL,
+                           "steps x batch x seq_length is more than 10^17 tokens; make one of them less");
     return 0;
 }
 
