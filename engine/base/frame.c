@@ -76,6 +76,7 @@ struct scan {
     int64_t offset; /* behind the last accepted record */
     int64_t n;      /* accepted records */
     enum tail tail;
+    bool foreign;   /* does not even begin as a file of records */
     uint8_t *buf; /* LF_FRAME_MAX + 1 */
 };
 
@@ -115,6 +116,7 @@ static int scan_record(struct scan *s, size_t *len, lf_err *err)
         if ((rc = all_zero_to_end(s, &zero, err)) < 0)
             return rc;
         s->tail = zero ? TAIL_TORN : TAIL_CORRUPT;
+        s->foreign = s->offset == 0 && n > LF_FRAME_MAX;
         return 0;
     }
     if ((int64_t)n > left - LF_FRAME_HEAD)
@@ -205,6 +207,9 @@ int lf_frame_truncate(const char *path, lf_frame_fn keep, void *ctx, int64_t *ke
     rc = scan_open(&s, fd, path, 0, err);
     if (rc == 0)
         rc = scan_all(&s, keep, ctx, err);
+    /* A crash leaves zeros or bytes of records where they belong; this is somebody's file of another kind. */
+    if (rc == 0 && s.foreign)
+        rc = lf_fail(err, LF_EFORMAT, "%s is no file of records, so nothing is cut; is it the right file?", path);
     if (rc == 0 && s.offset < s.size)
         rc = cut(fd, path, s.offset, err);
     if (rc == 0)

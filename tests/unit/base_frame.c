@@ -192,6 +192,10 @@ static void test_truncate(void)
     tap_i64(lf_io_size(path, &err), offset, "cuts nothing");
     tap_rc(lf_frame_truncate("/nonexistent/m", see, &s, &kept, &err), 0, &err, NULL, "an absent file");
     tap_i64(kept, 0, "is empty");
+    static const char text[] = "Once upon a time, there was a text that nobody wanted to lose.\n";
+    tap_rc(lf_io_replace(path, text, strlen(text), 0644, &err), 0, &err, NULL, "a file of another kind");
+    tap_rc(lf_frame_truncate(path, see, &s, &kept, &err), LF_EFORMAT, &err, "right file", "is refused");
+    tap_i64(lf_io_size(path, &err), (int64_t)strlen(text), "and stays as it is");
 }
 
 static void test_full_disk(void)
