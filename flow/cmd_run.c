@@ -91,6 +91,14 @@ static bool all_done(const lf_prep *p)
     return true;
 }
 
+static bool has_purged(const lf_prep *p)
+{
+    for (size_t i = 0; i < p->view.n; i++)
+        if (p->view.stages[i].state == LF_STATE_PURGED)
+            return true;
+    return false;
+}
+
 /* Are there results of other runs among the stages'? */
 static bool takes_over(const lf_prep *p)
 {
@@ -148,7 +156,9 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
         if (rc < 0)
             return rc;
         if (!c->json && !lf_optset_bool(c->opts, "quiet"))
-            printf("nothing to do: every stage is done (run %s)\n", p->view.run.id);
+            printf("nothing to do: %s (run %s)\n",
+                   has_purged(p) ? "every result that is wanted is there; what was purged on the way is not needed"
+                                         : "every stage is done", p->view.run.id);
         return c->json ? finish(c, p, 0, err) : 0;
     }
     rc = check_costs(p, lf_optset_bool(c->opts, "check"), err);

@@ -133,7 +133,9 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
         l->job = json_pack("{s:O}", "process", wrapper);
         if (l->tries == 0)
             tell(dr, "%s: adopted, it is running already (attempt %d)", name_of(s), last->attempt);
-        l->tries++;
+        const json_t *att = (size_t)last->attempt <= s->n_attempts ? s->attempts[last->attempt - 1] : NULL;
+        if (json_equal(json_object_get(att, "spec_id"), json_object_get(s->stage, "spec_id")))
+            l->tries++; /* under other settings it is not the stage that is wanted: that one has its try yet */
         l->t_submit = lf_now_s();
         return l->job != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     }
