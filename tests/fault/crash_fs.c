@@ -4,11 +4,13 @@
  */
 #include "tests/fault/crash_fs.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/base/io.h"
 #include "tests/fault/trace.h"
@@ -266,8 +268,8 @@ static void write_tree(const crash_fs *fs, const size_t *live, size_t n, bool da
             const struct inode *node = &fs->inodes[c->inode];
             const struct bytes *b = data ? &node->now : &node->safe;
             snprintf(path, sizeof path, "%s/%s", dir, c->path);
-            if (pass == 0 && node->dir && lf_io_mkdirs(path, 0750, &err))
-                tap_bail("%s", err.text);
+            if (pass == 0 && node->dir && mkdir(path, 0750) && errno != EEXIST) /* lf_io_mkdirs would sync */
+                tap_bail("cannot make %s", path);
             if (pass == 1 && !node->dir) {
                 FILE *f = fopen(path, "wb");
                 if (!f || (b->n && fwrite(b->p, 1, b->n, f) != b->n) || fclose(f) != 0)

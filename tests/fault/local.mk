@@ -8,9 +8,10 @@ EXTRA_DIST += tests/fault/preload.c tests/fault/README.md
 
 check_PROGRAMS += tests/fault/crash_test
 TESTS += tests/fault/crash_test
-tests_fault_crash_test_SOURCES = tests/fault/crash_test.c tests/fault/crash_fs.c tests/fault/crash_fs.h tests/fault/trace.h
+tests_fault_crash_test_SOURCES = tests/fault/crash_test.c tests/fault/crash_test.h tests/fault/crash_flow.c \
+  tests/fault/crash_stages.c tests/fault/crash_fs.c tests/fault/crash_fs.h tests/fault/trace.h
 tests_fault_crash_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_TRACE_LIBRARY='"$(abs_builddir)/tests/fault/preload.so"'
-tests_fault_crash_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_fault_crash_test_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_ENGINE_LIBS)
 
 # Faults: the n-th call fails, or the process is killed there; used by tests/stage/faults.sh and tests/flow/faults.sh.
 check_DATA += tests/fault/fail.so
@@ -22,3 +23,5 @@ TESTS += tests/flow/faults.sh
 EXTRA_DIST += tests/fault/fail.c tests/flow/faults.sh
 TESTS += tests/stage/faults.sh
 EXTRA_DIST += tests/stage/faults.sh
+TESTS += tests/stage/faults_input.sh
+EXTRA_DIST += tests/stage/faults_input.sh
