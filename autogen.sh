@@ -104,7 +104,7 @@ build_in() { # $1: build directory; further arguments go to configure
 check_as_user() {
     copy=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-check.XXXXXX")
     trap 'rm -rf "$copy"' EXIT
-    tar -cf - --exclude=./.git --exclude='./build*' --exclude=./autom4te.cache . | (cd "$copy" && tar -xf -)
+    tar -cf - --exclude=./.git --exclude='./build*' --exclude=./autom4te.cache --exclude=./quickstart-run . | (cd "$copy" && tar -xf -)
     [ -d build-aux ] && cp -R build-aux "$copy/"
     chown -R 65534:65534 "$copy"
     chmod 755 "$copy"
