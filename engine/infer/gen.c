@@ -16,6 +16,8 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 
+#define PARALLEL_DRAW 4096 /* vocabulary from which draws are shared out to threads */
+
 /* One sequence, from admission to delivery. */
 typedef struct gen_seq {
     const lf_gen_job *job;
@@ -52,6 +54,7 @@ typedef struct gen_run {
     int32_t *row_tok, *row_pos, *row_seq; /* [max_rows] */
     int32_t *want;             /* [slots] rows whose logits are needed */
     gen_seq **want_seq;        /* [slots] */
+    int32_t *drawn;            /* [slots] their tokens */
     struct lf_gen_stats stats;
 } gen_run;
 
@@ -288,8 +291,8 @@ static void note_logprobs(const gen_run *g, gen_seq *s, size_t index, int32_t to
     }
 }
 
-/* Draw the next token of a sequence from its row of logits and decide whether it ends. */
-static int advance(gen_run *g, gen_seq *s, const float *logits, float lse, lf_err *err)
+/* Draw the next token of a sequence from its row of logits. Touches nothing but the sequence's sampler, so sequences may draw at once. */
+static int32_t draw(const gen_seq *s, const float *logits)
 {
     const lf_gen_job *j = s->job;
     size_t index = s->n_tok - j->n_prompt;
@@ -299,6 +302,14 @@ static int advance(gen_run *g, gen_seq *s, const float *logits, float lse, lf_er
     int32_t token = lf_sampler_draw(s->sampler, &j->params, logits, j->seed, index);
     if (guard)
         lf_sampler_allow_all(s->sampler);
+    return token;
+}
+
+/* Append a drawn token and decide whether the sequence ends. */
+static int advance(gen_run *g, gen_seq *s, int32_t token, const float *logits, float lse, lf_err *err)
+{
+    const lf_gen_job *j = s->job;
+    size_t index = s->n_tok - j->n_prompt;
     if (token < 0)
         return lf_fail(err, LF_ENUMERIC, "request '%s': no finite logit for token %zu of the output; the weights are damaged or diverged",
                        j->id, index);
@@ -345,8 +356,14 @@ static int one_step(gen_run *g, lf_err *err)
     int64_t n_want, rows = compose(g, &n_want);
     struct lf_gen_logits out;
     int rc = g->m->step(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want, &out, err);
+    if (rc == 0) {
+        /* A draw costs some milliseconds where a vocabulary is large: not one after the other. */
+#pragma omp parallel for schedule(dynamic, 1) if (n_want > 1 && g->m->vocab > PARALLEL_DRAW)
+        for (int64_t i = 0; i < n_want; i++)
+            g->drawn[i] = draw(g->want_seq[i], out.z + i * out.ld);
+    }
     for (int64_t i = 0; i < n_want && rc == 0; i++)
-        rc = advance(g, g->want_seq[i], out.z + i * out.ld, out.lse[i], err);
+        rc = advance(g, g->want_seq[i], g->drawn[i], out.z + i * out.ld, out.lse[i], err);
     g->stats.steps++;
     g->stats.rows += rows;
     return rc;
@@ -366,8 +383,9 @@ static int allocate(gen_run *g, lf_err *err)
     g->row_seq = lf_calloc(rows, sizeof *g->row_seq, err);
     g->want = lf_calloc(slots, sizeof *g->want, err);
     g->want_seq = lf_calloc(slots, sizeof *g->want_seq, err);
+    g->drawn = lf_calloc(slots, sizeof *g->drawn, err);
     if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->holders || !g->table || !g->row_tok || !g->row_pos || !g->row_seq ||
-        !g->want || !g->want_seq)
+        !g->want || !g->want_seq || !g->drawn)
         return LF_ENOMEM;
     for (size_t i = 0; i < slots; i++)
         if (!(g->samplers[i] = lf_sampler_create(g->m->vocab, err)))
@@ -386,7 +404,7 @@ static void release(gen_run *g)
     for (size_t i = 0; g->samplers && i < (size_t)g->m->slots; i++)
         lf_sampler_destroy(g->samplers[i]);
     void *blocks[] = {g->by_slot, g->done,    g->samplers, g->free_pages, g->holders, g->table,
-                      g->row_tok, g->row_pos, g->row_seq,  g->want,       g->want_seq};
+                      g->row_tok, g->row_pos, g->row_seq,  g->want,       g->want_seq, g->drawn};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }

@@ -207,10 +207,10 @@ static void select_kept(lf_sampler *s, const lf_sample_params *p)
     bool cut = p->top_k > 0 || p->top_p < 1 || p->min_p > 0;
     double total = 0;
     for (size_t i = 0; i < n; i++)
-        total += exp(l[s->ids[i]] - max);
+        total += s->probs[i] = exp(l[s->ids[i]] - max);
     if (!cut) { /* ids ascending; the order of the walk does not matter for the distribution */
         for (size_t i = 0; i < n; i++)
-            s->probs[i] = exp(l[s->ids[i]] - max) / total;
+            s->probs[i] /= total;
         s->kept = n;
         return;
     }

@@ -250,6 +250,7 @@ int main(void)
         {"qwen3", "tiny-qwen3", NULL, NULL},
         {"window", "tiny-llama", "sliding_window", "40"},
         {"softcap", "tiny-llama", "logit_softcap", "5"},
+        {"wide", "tiny-llama", "vocab", "5000"}, /* draws are shared out to threads */
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];
