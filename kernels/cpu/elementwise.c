@@ -293,38 +293,63 @@ int LF_SYM(dropout_check)(const struct lf_k_dropout *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-enum { DROP_GROUPS = 16, DROP_SPAN = 4 * DROP_GROUPS };
+/* hi and lo halves of the 64-bit products v * k. */
+LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
+{
+#if LF_CPU_ISA >= 2
+    const __m512i m = _mm512_set1_epi64((int64_t)k);
+    __m512i even = _mm512_mul_epu32((__m512i)v, m), odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), m);
+    *lo = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+    *hi = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+#elif LF_CPU_ISA == 1
+    const __m256i m = _mm256_set1_epi64x((int64_t)k);
+    __m256i even = _mm256_mul_epu32((__m256i)v, m), odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), m);
+    *lo = (lf_vu)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+    *hi = (lf_vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+#else
+    for (int i = 0; i < LF_VL; i++) {
+        uint64_t p = (uint64_t)v[i] * k;
+        (*hi)[i] = (uint32_t)(p >> 32);
+        (*lo)[i] = (uint32_t)p;
+    }
+#endif
+}
 
-/* Scales of DROP_SPAN consecutive elements: 1/(1-p) or 0. The same function as lf_philox, over a row of counters so
- * that the compiler can use vectors; the test compares it with lf_philox word by word. */
+enum { DROP_SPAN = 4 * LF_VL };
+
+/* Scales of DROP_SPAN consecutive elements: 1/(1-p) or 0. The function of lf_philox for LF_VL counters at a time; the
+ * test compares it with lf_philox word by word. */
 static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, uint64_t a, uint32_t b0, float p,
                         float keep)
 {
-    uint32_t c0[DROP_GROUPS], c1[DROP_GROUPS], c2[DROP_GROUPS], c3[DROP_GROUPS];
+    const lf_vu zero = {0}, lane = (lf_vu)lf_vi_iota();
+    lf_vu c[4] = {zero + (uint32_t)a, zero + (uint32_t)(a >> 32), lane + b0, zero + site};
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (uint32_t g = 0; g < DROP_GROUPS; g++) {
-        c0[g] = (uint32_t)a;
-        c1[g] = (uint32_t)(a >> 32);
-        c2[g] = b0 + g;
-        c3[g] = site;
-    }
     for (int i = 0; i < 10; i++) {
-        for (int g = 0; g < DROP_GROUPS; g++) {
-            uint64_t p0 = (uint64_t)0xD2511F53u * c0[g], p1 = (uint64_t)0xCD9E8D57u * c2[g];
-            uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1[g] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3[g] ^ k1;
-            c1[g] = (uint32_t)p1;
-            c3[g] = (uint32_t)p0;
-            c0[g] = n0;
-            c2[g] = n2;
-        }
+        lf_vu h0, l0, h1, l1;
+        mul_hi_lo(c[0], 0xD2511F53u, &h0, &l0);
+        mul_hi_lo(c[2], 0xCD9E8D57u, &h1, &l1);
+        c[0] = h1 ^ c[1] ^ k0;
+        c[1] = l1;
+        c[2] = h0 ^ c[3] ^ k1;
+        c[3] = l0;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    for (int g = 0; g < DROP_GROUPS; g++) {
-        scale[4 * g] = lf_u01(c0[g]) >= p ? keep : 0.0f;
-        scale[4 * g + 1] = lf_u01(c1[g]) >= p ? keep : 0.0f;
-        scale[4 * g + 2] = lf_u01(c2[g]) >= p ? keep : 0.0f;
-        scale[4 * g + 3] = lf_u01(c3[g]) >= p ? keep : 0.0f;
+    lf_v f[4];
+    for (int w = 0; w < 4; w++) { /* as lf_u01: 24 bits, exact */
+        lf_v u = lf_v_from_int((lf_vi)(c[w] >> 8)) * lf_v_set1(1.0f / 16777216.0f);
+        f[w] = lf_v_select(u >= lf_v_set1(p), lf_v_set1(keep), lf_v_zero());
+    }
+    /* word w of counter g belongs to element 4 g + w: interleave words 0 1 and 2 3, then the pairs */
+    const lf_vu by1 = (lane & 1u) * LF_VL + (lane >> 1),
+                by2 = ((lane >> 1) & 1u) * LF_VL + (lane >> 2) * 2u + (lane & 1u);
+    const lf_vu half = zero + LF_VL / 2;
+    for (int h = 0; h < 2; h++) {
+        lf_vu m = by1 + (h ? half : zero);
+        lf_v x = __builtin_shuffle(f[0], f[1], m), y = __builtin_shuffle(f[2], f[3], m);
+        lf_v_store(scale + 2 * h * LF_VL, __builtin_shuffle(x, y, by2));
+        lf_v_store(scale + (2 * h + 1) * LF_VL, __builtin_shuffle(x, y, by2 + half));
     }
 }
 
