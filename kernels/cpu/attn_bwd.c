@@ -296,8 +296,13 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
 /* Rows of a running gradient to storage. */
 static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, const struct attn_shape *s)
 {
-    for (int64_t r = 0; r < rows; r++)
-        LF_EACH_VEC(c, n, s->d) lf_put(dst, r * ld + c, s->x_type, n, lf_v_load(src + r * s->dp + c));
+    for (int64_t r = 0; r < rows; r++) {
+        const float *row = src + r * s->dp;
+        if (s->x_type == LF_F32)
+            LF_EACH_VEC(c, n, s->d) lf_put(dst, r * ld + c, LF_F32, n, lf_v_load(row + c));
+        else
+            LF_EACH_VEC(c, n, s->d) lf_put(dst, r * ld + c, LF_BF16, n, lf_v_load(row + c));
+    }
 }
 
 static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,

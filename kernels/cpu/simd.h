@@ -186,15 +186,35 @@ LF_INLINE void lf_v_store_n(float *p, lf_v v, int n)
 
 /* ---- loads and stores, bf16 ---- */
 
-LF_INLINE lf_v lf_v_from_bf16(lf_vh h) { return (lf_v)(__builtin_convertvector(h, lf_vu) << 16); }
+LF_INLINE lf_v lf_v_from_bf16(lf_vh h)
+{
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
+#elif LF_CPU_ISA == 1
+    return (lf_v)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16);
+#else
+    return (lf_v)(__builtin_convertvector(h, lf_vu) << 16);
+#endif
+}
 
 LF_INLINE lf_vh lf_v_to_bf16(lf_v v)
 {
     lf_vu u = (lf_vu)v;
-    lf_vi nan = v != v;
     lf_vu r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+#if LF_CPU_ISA >= 2
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    __m512i quiet = _mm512_or_si512((__m512i)(u >> 16), _mm512_set1_epi32(0x40));
+    return (lf_vh)_mm512_cvtepi32_epi16(_mm512_mask_mov_epi32((__m512i)r, nan, quiet));
+#else
+    lf_vi nan = v != v;
     r = (lf_vu)lf_vi_select(nan, (lf_vi)((u >> 16) | 0x40u), (lf_vi)r);
+#if LF_CPU_ISA == 1
+    __m256i two = _mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)r, (__m256i)r), 0xd8);
+    return (lf_vh)_mm256_castsi256_si128(two);
+#else
     return __builtin_convertvector(r, lf_vh);
+#endif
+#endif
 }
 
 LF_INLINE lf_v lf_v_load_bf16(const uint16_t *p)
