@@ -4,12 +4,43 @@
  */
 #include "config.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "db/ledger.h"
 #include "engine/base/io.h"
 #include "engine/base/lock.h"
 #include "flow/drive.h"
+
+/* Does this filesystem refuse file locks (no lock daemon, a mount without flock)? SQLite reports that as "busy". */
+static bool locks_refused(const char *dir)
+{
+    char *path = lf_path_join(dir, ".lock-probe", NULL);
+    int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    bool refused = fd >= 0 && fcntl(fd, F_SETLK, &range) < 0 && errno != EAGAIN && errno != EACCES;
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    free(path);
+    return refused;
+}
+
+/* The caller holds the project's link lock, which alone keeps others out where file locks do not work. */
+static lf_ledger *open_for_writing(const char *dir, const char *db, lf_err *err)
+{
+    lf_err first = LF_ERR_INIT;
+    lf_ledger *l = lf_ledger_open(db, LF_LEDGER_WRITE, &first);
+    if (l == NULL && locks_refused(dir))
+        return lf_ledger_open(db, LF_LEDGER_WRITE | LF_LEDGER_NOLOCK, err);
+    if (l == NULL && err != NULL)
+        *err = first;
+    return l;
+}
 
 static int with_ledger(const lf_project *p, const char *data, const char *run, double wait_s, lf_err *err)
 {
@@ -17,7 +48,7 @@ static int with_ledger(const lf_project *p, const char *data, const char *run, d
     int rc = lock_path == NULL || db == NULL ? LF_ENOMEM : 0;
     lf_lock_opts opts = {.purpose = "loong-flow", .wait_s = wait_s, .ttl_s = 0};
     lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &opts, err) : NULL;
-    lf_ledger *l = lock != NULL ? lf_ledger_open(db, LF_LEDGER_WRITE, err) : NULL;
+    lf_ledger *l = lock != NULL ? open_for_writing(p->dot, db, err) : NULL;
     if (rc == 0 && l == NULL)
         rc = err != NULL && err->rc != 0 ? err->rc : LF_EIO;
     if (rc == 0 && data != NULL) {

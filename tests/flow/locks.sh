@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A filesystem whose locks all fail with ENOLCK: the ledger is written under the project's own lock, and says what happened.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+if [ ! -r "$LF_BUILDDIR/tests/fault/fail.so" ]; then
+    echo "1..0 # SKIP the fault library is not built"
+    exit 0
+fi
+if ! LD_PRELOAD="$LF_BUILDDIR/tests/fault/fail.so" "$LF" version >/dev/null 2>&1; then
+    echo "1..0 # SKIP the fault library cannot be loaded before the sanitizers' own"
+    exit 0
+fi
+pipeline
+no_locks() { LD_PRELOAD="$LF_BUILDDIR/tests/fault/fail.so" LF_FAIL_LOCKS=1 "$@"; }
+runs 0 no_locks "$LF" run --set first.steps=2
+is "$(state last)" done "without file locks the whole pipeline runs"
+runs 0 "$LF" ledger check
+runs 0 "$LF" ledger sql "select count(*) as n from stage"
+like out '(^|[^0-9])3([^0-9]|$)' "and the ledger knows its three stages"
+# A second one at once still waits for the first, or is refused by name: the link lock excludes.
+no_locks "$LF" run --new --set first.steps=40 >o1 2>&1 &
+p=$!
+BG="$BG $p"
+no_locks "$LF" run --set first.steps=40 >o2 2>&1
+wait $p
+is "$?" 0 "the first of two ends well"
+is "$("$LF" status --columns name,state | awk '$2 == "done"' | wc -l | tr -d ' ')" 3 "and nothing is damaged"
+runs 0 "$LF" ledger check
+finish
