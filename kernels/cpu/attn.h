@@ -136,6 +136,8 @@ LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int
 /* A block of up to ATTN_QB query rows, any mixture of heads of one group and rows of one document. */
 struct attn_block {
     int64_t n;
+    const void *qa; /* rows of q, qs bytes apart: b->q, or the caller's own when units are as stored */
+    int64_t qs;
     float *q;               /* [n][dp] units */
     float *o;               /* [n][dp] running sums */
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
@@ -145,7 +147,7 @@ struct attn_block {
 /* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem (64-byte aligned). */
 size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
-/* Append one query row. */
+/* Append one query row; q NULL: it lies in qa, which the caller has set. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
                             int64_t len);
 /* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows: ldv = dp; or, for f32

@@ -25,6 +25,8 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64
     const int64_t f = field_rows(cap);
     b->n = 0;
     b->q = mem;
+    b->qa = mem;
+    b->qs = dp * (int64_t)sizeof *mem;
     b->o = b->q + cap * dp;
     b->m = b->o + cap * dp;
     b->l = b->m + f;
@@ -40,11 +42,11 @@ void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, co
 {
     const int64_t r = b->n++;
     float *mine = b->q + r * s->dp, *o = b->o + r * s->dp;
-    if (s->pairs)
+    if (q && s->pairs)
         memcpy(mine, q, (size_t)s->d * sizeof(uint16_t));
-    else if (s->x_type == LF_F32)
+    else if (q && s->x_type == LF_F32)
         LF_EACH_VEC(c, n, s->d) lf_put(mine, c, LF_F32, n, lf_get(q, c, LF_F32, n));
-    else
+    else if (q)
         LF_EACH_VEC(c, n, s->d) lf_put(mine, c, LF_F32, n, lf_get(q, c, LF_BF16, n));
     for (int64_t c = 0; c < s->dp; c += LF_VL)
         lf_v_store(o + c, lf_v_zero());
@@ -268,8 +270,8 @@ void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, i
         struct attn_mm g = {.m = t.mr,
                             .n = cols,
                             .k = s->kd,
-                            .a = b->q + r0 * s->dp,
-                            .ars = s->dp * 4,
+                            .a = (const char *)b->qa + r0 * b->qs,
+                            .ars = b->qs,
                             .acs = 4,
                             .b = kt,
                             .ldb = ATTN_T,

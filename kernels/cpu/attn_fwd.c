@@ -93,9 +93,15 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     const float slope = a->alibi ? a->alibi[h] : 0.0f;
     struct attn_block b;
     LF_SYM(attn_block_init)(&b, mem, p->s.dp, ATTN_QB);
+    const bool in_place = a->x_type == LF_F32 || p->s.pairs;
     int64_t lo = d.len, hi = 0;
+    if (in_place) {
+        b.qa = lf_at(a->q, (d.row + i0) * a->ldq + h * a->d, a->x_type);
+        b.qs = a->ldq * (int64_t)lf_dtype_size((enum lf_dtype)a->x_type);
+    }
     for (int64_t i = i0; i < i1; i++) {
-        LF_SYM(attn_block_add)(&b, &p->s, lf_at(a->q, (d.row + i) * a->ldq + h * a->d, a->x_type), slope, i, d.len);
+        const void *q = in_place ? NULL : lf_at(a->q, (d.row + i) * a->ldq + h * a->d, a->x_type);
+        LF_SYM(attn_block_add)(&b, &p->s, q, slope, i, d.len);
         lo = b.lo[i - i0] < lo ? b.lo[i - i0] : lo;
         hi = b.hi[i - i0] > hi ? b.hi[i - i0] : hi;
     }

@@ -124,8 +124,8 @@ LF_INLINE lf_v row_units(const void *row, int64_t u, int64_t n, uint8_t x_type, 
     return pairs ? lf_get(row, u, LF_F32, n) : lf_get(row, u, x_type, n);
 }
 
-/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that is known at compile time only after
- * unrolling, so it gets the plain form. */
+/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that is known at compile
+ * time only after unrolling, so it gets the plain form. */
 LF_INLINE lf_v pick(lf_v a, lf_v b, lf_vi idx)
 {
 #ifdef __clang__

@@ -335,7 +335,6 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
     x = lf_v_max(lf_v_set1(-104.0f), lf_v_min(lf_v_set1(89.0f), x));
     lf_v t = lf_v_fma(x, lf_v_set1(1.44269504f), magic);
     lf_v n = t - magic;
-    lf_vi ni = (lf_vi)t - (lf_vi)magic;
     lf_v r = lf_v_fma(n, lf_v_set1(-0.693145752f), x); /* ln2 high part: 15 bits, so n * it is exact */
     r = lf_v_fma(n, lf_v_set1(-1.42860682e-6f), r);
     lf_v p = lf_v_set1(1.38131e-3f);
@@ -344,8 +343,12 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
     p = lf_v_fma(p, r, lf_v_set1(0.16666515f));
     p = lf_v_fma(p, r, lf_v_set1(0.49999993f));
     p = lf_v_fma(p * r, r, r) + lf_v_set1(1.0f);
-    lf_vi n1 = ni >> 1, n2 = ni - n1;
+#if LF_CPU_ISA >= 2
+    return (lf_v)_mm512_scalef_ps((__m512)p, (__m512)n); /* p 2^n rounded once: the bits of the two steps */
+#else
+    lf_vi ni = (lf_vi)t - (lf_vi)magic, n1 = ni >> 1, n2 = ni - n1;
     return p * (lf_v)((n1 + 127) << 23) * (lf_v)((n2 + 127) << 23);
+#endif
 }
 
 /* Below 0.64 an odd polynomial, above 1 - 2 / (e^2|x| + 1). */
