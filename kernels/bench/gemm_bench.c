@@ -148,14 +148,17 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
                           .ab_type = bf16 ? LF_BF16 : LF_F32, .c_type = LF_F32, .mode = LF_INVARIANT};
     for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
         struct samples s[2] = {{.n = 0}, {.n = 0}};
-        double rate[MAX_ROUNDS];
+        double rate[MAX_ROUNDS], rate_busy[MAX_ROUNDS];
         g.m = ms[i];
         g.work_bytes = k->gemm.work(&g, o->threads);
         g.work = pages(g.work_bytes);
         for (int r = -1; r < o->rounds; r++) {
-            double rr = bench_read_rate(w, bytes, o->threads);
-            if (r >= 0)
+            double rc = bench_cpu(), rr = bench_read_rate(w, bytes, o->threads);
+            rc = bench_cpu() - rc;
+            if (r >= 0) {
                 rate[r] = rr;
+                rate_busy[r] = (double)bytes / rc * o->threads;
+            }
             for (int m = 0; m < 2; m++) {
                 g.b_packed = m ? packed : NULL;
                 double cp = bench_cpu(), t = bench_wall();
@@ -165,12 +168,14 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
                     add_sample(&s[m], bench_wall() - t, bench_cpu() - cp, o->threads);
             }
         }
-        double top = bench_median(rate, o->rounds);
+        double top = bench_median(rate, o->rounds), top_busy = bench_median(rate_busy, o->rounds);
         for (int m = 0; m < 2; m++) {
-            double t = bench_median(s[m].wall, s[m].n);
-            printf("%-4s decode M %2lld %-8s %6.2f ms  %5.1f GB/s = %5.1f %% of reads (%.1f GB/s), best %5.1f GB/s (best read %.1f)  clean %d/%d\n",
+            double t = bench_median(s[m].wall, s[m].n), busy = (double)bytes / bench_median(s[m].busy, s[m].n);
+            printf("%-4s decode M %2lld %-8s %6.2f ms  %5.1f GB/s = %5.1f %% of reads (%.1f GB/s), best %5.1f GB/s (best read %.1f)  "
+                   "busy %5.1f of %.1f GB/s = %5.1f %%  clean %d/%d\n",
                    bf16 ? "bf16" : "f32", (long long)ms[i], m ? "packed" : "plain", t * 1e3, (double)bytes / t * 1e-9,
-                   100 * (double)bytes / t / top, top * 1e-9, (double)bytes / s[m].wall[0] * 1e-9, rate[o->rounds - 1] * 1e-9, s[m].clean, s[m].n);
+                   100 * (double)bytes / t / top, top * 1e-9, (double)bytes / s[m].wall[0] * 1e-9, rate[o->rounds - 1] * 1e-9, busy * 1e-9,
+                   top_busy * 1e-9, 100 * busy / top_busy, s[m].clean, s[m].n);
         }
         free(g.work);
         fflush(stdout);
