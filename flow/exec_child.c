@@ -94,6 +94,10 @@ static void child_main(lf_exec *x, char **argv, int gate, int log_fd, pid_t pare
     dup2(log_fd, 2);
     setenv("LOONG_RUN", x->run.id, 1);
     setenv("LOONG_STAGE", x->args.stage, 1);
+    /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others made decoding four to five times
+     * slower. Who has the cores alone may set OMP_WAIT_POLICY or GOMP_SPINCOUNT: what stands in the environment wins. */
+    if (getenv("GOMP_SPINCOUNT") == NULL)
+        setenv("OMP_WAIT_POLICY", "passive", 0);
     if (chdir(x->dir) == 0)
         execv(argv[0], argv);
     dprintf(2, "loong-flow: cannot execute %s: %s\n", argv[0], strerror(errno));

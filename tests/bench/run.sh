@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make bench`: the CPU table, ours and PyTorch's in one run, medians. Arguments: words to choose lines by ("train", "decode", "gpt2",
-# "bf16", "quick"). LF_BENCH_STEPS (default 5), LF_BENCH_THREADS (2), LF_BENCH_PEER=no, PYTHON (with torch; python3).
+# "bf16", "B8"). LF_BENCH_STEPS (default 5), LF_BENCH_THREADS (2), LF_BENCH_PEER=no, PYTHON (with torch; python3).
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd) build=${LF_BUILDDIR:-.}
-steps=${LF_BENCH_STEPS:-5} threads=${LF_BENCH_THREADS:-2} python=${PYTHON:-python3}
+steps=${LF_BENCH_STEPS:-5} threads=${LF_BENCH_THREADS:-2} failed=0 python=${PYTHON:-python3}
 export OMP_NUM_THREADS="$threads"
 peer=no
 [ "${LF_BENCH_PEER:-yes}" = no ] || ! "$python" -c 'import torch' 2>/dev/null || peer=yes
@@ -29,29 +29,40 @@ best_peer() { # what kind B T prec
                 line=$("$python" "$src/tests/bench/torch_peer.py" "$@" "$steps" "$threads" $mode 2>/dev/null)
             fi
             s=$(printf '%s\n' "$line" | field median_s)
-            [ -n "$s" ] || continue
+            if [ -z "$s" ]; then
+                echo "    torch $mode malloc $malloc: failed" >&2
+                continue
+            fi
             printf '    torch %-8s malloc %-6s %10.4f s\n' "$mode" "$malloc" "$s" >&2
             if [ -z "$best" ] || awk "BEGIN{exit !($s < $best)}"; then best=$s how="$mode, malloc $malloc"; fi
         done
     done
 }
 
+ours_run() { # gemm mode; the row's words are globals
+    if [ "$1" = own ]; then LF_GEMM=own; export LF_GEMM; fi
+    "$build/tests/bench/model_bench" "$what" "$src/models/$model" "$B" "$T" "$prec" "$2" "$steps" "$threads"
+}
+
 row() { # what kind model B T prec
     what=$1 kind=$2 model=$3 B=$4 T=$5 prec=$6
     wanted "$what $kind $prec B$B" || return 0
-    fast=$("$build/tests/bench/model_bench" "$what" "$src/models/$model" "$B" "$T" "$prec" fast "$steps" "$threads") || return 1
-    inv=$("$build/tests/bench/model_bench" "$what" "$src/models/$model" "$B" "$T" "$prec" invariant "$steps" "$threads") || return 1
-    own=$(LF_GEMM=own "$build/tests/bench/model_bench" "$what" "$src/models/$model" "$B" "$T" "$prec" fast "$steps" "$threads") || return 1
+    fast=$(ours_run default fast) && inv=$(ours_run default invariant) && own=$(ours_run own fast) || {
+        echo "$what $kind B=$B T=$T $prec: model_bench failed" >&2
+        failed=1
+        return 0
+    }
     best= how=
     [ $peer = no ] || best_peer "$what" "$kind" "$B" "$T" "$prec"
     ours=$(printf '%s' "$fast" | field median_s)
-    ratio=- 
+    ratio=-
     [ -z "$best" ] || ratio=$(awk "BEGIN{printf \"%.2f\", $best / $ours}")
     awk -v w="$what" -v k="$kind" -v b="$B" -v t="$T" -v p="$prec" -v o="$ours" -v r="$ratio" -v pe="${best:--}" -v h="$how" \
-        -v sh="$(printf '%s' "$fast" | field share)" -v so="$(printf '%s' "$own" | field share)" \
+        -v sh="$(printf '%s' "$fast" | field share)" -v bs="$(printf '%s' "$fast" | field busy_share)" -v so="$(printf '%s' "$own" | field share)" \
         -v i="$(printf '%s' "$inv" | field median_s)" -v c="$(printf '%s' "$fast" | field ceiling)" 'BEGIN {
-        printf "%-6s %-5s B=%-2s T=%-4s %-4s  ours %8.4f s  %5.1f %% of %s  own kernels %5.1f %%  invariant/fast %.3f  peer %s s (%s)  peer/ours %s\n",
+        printf "%-6s %-5s B=%-2s T=%-4s %-4s  ours %8.4f s  %5.1f %% of %s%s  own kernels %5.1f %%  invariant/fast %.3f  peer %s s (%s)  peer/ours %s\n",
             w, k, b, t, p, o, 100 * sh, w == "train" ? sprintf("%.0f GFLOP/s FMA peak", c / 1e9) : sprintf("%.1f GB/s read floor", c / 1e9),
+            (bs > 0) ? sprintf(" (%.1f %% by CPU time)", 100 * bs) : "",
             100 * so, i / o, pe, h, r }'
 }
 
@@ -73,3 +84,4 @@ if wanted tokenize && [ -x "$build/tests/bench/tokenize_bench" ]; then
     elif "$python" -c 'import tokenizers' 2>/dev/null; then "$python" "$src/tests/bench/tokenize_peer.py" "$build/tests/bench/tokenize_bench" "$text"
     else "$build/tests/bench/tokenize_bench" "$src/tests/golden/tokenizer/llama3.json" "$text"; fi
 fi
+exit $failed
