@@ -10,6 +10,7 @@
 #
 # Exit codes: 0 done and the model has learned, 1 failed, 2 usage, 75 stopped at a good checkpoint (run it again).
 set -u
+{ # read as a whole before it runs: the file may change meanwhile
 LC_ALL=C
 export LC_ALL
 here=$(cd "$(dirname "$0")" && pwd)
@@ -132,7 +133,7 @@ awk -F, -v h_train="$h_train" -v h_valid="$h_valid" -v bpb="$bpb" '
         printf "%-46s %8.3f   train %.3f, validation %.3f\n", "unigram entropy of the text, nats a token", h, h_train, h_valid
         printf "%-46s %8.3f   at least 1.0 is asked for\n", "  the model is better by", h - valid
         printf "%-46s %8.3f   a byte of plain text is 8\n", "evaluation, bits per byte", bpb
-        printf "%-46s %8.0f\n", "training, tokens per second", seconds > 0 ? tokens / seconds : 0
+        printf "%-46s %8.0f\n", "training, tokens per second", (seconds > 0 ? tokens / seconds : 0)
         exit !(h - valid >= 1.0)
     }' metrics.csv
 learned=$?
@@ -166,3 +167,5 @@ cat <<EOF
                                                         only what the change touches runs again
 EOF
 [ $learned -eq 0 ] || die "the validation loss is not 1.0 nat below the unigram entropy of the text"
+exit 0
+}
