@@ -274,12 +274,13 @@ int main(int argc, char **argv)
     enum lf_isa isa = lf_cpu_isa_detect();
     int c;
     while ((c = getopt(argc, argv, "t:r:i:")) != -1) {
-        if (c == 't' && atoi(optarg) > 0)
-            o.threads = atoi(optarg);
-        else if (c == 'r' && atoi(optarg) > 0 && atoi(optarg) < MAX_ROUNDS)
-            o.rounds = atoi(optarg);
-        else if (c == 'i' && atoi(optarg) >= 0 && atoi(optarg) <= LF_ISA_AVX512BF16)
-            isa = (enum lf_isa)atoi(optarg);
+        const int v = optarg ? (int)strtol(optarg, NULL, 10) : 0;
+        if (c == 't' && v > 0)
+            o.threads = v;
+        else if (c == 'r' && v > 0 && v < MAX_ROUNDS)
+            o.rounds = v;
+        else if (c == 'i' && v >= 0 && v <= LF_ISA_AVX512BF16)
+            isa = (enum lf_isa)v;
         else {
             fprintf(stderr, "usage: stream_bench [-t threads] [-r rounds] [-i isa 0..3]\n");
             return 2;
