@@ -207,8 +207,7 @@ int main(int argc, char **argv)
     struct opts o = {.threads = 1, .rounds = 15, .isa = lf_cpu_isa_detect()};
     int c;
     while ((c = getopt(argc, argv, "t:r:i:d:l:p:")) != -1) {
-        const int v = optarg ? (int)strtol(optarg, NULL, 10) : 0;
-        int number = (int)strtol(optarg ? optarg : "0", NULL, 10);
+        const int number = optarg ? (int)strtol(optarg, NULL, 10) : 0;
         if (c == 't' && number > 0)
             o.threads = number;
         else if (c == 'r' && number > 0 && number < MAX_ROUNDS)
