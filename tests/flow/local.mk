@@ -16,3 +16,11 @@ tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c t
 tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
 tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+
+# PBS and Torque for tests: one program under the names of their commands.
+check_PROGRAMS += tests/flow/fakes/pbs/fakepbs
+tests_flow_fakes_pbs_fakepbs_SOURCES = tests/flow/fakes/pbs/pbs.h tests/flow/fakes/pbs/state.c tests/flow/fakes/pbs/resources.c \
+  tests/flow/fakes/pbs/mom.c tests/flow/fakes/pbs/qsub.c tests/flow/fakes/pbs/qstat.c tests/flow/fakes/pbs/control.c
+tests_flow_fakes_pbs_fakepbs_LDADD = $(JANSSON_LIBS)
+TESTS += tests/flow/fakes_pbs.sh
+EXTRA_DIST += tests/flow/fakes_pbs.sh tests/flow/fakes/pbs/lib.sh
