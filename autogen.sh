@@ -18,6 +18,8 @@ utf8proc-devel jansson-devel pmix-devel ucx-devel onednn-devel"
 spack_build="autoconf automake pkgconf hdf5~mpi sqlite libarchive openssl pcre2 utf8proc jansson pmix ucx onednn"
 conda_build="autoconf automake pkg-config c-compiler make hdf5 sqlite libarchive openssl pcre2 libutf8proc jansson libpmix-devel ucx onednn"
 apt_text="dict-gcide dict-wn"
+# A real SLURM for tests/flow/slurm_*.sh, which are skipped where it is missing.
+apt_sched="slurm-wlm munge"
 
 usage() { sed -n '4,9s/^# \{0,1\}//p' autogen.sh; }
 
@@ -50,6 +52,22 @@ agree() { # on a terminal, show and ask
 # Everything the build needs without a package manager's word (Spack, conda, modules, by hand).
 have_tools() { command -v autoreconf >/dev/null && command -v automake >/dev/null && command -v pkg-config >/dev/null && command -v make >/dev/null; }
 
+# Packages of daemons start them when they are installed (invoke-rc.d asks this file first). A machine that only runs our
+# tests wants none of the system's munge and SLURM; the tests bring up their own.
+no_daemons() {
+    policy=/usr/sbin/policy-rc.d made_policy=
+    [ ! -e $policy ] || return 0
+    made_policy=1
+    trap 'daemons_again' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\n# written by loong-flow'"'"'s autogen.sh while it installs packages\nexit 101\n' >$policy && chmod 755 $policy
+}
+daemons_again() {
+    [ -z "$made_policy" ] || rm -f $policy
+    made_policy=
+    trap - EXIT HUP INT TERM
+}
+
 install_missing() { # $1: Debian packages, $2: RPM packages
     if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
         need=$(missing_debian "$1") how="apt-get install -y --no-install-recommends"
@@ -75,9 +93,11 @@ install_missing() { # $1: Debian packages, $2: RPM packages
         DEBIAN_FRONTEND=noninteractive
         export DEBIAN_FRONTEND
         apt-get update -q
-        # optional pieces (texts, oneDNN) may be absent from a release: try all, then without them
+        no_daemons
+        # optional pieces (texts, oneDNN, SLURM) may be absent from a release: try all, then without them
         # shellcheck disable=SC2086
-        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev) ;; *) printf '%s ' "$p" ;; esac done)
+        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev | slurm-wlm | munge) ;; *) printf '%s ' "$p" ;; esac done)
+        daemons_again
         ;;
     *)
         # shellcheck disable=SC2086
@@ -100,16 +120,37 @@ build_in() { # $1: build directory; further arguments go to configure
     (cd "$dir" && { [ -f Makefile ] || "$top/configure" "$@"; } && make -s -j"$(jobs)")
 }
 
-# Tests must not run as root (permission tests would prove nothing): root works on a copy owned by an ordinary user.
+# Tests must not run as root (permission tests would prove nothing): root works on a copy owned by an ordinary user. Before
+# it drops to that user, root starts a SLURM whose user is root, so that jobs submitted by somebody else are tested.
 check_as_user() {
     copy=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-check.XXXXXX")
-    trap 'rm -rf "$copy"' EXIT
+    slurm_dir= slurm_conf=
+    trap 'stop_slurm; rm -rf "$copy"' EXIT
+    trap 'exit 1' HUP INT TERM
     tar -cf - --exclude=./.git --exclude='./build*' --exclude=./autom4te.cache --exclude=./quickstart-run . | (cd "$copy" && tar -xf -)
     [ -d build-aux ] && cp -R build-aux "$copy/"
     chown -R 65534:65534 "$copy"
     chmod 755 "$copy"
+    start_slurm
     (cd "$copy" && HOME=$copy TMPDIR=${TMPDIR:-/tmp} setpriv --reuid=65534 --regid=65534 --clear-groups \
-        env LF_NO_INSTALL=1 ./autogen.sh check)
+        env LF_NO_INSTALL=1 LF_SLURM_SHARED="$slurm_conf" ./autogen.sh check)
+}
+
+# Sets slurm_conf to the configuration of a running cluster, or says why there is none (those tests are skipped then).
+start_slurm() {
+    PATH=$PATH:/usr/sbin:/sbin
+    command -v slurmctld >/dev/null && command -v munged >/dev/null || { echo "no slurmctld and munged here: SLURM is not tested"; return 0; }
+    slurm_dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-slurm.XXXXXX")
+    if LF_SLURM_DIR=$slurm_dir LF_SLURM_NODES=6 LF_SLURM_MEM=4096 LF_SLURM_EXTRA=$top/tests/flow/slurm_parts.conf \
+        tests/flow/slurm-up >/dev/null; then
+        slurm_conf=$slurm_dir/slurm.conf
+    else
+        echo "SLURM did not start: a submitter who is not the SLURM user is not tested" >&2
+    fi
+}
+stop_slurm() {
+    [ -z "$slurm_dir" ] || LF_SLURM_DIR=$slurm_dir tests/flow/slurm-down || true
+    slurm_dir=
 }
 
 # Sum the TAP results, print them, bound the skips.
@@ -145,7 +186,9 @@ quickstart)
     exec sh examples/quickstart/run.sh "$top/build" "$@"
     ;;
 check)
-    install_missing "$apt_build" "$dnf_build"
+    # without root SLURM is not worth a refusal: what needs it is skipped
+    [ "$(id -u)" -eq 0 ] || apt_sched=
+    install_missing "$apt_build $apt_sched" "$dnf_build"
     if [ "$(id -u)" -eq 0 ]; then
         make_configure
         check_as_user
