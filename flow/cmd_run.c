@@ -26,6 +26,7 @@
         LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's (-j)"),                 \
         LF_CMD_ROW("only", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "run this stage only, may be repeated"),             \
         LF_CMD_ROW("until", LF_OPT_STR, 0, NULL, NULL, "run this stage and what it needs"),                            \
+        LF_CMD_ROW("from", LF_OPT_STR, 0, NULL, NULL, "run this stage and what needs it; what is done stays"),         \
         LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL, "refuse what cannot fit in memory or on disk"),               \
         LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors")
 
@@ -172,8 +173,9 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
     int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
                                                  : (int)json_integer_value(json_object_get(p->doc, "jobs"));
     lf_drive d = {.project = &p->project, .submitter = sub, .accepted = accepted, .fresh = restart,
-                  .jobs = jobs > 0 ? jobs : 1, .only = only, .n_only = n_only,
-                  .until = lf_optset_str(c->opts, "until"), .say = quiet ? say_nothing : say};
+                  .jobs = jobs > 0 ? jobs : 1,
+                  .select = {.only = only, .n_only = n_only, .until = lf_optset_str(c->opts, "until"),
+                             .from = lf_optset_str(c->opts, "from")}, .say = quiet ? say_nothing : say};
     int code = 1;
     if (!quiet)
         printf("run %s\n", p->view.run.id), fflush(stdout);

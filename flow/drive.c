@@ -24,6 +24,7 @@
 #include "engine/base/sys.h"
 #include "flow/classify.h"
 #include "flow/record.h"
+#include "flow/select.h"
 #include "flow/who.h"
 
 struct lane {
@@ -112,7 +113,7 @@ static bool can_submit(const struct driver *dr, size_t i)
     const lf_stage_view *s = &dr->view.stages[i];
     if (!dr->selected[i] || dr->lanes[i].tries >= (was_lost(s) ? LOST_TRIES : 1) || dr->lanes[i].job != NULL || dr->stops > 0)
         return false;
-    if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN)
+    if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live)
         return false;
     if (s->state == LF_STATE_PURGED && !lf_view_needed(&dr->view, i, dr->selected))
         return false;
@@ -257,10 +258,13 @@ static void talk(struct driver *dr)
 
 static void stop_all(struct driver *dr)
 {
+    json_t *jobs = json_array();
     tell(dr, "stopping: running stages save and end (once more to leave them to it)");
     for (size_t i = 0; i < dr->view.n; i++)
         if (dr->lanes[i].job != NULL)
-            dr->d->submitter->cancel(dr->self, dr->lanes[i].job, false, NULL);
+            json_array_append(jobs, dr->lanes[i].job);
+    dr->d->submitter->cancel(dr->self, jobs, false, NULL);
+    json_decref(jobs);
 }
 
 static void wait_a_little(struct driver *dr)
@@ -277,42 +281,6 @@ static void wait_a_little(struct driver *dr)
     if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGUSR2)
         if (dr->stops++ == 0)
             stop_all(dr);
-}
-
-/* ---- selection ---- */
-
-static int select_one(struct driver *dr, const char *name, bool with_needs, lf_err *err)
-{
-    const char *names[512];
-    size_t n = 0;
-    for (size_t i = 0; i < dr->view.n; i++) {
-        if (n < 512)
-            names[n++] = name_of(&dr->view.stages[i]);
-        if (strcmp(name_of(&dr->view.stages[i]), name) != 0)
-            continue;
-        dr->selected[i] = true;
-        json_t *deps = json_object_get(dr->view.stages[i].stage, "deps");
-        int rc = 0;
-        for (size_t k = 0; with_needs && rc == 0 && k < json_array_size(deps); k++)
-            rc = select_one(dr, json_string_value(json_array_get(deps, k)), true, err);
-        return rc;
-    }
-    const char *near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name, near != NULL ? "; did you mean " : "",
-                   near != NULL ? near : "", near != NULL ? "?" : "");
-}
-
-static int select_stages(struct driver *dr, lf_err *err)
-{
-    bool all = dr->d->n_only == 0 && dr->d->until == NULL;
-    for (size_t i = 0; i < dr->view.n; i++)
-        dr->selected[i] = all;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < dr->d->n_only; i++)
-        rc = select_one(dr, dr->d->only[i], false, err);
-    if (rc == 0 && dr->d->until != NULL)
-        rc = select_one(dr, dr->d->until, true, err);
-    return rc;
 }
 
 /* ---- the loop ---- */
@@ -387,6 +355,8 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
         sigaddset(&set, all[i]);
     char path[PATH_MAX];
     int rc = lf_run_check_owner(run, err);
+    if (rc == 0 && d->submitter->start == NULL)
+        rc = lf_fail(err, LF_EINVAL, "scheduler = %s has no driver on this machine", d->submitter->name);
     if (rc == 0)
         rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
     if (rc < 0)
@@ -406,9 +376,9 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     if (rc == 0 && (dr.lanes == NULL || dr.selected == NULL))
         rc = LF_ENOMEM;
     if (rc == 0)
-        rc = select_stages(&dr, err);
+        rc = lf_select_stages(dr.selected, &dr.view, &d->select, err);
     if (rc == 0)
-        rc = d->submitter->open(&dr.self, err);
+        rc = d->submitter->open(&dr.self, json_object_get(run->doc, "site"), err);
     if (rc == 0) {
         rc = loop(&dr, err);
         d->submitter->close(dr.self);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "engine/base/err.h"
+#include "flow/select.h"
 #include "flow/state.h"
 #include "flow/submit.h"
 
@@ -20,9 +21,7 @@ typedef struct lf_drive {
     const json_t *accepted; /* settings whose change does not restart a stage; NULL: none */
     bool fresh;             /* do not continue from earlier checkpoints */
     int jobs;               /* stages at once */
-    const char *const *only;
-    size_t n_only;          /* 0: all */
-    const char *until;      /* this stage and what it needs; NULL: all */
+    lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
     void *user;
 } lf_drive;

@@ -1,12 +1,14 @@
 # libflow.a: everything of the loong-flow command but main; the program links the stages' option tables to it.
 noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
-  flow/pipeline.h flow/pipeline_priv.h flow/pipeline.c flow/pipeline_model.c flow/pipeline_input.c flow/graph.c \
+  flow/pipeline.h flow/pipeline_priv.h flow/pipeline.c flow/pipeline_model.c flow/pipeline_input.c flow/pipeline_resources.c flow/graph.c \
   flow/spec.h flow/spec.c flow/who.h flow/who.c flow/project.h flow/project.c flow/runs.c \
   flow/epoch.h flow/epoch.c flow/state.h flow/state.c \
   flow/record.h flow/record.c flow/classify.h flow/classify.c flow/exec.h flow/exec.c flow/exec_config.c flow/exec_child.c \
-  flow/freeze.h flow/freeze.c flow/submit.h flow/attempt.c flow/submit_local.c \
-  flow/drive.h flow/drive.c flow/repair.c flow/sync.c \
+  flow/freeze.h flow/freeze.c flow/submit.h flow/submit.c flow/attempt.h flow/attempt.c flow/submit_local.c \
+  flow/submit_slurm.c flow/slurm_parse.h flow/slurm_parse.c flow/tmpl.h flow/tmpl.c \
+  flow/sched.h flow/sched_cmd.c flow/sched_poll.c flow/sched_view.c \
+  flow/select.h flow/select.c flow/drive.h flow/drive.c flow/repair.c flow/sync.c \
   flow/cost.h flow/cost.c flow/prep.h flow/prep.c flow/conf_print.c flow/series.h flow/series.c \
   flow/describe.h flow/describe.c flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
   flow/cmd_plan.c flow/cmd_run.c flow/cmd_status.c flow/cmd_config.c \

@@ -10,9 +10,9 @@ _loong_flow() {
         validate) words=" --json --project --help --set" ;;
         plan) words=" --json --project --help --set --rate --new" ;;
         explain) words=" --json --project --help --pipeline --set" ;;
-        run) words=" --json --project --help --set --accept --jobs --only --until --no-check --quiet --new" ;;
-        submit) words=" --json --project --help --set --accept --jobs --only --until --no-check --quiet --new" ;;
-        resume) words=" --json --project --help --set --accept --jobs --only --until --no-check --quiet --pipeline --restart" ;;
+        run) words=" --json --project --help --set --accept --jobs --only --until --from --no-check --quiet --new" ;;
+        submit) words=" --json --project --help --set --accept --jobs --only --until --from --no-check --quiet --new" ;;
+        resume) words=" --json --project --help --set --accept --jobs --only --until --from --no-check --quiet --pipeline --restart" ;;
         cancel) words=" --json --project --help --stage --now --wait" ;;
         status) words=" --json --project --help --columns --all --lines" ;;
         watch) words=" --json --project --help --interval" ;;

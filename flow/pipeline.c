@@ -17,11 +17,9 @@
 
 static const char *const section_words[] = {"pipeline", "resources", "model", "vars", "site",
                                             "user",     "stage",     "template", "kind"};
-static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "time_limit", "memory", "grace",
-                                         "rerun_on"};
+static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
 static const char *const pipeline_keys[] = {"name", "description", "data_dir", "scheduler", "jobs", "share", "include"};
-static const char *const resource_keys[] = {"time_limit", "memory", "grace"};
-static const char *const site_keys[] = {"scheduler"};
+#define MAX_RESOURCE_KEYS 64
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -113,59 +111,11 @@ static int check_keys(const lf_conf *c, const char *section, const char *const *
     return 0;
 }
 
-/* A number of the given form from [stage X] or, failing that, [resources]; -1 when nobody gives it. */
-static int resource(int64_t *out, lf_conf *c, const char *section, const char *key, lf_err *err)
-{
-    lf_conf_item *it = lf_conf_find(c, section, key);
-    lf_conf_item *def = lf_conf_find(c, "resources", key);
-    if (def != NULL)
-        def->read = true;
-    if (it == NULL)
-        it = def;
-    *out = -1;
-    if (it == NULL)
-        return 0;
-    it->read = true;
-    lf_err e = LF_ERR_INIT;
-    int64_t v = 0;
-    int rc = strcmp(key, "memory") == 0 ? lf_parse_bytes(&v, it->value, &e) : lf_parse_duration(&v, it->value, &e);
-    if (rc < 0)
-        return lf_conf_fail(it, err, "%s: %s", key, e.text);
-    if (v <= 0 && strcmp(key, "grace") != 0)
-        return lf_conf_fail(it, err, "%s = %s: must be more than nothing", key, it->value);
-    *out = v;
-    return 0;
-}
-
-static int set_resources(json_t *stage, lf_conf *c, const char *section, lf_err *err)
-{
-    int64_t v = -1;
-    int rc = resource(&v, c, section, "time_limit", err);
-    if (rc == 0 && v >= 0)
-        rc = lf_json_set_new(stage, "time_limit_s", json_integer(v), err);
-    if (rc == 0)
-        rc = resource(&v, c, section, "memory", err);
-    if (rc == 0 && v >= 0)
-        rc = lf_json_set_new(stage, "memory_bytes", json_integer(v), err);
-    if (rc == 0)
-        rc = resource(&v, c, section, "grace", err);
-    if (rc == 0)
-        rc = lf_json_set_new(stage, "grace_s", json_integer(v >= 0 ? v : 120), err);
-    lf_conf_item *it = lf_conf_find(c, section, "rerun_on");
-    if (rc == 0 && it != NULL) {
-        it->read = true;
-        if (strcmp(it->value, "exe") != 0 && strcmp(it->value, "spec") != 0)
-            return lf_conf_fail(it, err, "rerun_on = %s: give spec (default) or exe", it->value);
-        rc = lf_json_set_new(stage, "rerun_on", json_string(it->value), err);
-    }
-    return rc;
-}
-
 /* ---- options ---- */
 
 static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err *err)
 {
-    const char **names = lf_calloc(t->n_opts + COUNT(stage_keys), sizeof *names, err);
+    const char **names = lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
     if (names == NULL)
         return LF_ENOMEM;
     size_t n = 0;
@@ -174,6 +124,7 @@ static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err 
             names[n++] = t->opts[i].name;
     for (size_t i = 0; i < COUNT(stage_keys); i++)
         names[n++] = stage_keys[i];
+    n += lf_resource_keys(names + n, MAX_RESOURCE_KEYS);
     int rc = unknown_key(it, names, n, err);
     free(names);
     return rc;
@@ -186,7 +137,7 @@ static bool is_flow_key(const char *key, const lf_opt_table *t)
             const lf_opt *o = strcmp(key, "model") == 0 ? lf_opt_find(t, "model") : NULL;
             return o == NULL || (o->flags & LF_OPT_INPUT) == 0;
         }
-    return false;
+    return lf_resource_key(key);
 }
 
 /* One INI value into the option set and into stage.options; a repeated option has one value per line. */
@@ -220,7 +171,7 @@ static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table 
 {
     for (size_t i = 0; i < c->n_items; i++) {
         lf_conf_item *it = &c->items[i];
-        if (strcmp(it->section, section) != 0 || (stage && is_flow_key(it->key, t)))
+        if (strcmp(it->section, section) != 0 || (stage ? is_flow_key(it->key, t) : lf_resource_key(it->key)))
             continue;
         it->read = true;
         const lf_opt *o = lf_opt_find(t, it->key);
@@ -373,7 +324,8 @@ static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *arg
     if (rc == 0)
         rc = set_after(st, &p->conf, s->name, err);
     if (rc == 0)
-        rc = set_resources(st, &p->conf, s->name, err);
+        rc = lf_pipeline_resources(st, &p->conf, s->name, kind_section,
+                                   json_string_value(json_object_get(p->doc, "scheduler")), err);
     if (rc == 0)
         rc = lf_pipeline_inputs(st, p, args, t, err);
     json_t *model = NULL;
@@ -405,7 +357,8 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     if (lf_parse_i64(&jobs, jobs_text, &e) < 0 || jobs < 1 || jobs > 1000)
         return lf_conf_fail(lf_conf_find(c, "pipeline", "jobs"), err, "jobs = %s: a number of stages at once, 1 to 1000",
                             jobs_text);
-    const char *dir = lf_conf_get(c, "pipeline", "data_dir", "loong-data");
+    const char *site_dir = lf_conf_get(c, "site", "data_dir", "loong-data");
+    const char *dir = lf_conf_get(c, "pipeline", "data_dir", site_dir);
     if (dir[0] == '\0')
         return lf_conf_fail(lf_conf_find(c, "pipeline", "data_dir"), err, "data_dir is empty");
     const char *desc = lf_conf_get(c, "pipeline", "description", NULL);
@@ -416,6 +369,9 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     if (d == NULL)
         return lf_fail(err, LF_ENOMEM, "%s: out of memory, or text that is not UTF-8", p->path);
     p->doc = d;
+    int rc = lf_pipeline_site(d, c, err);
+    if (rc < 0)
+        return rc;
     return desc != NULL ? lf_json_set_new(d, "description", json_string(desc), err) : 0;
 }
 
@@ -453,15 +409,18 @@ static int check_all_keys(const lf_pipeline *p, const lf_pipeline_args *args, lf
 {
     const lf_conf *c = &p->conf;
     static const char *const user_keys[] = {"trust"};
+    const char *resources[MAX_RESOURCE_KEYS];
+    size_t n_site = 0;
+    const char *const *site_keys = lf_site_keys(&n_site);
     int rc = check_sections(c, err);
     if (rc == 0)
         rc = check_secrets(c, err);
     if (rc == 0)
         rc = check_keys(c, "pipeline", pipeline_keys, COUNT(pipeline_keys), err);
     if (rc == 0)
-        rc = check_keys(c, "resources", resource_keys, COUNT(resource_keys), err);
+        rc = check_keys(c, "resources", resources, lf_resource_keys(resources, MAX_RESOURCE_KEYS), err);
     if (rc == 0)
-        rc = check_keys(c, "site", site_keys, COUNT(site_keys), err);
+        rc = check_keys(c, "site", site_keys, n_site, err);
     if (rc == 0)
         rc = check_keys(c, "user", user_keys, COUNT(user_keys), err);
     for (size_t i = 0; rc == 0 && i < c->n_sections; i++) {

@@ -5,19 +5,25 @@
  * that nothing downstream looks at the INI file again.
  *
  *   [pipeline]       name, description, data_dir, scheduler, jobs, share, include
- *   [resources]      time_limit, memory, grace: defaults for every stage
+ *   [resources]      defaults for every stage of: nodes, ranks (per node), cpus (per rank), memory (per node), gpus ([TYPE:]N
+ *                    per node), time_limit (of one job), grace, partition (or queue), account, qos, constraint, reservation,
+ *                    exclusive, mail, mail_type, modules, prologue, extra, launcher, rank_prefix, chain, links, max_segments,
+ *                    max_walltime, stall_segments, retries, memory_max, time_max
+ *   [site]           scheduler, data_dir, poll, chain, launcher, templates, command_timeout, lost_after, settle, commands,
+ *                    exclude: what holds for a place, from the site or user file
  *   [model], [model NAME]   key = value for the stages; `preset = FILE or NAME` lays the section over another model
  *   [kind KIND]      defaults for every stage of that kind
  *   [template NAME]  only inherited from
  *   [vars]           free keys for ${vars.x}
- *   [stage NAME]     kind, inherit, after, model, time_limit, memory, grace, rerun_on, and the options of the kind
+ *   [stage NAME]     kind, inherit, after, model, rerun_on, the keys of [resources], and the options of the kind
  *
- * Plan document: {"name","data_dir","scheduler","jobs","share","pipeline","stages":[{"name","kind","spec_version",
+ * Plan document: {"name","data_dir","scheduler","jobs","share","pipeline","site":{sched.h},"stages":[{"name","kind","spec_version",
  *   "options":{name:[text]}   given explicitly, references to stages kept
  *   "types":{name:"path"}     options whose values are paths
  *   "identity":{name:[canonical text]}, "numeric":{...}, "operational":{...}   differing from the default
  *   "inputs":[{"option","index","text","refs":[{"stage","output"}]}], "after":[name], "deps":[name],
  *   "outputs":[name], "model":{key:text}, "time_limit_s","memory_bytes","grace_s","rerun_on","path","line","column",
+ *   "resources":{the keys of [resources] that were given; times in seconds, sizes in bytes, gpus {"type","n"}, lists as arrays},
  *   "spec_id"                  added by spec.h}]}, stages in an order in which they can run.
  */
 #ifndef LF_FLOW_PIPELINE_H

@@ -165,6 +165,7 @@ void lf_stage_scan_fini(lf_stage_view *s)
     free(s->dir);
     free(s->result_dir);
     json_decref(s->own_done);
+    json_decref(s->job);
     memset(s, 0, sizeof *s);
 }
 
@@ -359,8 +360,31 @@ static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
         say(s, LF_STATE_PENDING, "%s", "interrupted: its processes are gone without an end record; resume continues it");
 }
 
+/* Only its scheduler can say more (sched.h). Until it does, it counts as alive: nothing is started a second time. */
+static void judge_batch(lf_stage_view *s, const json_t *attempt)
+{
+    char name[64];
+    json_t *job = NULL;
+    const char *backend = json_string_value(json_object_get(attempt, "backend"));
+    snprintf(name, sizeof name, "job.%d.json", (int)s->n_attempts);
+    int rc = load_record(&job, s->dir, name, NULL);
+    s->live = true;
+    if (job != NULL)
+        say(s, LF_STATE_PENDING, "submitted to %.20s as job %.60s", backend, json_string_value(json_object_get(job, "id")));
+    else if (rc < 0)
+        say(s, LF_STATE_UNKNOWN, "%.300s/%s cannot be read", s->dir, name);
+    else
+        say(s, LF_STATE_PENDING, "%s", "being submitted, or its submission was cut short");
+    json_decref(job);
+}
+
 static void judge_attempt(lf_stage_view *s, const json_t *attempt)
 {
+    const char *backend = json_string_value(json_object_get(attempt, "backend"));
+    if (backend != NULL && strcmp(backend, "local") != 0) {
+        judge_batch(s, attempt);
+        return;
+    }
     enum lf_proc_state st = lf_who_look(json_object_get(attempt, "submitter"));
     char name[64];
     json_t *job = NULL;
@@ -420,6 +444,33 @@ static void find_resumable(lf_stage_view *s)
     }
 }
 
+/* Read and judge stage i; those before it are judged already. */
+static int load_stage(lf_run_view *v, size_t i, const lf_run *run, json_t *doc, lf_err *err)
+{
+    lf_stage_view *s = &v->stages[i];
+    int rc = lf_stage_scan(s, run->dir, doc, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_stage_result(s, run, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    if (s->state != LF_STATE_PURGED) {
+        judge(s, v);
+        find_resumable(s);
+        return 0;
+    }
+    /* Purged, unless somebody is making it again or tried to after the purge. */
+    lf_stage_view copy = *s;
+    if (s->n_incs > 0 && s->result != &s->incs[s->n_incs - 1]) {
+        judge(s, v);
+        if (s->state == LF_STATE_PENDING || s->state == LF_STATE_WAITING) {
+            s->state = copy.state;
+            memcpy(s->reason, copy.reason, sizeof s->reason);
+        }
+    }
+    return 0;
+}
+
 int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
 {
     lf_run_view v;
@@ -429,27 +480,8 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
     v.stages = lf_calloc(n + 1, sizeof *v.stages, err);
     int rc = v.stages == NULL ? LF_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        lf_stage_view *s = &v.stages[i];
-        rc = lf_stage_scan(s, run->dir, json_array_get(stages, i), err);
-        if (rc < 0)
-            break;
         v.n = i + 1;
-        rc = lf_stage_result(s, run, err);
-        if (rc == 0 && s->state != LF_STATE_PURGED) {
-            judge(s, &v);
-            find_resumable(s);
-        } else if (rc == 0) {
-            /* Purged, unless somebody is making it again or tried to after the purge. */
-            lf_stage_view copy = *s;
-            if (s->n_incs > 0 && s->result != &s->incs[s->n_incs - 1]) {
-                judge(s, &v);
-                if (s->state == LF_STATE_PENDING || s->state == LF_STATE_WAITING) {
-                    s->state = copy.state;
-                    memcpy(s->reason, copy.reason, sizeof s->reason);
-                }
-            }
-        }
-        rc = rc > 0 ? 0 : rc;
+        rc = load_stage(&v, i, run, json_array_get(stages, i), err);
     }
     if (rc < 0) {
         lf_view_fini(&v);
@@ -459,6 +491,13 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
     memset(run, 0, sizeof *run);
     *out = v;
     return 0;
+}
+
+int lf_view_reload(lf_run_view *v, size_t i, lf_err *err)
+{
+    json_t *doc = v->stages[i].stage;
+    lf_stage_scan_fini(&v->stages[i]);
+    return load_stage(v, i, &v->run, doc, err);
 }
 
 void lf_view_fini(lf_run_view *v)

@@ -52,6 +52,9 @@ typedef struct lf_stage_view {
     char *result_dir;       /* its directory (of another run when adopted), NULL when not done */
     json_t *result_done;    /* its marker; borrowed or own_done */
     json_t *own_done;
+    bool live;              /* a scheduler has a job of the newest attempt, or may have one for all that is known */
+    json_t *job;            /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
+    char ended_class[32];   /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes it down) */
     bool resumable;         /* an earlier incarnation left an out directory this spec may continue from */
 } lf_stage_view;
 
@@ -64,6 +67,8 @@ typedef struct lf_run_view {
 /* run: taken (moved into the view). */
 int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err);
 void lf_view_fini(lf_run_view *v);
+/* Read the directory of stage i again. On failure the stage is empty. */
+int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
 lf_stage_view *lf_view_stage(lf_run_view *v, const char *name);
 /* A purged stage is made again only when something that is still to be made reads it, or nothing reads it at all.
  * selected: stages that count, NULL: all. */

@@ -18,8 +18,9 @@
 #include "flow/submit.h"
 #include "flow/who.h"
 
-static int local_open(void **self, lf_err *err)
+static int local_open(void **self, const json_t *site, lf_err *err)
 {
+    (void)site;
     (void)err;
     *self = NULL;
     return 0;
@@ -29,7 +30,7 @@ static void local_close(void *self) { (void)self; }
 
 static void become_wrapper(const lf_submit_req *req, const char *exe, const char *log, int gate)
 {
-    char attempt[32], go = 0;
+    char attempt[32], go = 0; /* no allocation between fork and exec */
     setsid();
     if (read(gate, &go, 1) != 1)
         _exit(125);
@@ -52,7 +53,7 @@ static void become_wrapper(const lf_submit_req *req, const char *exe, const char
     _exit(127);
 }
 
-static int local_submit(void *self, const lf_submit_req *req, json_t **job, lf_err *err)
+static int local_start(void *self, const lf_submit_req *req, json_t **job, lf_err *err)
 {
     (void)self;
     char exe[PATH_MAX], log[PATH_MAX], id[32];
@@ -80,7 +81,7 @@ static int local_submit(void *self, const lf_submit_req *req, json_t **job, lf_e
         rc = lf_fail_errno(err, "cannot start the wrapper");
     close(gate[1]);
     snprintf(id, sizeof id, "%d", (int)pid);
-    json_t *j = rc == 0 ? json_pack("{s:i, s:s, s:s, s:O}", "lf_job", 1, "backend", "local", "id", id, "process", who) : NULL;
+    json_t *j = rc == 0 ? json_pack("{s:s, s:O}", "id", id, "process", who) : NULL;
     json_decref(who);
     if (rc == 0 && j == NULL)
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
@@ -110,17 +111,22 @@ static int local_poll(void *self, const json_t *job, enum lf_job_state *state, l
     return 0;
 }
 
-static int local_cancel(void *self, const json_t *job, bool force, lf_err *err)
+static int local_cancel(void *self, const json_t *jobs, bool force, lf_err *err)
 {
     (void)self;
-    lf_err e = LF_ERR_INIT;
-    int rc = lf_who_kill(json_object_get(job, "process"), force ? SIGKILL : SIGTERM, 0, &e);
-    return rc == LF_ENOENT || rc == 0 ? 0 : lf_fail(err, rc, "%s", e.text);
+    int worst = 0;
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        lf_err e = LF_ERR_INIT;
+        int rc = lf_who_kill(json_object_get(json_array_get(jobs, i), "process"), force ? SIGKILL : SIGTERM, 0, &e);
+        if (rc < 0 && rc != LF_ENOENT)
+            worst = lf_fail(err, rc, "%s", e.text);
+    }
+    return worst;
 }
 
 const lf_submitter lf_submitter_local = {.name = "local",
                                          .open = local_open,
                                          .close = local_close,
-                                         .submit = local_submit,
+                                         .start = local_start,
                                          .poll = local_poll,
                                          .cancel = local_cancel};

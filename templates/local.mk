@@ -1,3 +1,7 @@
 # Pipelines to begin with; they are compiled into loong-flow (flow/local.mk).
 LF_INIT_TEMPLATES = templates/init/pretrain.ini templates/init/tokenize.ini templates/init/eval.ini
 EXTRA_DIST += $(LF_INIT_TEMPLATES) templates/README.md
+
+# Job scripts: installed data, which a project or a site may replace.
+slurmtemplatesdir = $(pkgdatadir)/templates/slurm
+dist_slurmtemplates_DATA = templates/slurm/job.sh.in

@@ -62,8 +62,8 @@ runs 1 "$LF" plan --new --set only.needs_bytes=2G --set only.memory=1G
 like out 'refused: stage only does not fit in memory' "plan refuses it too"
 runs 1 "$LF" plan --new --set only.needs_disk=900T
 like out 'refused: the outputs do not fit on the disk' "disk"
-runs 1 "$LF" run --new --set pipeline.scheduler=slurm
-like err 'scheduler = slurm: this version has only: local' "another scheduler is a clear error"
+runs 2 "$LF" run --new --set pipeline.scheduler=slrm
+like err 'scheduler = slrm: there are local, slurm; did you mean slurm' "another scheduler is a clear error"
 is "$(wc -l <err)" 1 "in one line"
 
 # Files that cannot grow.

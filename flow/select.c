@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choosing stages along the edges of the graph. Stages lie in running order, so one pass in one direction follows them all.
+ */
+#include "config.h"
+
+#include "flow/select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+
+static const char *name_of(const lf_run_view *v, size_t i)
+{
+    return json_string_value(json_object_get(v->stages[i].stage, "name"));
+}
+
+static bool depends(const lf_run_view *v, size_t i, size_t on)
+{
+    json_t *deps = json_object_get(v->stages[i].stage, "deps");
+    for (size_t k = 0; k < json_array_size(deps); k++)
+        if (strcmp(json_string_value(json_array_get(deps, k)), name_of(v, on)) == 0)
+            return true;
+    return false;
+}
+
+int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err *err)
+{
+    const char *names[512];
+    size_t n = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        if (strcmp(name_of(v, i), name) == 0) {
+            *out = i;
+            return 0;
+        }
+        if (n < sizeof names / sizeof names[0])
+            names[n++] = name_of(v, i);
+    }
+    const char *near = lf_nearest(name, names, n);
+    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name, near != NULL ? "; did you mean " : "",
+                   near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
+void lf_select_after(bool *out, const lf_run_view *v, size_t from)
+{
+    for (size_t i = from + 1; i < v->n; i++)
+        for (size_t k = from; k < i; k++)
+            if ((k == from || out[k]) && depends(v, i, k))
+                out[i] = true;
+}
+
+static void select_needs(bool *out, const lf_run_view *v, size_t until)
+{
+    out[until] = true;
+    for (size_t i = until; i-- > 0;)
+        for (size_t k = i + 1; k <= until; k++)
+            if (out[k] && depends(v, k, i))
+                out[i] = true;
+}
+
+int lf_select_stages(bool *out, const lf_run_view *v, const lf_select *s, lf_err *err)
+{
+    size_t at = 0;
+    int rc = 0;
+    bool *after = lf_calloc(v->n + 1, sizeof *after, err);
+    if (after == NULL)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < v->n; i++)
+        out[i] = s->n_only == 0 && s->until == NULL;
+    for (size_t i = 0; rc == 0 && i < s->n_only; i++)
+        if ((rc = lf_select_index(&at, v, s->only[i], err)) == 0)
+            out[at] = true;
+    if (rc == 0 && s->until != NULL && (rc = lf_select_index(&at, v, s->until, err)) == 0)
+        select_needs(out, v, at);
+    if (rc == 0 && s->from != NULL && (rc = lf_select_index(&at, v, s->from, err)) == 0) {
+        after[at] = true;
+        lf_select_after(after, v, at);
+        for (size_t i = 0; i < v->n; i++)
+            out[i] = out[i] && after[i];
+    }
+    free(after);
+    return rc;
+}
