@@ -18,6 +18,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/text/corpus_files.h"
+#include "engine/text/corpus_kind.h"
 #include "engine/text/tokenizer_priv.h"
 
 #define BLOCK ((size_t)1 << 18)
@@ -154,38 +155,12 @@ int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err)
 
 /* ---- names ---- */
 
-/* name without a compression suffix, as its length. */
-static size_t strip_compression(const char *name)
-{
-    static const char *const ext[] = {".gz", ".dz", ".zst", ".xz", ".bz2"};
-    size_t n = strlen(name);
-    for (size_t i = 0; i < sizeof(ext) / sizeof(ext[0]); i++)
-        if (lf_str_has_suffix(name, ext[i]))
-            return n - strlen(ext[i]);
-    return n;
-}
-
-static bool ends_with(const char *name, size_t n, const char *suffix)
-{
-    size_t m = strlen(suffix);
-    return n >= m && memcmp(name + n - m, suffix, m) == 0;
-}
-
-static bool is_archive_name(const char *name)
-{
-    static const char *const whole[] = {".zip", ".tgz", ".txz", ".tbz2", ".tzst"};
-    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
-        if (lf_str_has_suffix(name, whole[i]))
-            return true;
-    return ends_with(name, strip_compression(name), ".tar");
-}
-
 static bool is_json_name(const lf_corpus *c, const char *name)
 {
     if (c->a.format != LF_CORPUS_AUTO)
         return c->a.format == LF_CORPUS_JSONL;
-    size_t n = strip_compression(name);
-    return ends_with(name, n, ".jsonl") || ends_with(name, n, ".ndjson");
+    size_t n = lf_corpus_strip_compression(name);
+    return lf_corpus_ends_with(name, n, ".jsonl") || lf_corpus_ends_with(name, n, ".ndjson");
 }
 
 /* ---- libarchive ---- */
@@ -204,7 +179,7 @@ static int open_source(lf_corpus *c, lf_err *err)
     bool std = strcmp(path, "-") == 0;
     c->member_bytes = 0;
     c->in_source = 0;
-    c->is_archive = is_archive_name(path);
+    c->is_archive = lf_corpus_is_archive_name(path);
     c->ar = archive_read_new();
     if (!c->ar)
         return lf_fail(err, LF_ENOMEM, "no memory to read %s", path);
@@ -228,7 +203,7 @@ static int open_source(lf_corpus *c, lf_err *err)
 static int check_filter(lf_corpus *c, lf_err *err)
 {
     const char *path = c->files.v[c->at].path;
-    size_t n = strip_compression(path);
+    size_t n = lf_corpus_strip_compression(path);
     int code = archive_filter_code(c->ar, 0);
     if (path[n] && code == ARCHIVE_FILTER_NONE)
         return lf_fail(err, LF_EFORMAT, "%s: its first bytes are not those of a %s file; is it complete?", path,
@@ -285,6 +260,13 @@ static int check_gzip_end(lf_corpus *c, lf_err *err)
     return rc;
 }
 
+/* A file inside the archive that is compressed or an archive itself: its bytes are no text. */
+static int nested(const lf_corpus *c, const char *name, const char *what, lf_err *err)
+{
+    return lf_fail(err, LF_EFORMAT, "%s: %s is %s inside an archive, which is not read; unpack it first",
+                   c->files.v[c->at].path, name, what);
+}
+
 /* Go to the next member worth reading; 0 none left. */
 static int next_member(lf_corpus *c, lf_err *err)
 {
@@ -304,6 +286,8 @@ static int next_member(lf_corpus *c, lf_err *err)
             base = base ? base + 1 : name;
             if (!name || archive_entry_filetype(e) != AE_IFREG || base[0] == '.' || base[0] == 0)
                 continue;
+            if (lf_corpus_is_archive_name(name) || name[lf_corpus_strip_compression(name)])
+                return nested(c, name, "a compressed file or an archive", err);
             c->member = lf_strdup(name, err);
             if (!c->member)
                 return LF_ENOMEM;
@@ -319,6 +303,27 @@ static int next_member(lf_corpus *c, lf_err *err)
     }
 }
 
+/* The first bytes of a member: are they text at all? */
+static int check_signature(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+{
+    const char *what = lf_corpus_signature(bytes, n);
+    if (what && c->member)
+        return nested(c, c->member, what, err);
+    return what ? lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; its name must end in .%s for it to be opened",
+                          c->files.v[c->at].path, what, what)
+                : 0;
+}
+
+/* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be terabytes. */
+static int check_hole(lf_corpus *c, int64_t offset, lf_err *err)
+{
+    return offset <= c->member_bytes
+               ? 0
+               : lf_fail(err, LF_EFORMAT, "%s: %s is a sparse file with a hole of %lld bytes at byte %lld; text has none",
+                         c->files.v[c->at].path, c->member, (long long)(offset - c->member_bytes),
+                         (long long)c->member_bytes);
+}
+
 /* Read more of the member behind the window; sets member_end at its end. */
 static int refill(lf_corpus *c, lf_err *err)
 {
@@ -331,12 +336,20 @@ static int refill(lf_corpus *c, lf_err *err)
     size_t n;
     la_int64_t offset;
     int got = archive_read_data_block(c->ar, &block, &n, &offset);
+    bool tar = (archive_format(c->ar) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
     if (got == ARCHIVE_EOF) {
         c->member_end = true;
+        if (tar)
+            return check_hole(c, offset, err);
         return c->check_crc ? check_gzip_end(c, err) : 0;
     }
     if (got != ARCHIVE_OK && got != ARCHIVE_WARN)
         return archive_fail(c, err);
+    int rc = tar ? check_hole(c, offset, err) : 0;
+    if (rc == 0 && c->member_bytes == 0)
+        rc = check_signature(c, block, n, err);
+    if (rc != 0)
+        return rc;
     c->member_bytes += (int64_t)n;
     if (c->check_crc)
         c->crc = crc_add(c->crc_table, c->crc, block, n);

@@ -268,6 +268,56 @@ static void formats(void)
     free(twice);
 }
 
+/* A tar of one member whose data lies at [at, at + n) of `size` bytes. */
+static void write_sparse(const char *name, const char *text, int64_t at_byte, int64_t n, int64_t size)
+{
+    struct archive *a = archive_write_new();
+    struct archive_entry *e = archive_entry_new();
+    archive_write_set_format_pax(a);
+    archive_entry_set_pathname(e, "holes.txt");
+    archive_entry_set_filetype(e, AE_IFREG);
+    archive_entry_set_size(e, size);
+    archive_entry_sparse_add_entry(e, at_byte, n);
+    char *body = calloc(1, (size_t)size);
+    memcpy(body + at_byte, text, (size_t)n);
+    if (archive_write_open_filename(a, at(name)) != ARCHIVE_OK || archive_write_header(a, e) != ARCHIVE_OK ||
+        archive_write_data(a, body, (size_t)size) != (la_ssize_t)size || archive_write_close(a) != ARCHIVE_OK)
+        tap_bail("%s", archive_error_string(a));
+    free(body);
+    archive_entry_free(e);
+    archive_write_free(a);
+}
+
+/* What looks like text to a reader that asks nothing. */
+static void nesting(void)
+{
+    static const char *const inner[] = {"notes.tar.gz", NULL}, *const plain[] = {"notes.txt", NULL};
+    lf_corpus_args a = {.split = LF_CORPUS_FILE};
+    lf_err err = LF_ERR_INIT;
+    lf_buf tar;
+    char text[2048];
+    memset(text, 'x', sizeof(text));
+    write_archive("in.tar", archive_write_add_filter_none, archive_write_set_format_ustar, plain, text, sizeof(text));
+    lf_buf_init(&tar);
+    if (lf_io_read_file(at("in.tar"), 1 << 20, &tar, &err) != 0)
+        tap_bail("%s", err.text);
+    write_archive("out.tar", archive_write_add_filter_none, archive_write_set_format_ustar, inner, text, sizeof(text));
+    refuse(a, at("out.tar"), LF_EFORMAT, "notes.tar.gz", "a member that is an archive by its name");
+    write_archive("out2.tar", archive_write_add_filter_none, archive_write_set_format_ustar, plain, tar.data, tar.len);
+    refuse(a, at("out2.tar"), LF_EFORMAT, "notes.txt is tar inside an archive", "or by its first bytes");
+    write_archive("out.zip", archive_write_add_filter_none, archive_write_set_format_zip, plain, "\x1f\x8b\x08\0\0\0", 6);
+    refuse(a, at("out.zip"), LF_EFORMAT, "notes.txt is gzip inside an archive", "a compressed member of a zip");
+    put("tar.txt", tar.data, tar.len);
+    refuse(a, at("tar.txt"), LF_EFORMAT, "its name must end in .tar", "a tar called .txt");
+    puts_file("likely.txt", "PK and BZh are letters, ustar a word\n");
+    expect(a, at("likely.txt"), "PK and BZh are letters, ustar a word\n", "text with the letters of signatures");
+    write_sparse("front.tar", text, 1 << 20, 1024, (1 << 20) + 1024);
+    refuse(a, at("front.tar"), LF_EFORMAT, "hole of 1048576 bytes at byte 0", "a hole before the text of a sparse member");
+    write_sparse("back.tar", text, 0, 1024, 1 << 20);
+    refuse(a, at("back.tar"), LF_EFORMAT, "bytes at byte 1024", "a hole behind it");
+    lf_buf_fini(&tar);
+}
+
 static void files(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -318,6 +368,7 @@ int main(void)
     splitting();
     json_lines();
     formats();
+    nesting();
     files();
     return tap_done();
 }
