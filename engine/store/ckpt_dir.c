@@ -103,6 +103,12 @@ static int manifest_step(const char *dir, int64_t *step, lf_err *err)
     return rc;
 }
 
+/* Does this reason mean that the files are wrong? Anything else (EIO, no permission, no memory) says nothing about them. */
+static bool is_damage(int rc)
+{
+    return rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_ENOENT;
+}
+
 /* The final checkpoint of an out directory, when there is one. */
 static int scan_final(struct finds *f, const char *out_dir, size_t order, lf_ckpt_report report, void *user,
                       lf_err *err)
@@ -113,10 +119,12 @@ static int scan_final(struct finds *f, const char *out_dir, size_t order, lf_ckp
     int rc = dir ? manifest_step(dir, &step, &why) : LF_ENOMEM;
     if (rc == 0)
         return add_found(f, dir, step, order, err);
-    if (dir && rc != LF_ENOENT && report)
+    if (dir && !is_damage(rc))
+        rc = lf_fail(err, rc, "%s", why.text);
+    else if (dir && rc != LF_ENOENT && report)
         report(user, dir, why.text);
     free(dir);
-    return dir ? 0 : rc;
+    return !dir || !is_damage(rc) ? rc : 0;
 }
 
 /* Newest first; on equal steps the later directory first. */
@@ -130,22 +138,32 @@ static int cmp_found(const void *a, const void *b)
     return strcmp(x->dir, y->dir);
 }
 
-/* 1: complete, and the step in its manifest is that of its name; 0: not there; -1: broken, told to report. */
-static int judge(const struct found *f, lf_ckpt_report report, void *user)
+enum verdict { JUDGE_ABSENT, JUDGE_WHOLE, JUDGE_BROKEN };
+
+/* Whole: complete, and the step in its manifest is that of its name. Broken is told to report. Negative: it could not be
+ * looked at, which is no verdict. */
+static int judge(const struct found *f, lf_ckpt_report report, void *user, lf_err *err)
 {
     enum lf_artifact_state s = LF_ARTIFACT_ABSENT;
     lf_err why = LF_ERR_INIT;
     int64_t step = -1;
     int rc = lf_artifact_state(&s, f->dir, &why);
-    if (rc == 0 && s == LF_ARTIFACT_ABSENT)
-        return 0;
-    if (rc == 0 && s == LF_ARTIFACT_PRESENT && (rc = manifest_step(f->dir, &step, &why)) == 0 && step == f->step)
-        return 1;
-    if (rc == 0 && s == LF_ARTIFACT_PRESENT)
-        lf_fail(&why, LF_EFORMAT, "%s: its manifest says step %lld", f->dir, (long long)step);
+    if (rc < 0)
+        return lf_fail(err, rc, "%s", why.text);
+    if (s == LF_ARTIFACT_ABSENT)
+        return JUDGE_ABSENT;
+    if (s == LF_ARTIFACT_PRESENT) {
+        rc = manifest_step(f->dir, &step, &why);
+        if (rc < 0 && !is_damage(rc))
+            return lf_fail(err, rc, "%s", why.text);
+        if (rc == 0 && step == f->step)
+            return JUDGE_WHOLE;
+        if (rc == 0)
+            lf_fail(&why, LF_EFORMAT, "%s: its manifest says step %lld", f->dir, (long long)step);
+    }
     if (report)
         report(user, f->dir, why.text);
-    return -1;
+    return JUDGE_BROKEN;
 }
 
 int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, size_t n, int64_t max_step,
@@ -160,12 +178,16 @@ int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, 
             rc = scan_final(&f, out_dirs[i], 2 * i + 1, report, user, err);
     if (rc == 0 && f.n)
         qsort(f.v, f.n, sizeof *f.v, cmp_found);
-    for (size_t i = 0; i < f.n && rc == 0 && !best; i++)
-        if ((max_step < 0 || f.v[i].step <= max_step) && judge(&f.v[i], report, user) == 1) {
+    for (size_t i = 0; i < f.n && rc == 0 && !best; i++) {
+        int j = max_step < 0 || f.v[i].step <= max_step ? judge(&f.v[i], report, user, err) : JUDGE_BROKEN;
+        if (j < 0)
+            rc = j;
+        if (j == JUDGE_WHOLE) {
             best = f.v[i].dir;
             f.v[i].dir = NULL;
             best_step = f.v[i].step;
         }
+    }
     finds_fini(&f);
     if (rc < 0)
         return rc;
@@ -182,12 +204,12 @@ int lf_ckpt_retain(const char *out_dir, int keep_last, int64_t keep_every, lf_er
     if (rc == 0 && f.n)
         qsort(f.v, f.n, sizeof *f.v, cmp_found);
     for (size_t i = 0; i < f.n && rc == 0; i++) {
-        int j = judge(&f.v[i], NULL, NULL);
-        if (j < 0 || (j == 0 && kept == 0))
-            continue; /* broken: for a person to look at; unfinished and newer than all: may be under way */
-        bool keep = j == 1 && (kept == 0 || kept < keep_last || (keep_every > 0 && f.v[i].step % keep_every == 0));
-        if (j == 1)
-            kept++;
+        int j = judge(&f.v[i], NULL, NULL, NULL);
+        if (j < 0 || j == JUDGE_BROKEN || (j == JUDGE_ABSENT && kept == 0))
+            continue; /* unknown; broken: for a person to look at; unfinished and newer than all: may be under way */
+        bool whole = j == JUDGE_WHOLE;
+        bool keep = whole && (kept == 0 || kept < keep_last || (keep_every > 0 && f.v[i].step % keep_every == 0));
+        kept += whole;
         if (!keep)
             rc = lf_artifact_remove(f.v[i].dir, err);
     }

@@ -446,6 +446,36 @@ static void save_step(const char *out, int64_t step)
     free(dir);
 }
 
+/* What cannot be looked at is neither damaged nor absent: going back behind it would lose its steps. */
+static void test_unreadable(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char out[4096], step_dir[8192], final[8192];
+    char *dir = NULL;
+    int64_t step = -1;
+    snprintf(out, sizeof out, "%s", at("unreadable"));
+    const char *dirs[] = {out};
+    save_step(out, 10);
+    n_reports = 0;
+    snprintf(step_dir, sizeof step_dir, "%s/checkpoints/step-00000020", out);
+    if (symlink("step-00000020", step_dir) != 0) /* a loop: every look at it fails with ELOOP, for root too */
+        tap_bail("symlink");
+    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err, "step-00000020",
+           "an error of the system ends the search");
+    tap_i64(n_reports, 0, "and is not told as damage");
+    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, 15, count_report, NULL, &err), 0, &err, NULL,
+           "below the bound nobody looks at it");
+    tap_i64(step, 10, "so the one before is found");
+    free(dir);
+    tap_rc(lf_ckpt_retain(out, 1, 0, &err), 0, &err, NULL, "retention leaves it alone");
+    unlink(step_dir);
+    snprintf(final, sizeof final, "%s/checkpoint", out);
+    if (symlink("checkpoint", final) != 0)
+        tap_bail("symlink");
+    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err, "checkpoint",
+           "the same for the final checkpoint");
+}
+
 static void test_newest_and_retain(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -509,6 +539,7 @@ int main(void)
     test_boxes_by_hand();
     test_killed();
     test_disk_full();
+    test_unreadable();
     test_newest_and_retain();
     return tap_done();
 }
