@@ -158,6 +158,21 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     return rc;
 }
 
+/* What a model says may hold escape sequences; the exact text is in out.jsonl. */
+static int show(generate *g, const lf_gen_result *r, lf_err *err)
+{
+    lf_buf_clear(&g->line);
+    lf_buf_adds(&g->line, "--- ");
+    lf_buf_add_visible(&g->line, r->job->id, strlen(r->job->id));
+    lf_buf_addf(&g->line, " sample %u (%s)\n", r->job->sample, lf_finish_name(r->finish));
+    lf_buf_add_visible(&g->line, r->text, r->text_len);
+    lf_buf_addc(&g->line, '\n');
+    int rc = lf_buf_check(&g->line, err);
+    if (rc == 0 && (fwrite(g->line.data, 1, g->line.len, stdout) != g->line.len || fflush(stdout) != 0))
+        rc = lf_fail_errno(err, "writing to standard output");
+    return rc;
+}
+
 static int sink(void *arg, const lf_gen_result *r, lf_err *err)
 {
     generate *g = arg;
@@ -166,9 +181,7 @@ static int sink(void *arg, const lf_gen_result *r, lf_err *err)
     if (rc == 0 && g->lines)
         rc = lf_lines_append(g->lines, g->line.data, g->line.len, err);
     if (rc == 0 && g->show)
-        printf("--- %s sample %u (%s)\n%s\n", r->job->id, r->job->sample, lf_finish_name(r->finish), r->text);
-    if (rc == 0 && g->show && fflush(stdout) != 0)
-        rc = lf_fail_errno(err, "writing to standard output");
+        rc = show(g, r, err);
     lf_progress_update(&g->progress, (double)(g->kept + ++g->done));
     return rc;
 }

@@ -42,7 +42,7 @@ static const lf_opt opts[] = {
     {"step_rows", LF_OPT_COUNT, OP, 0, "128", 1, 65536, NULL, "tokens", "most tokens of a step, prompts included"},
     {"kv_tokens", LF_OPT_COUNT, OP, 0, "0", 0, 1e12, NULL, "tokens", "size of the cache; 0: batch times max_context"},
     {"page_tokens", LF_OPT_INT, OP, 0, "64", 64, 65536, NULL, "tokens", "size of a page, a multiple of 64"},
-    {"show", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "print the texts on standard output too"},
+    {"show", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "print the texts on standard output too, control characters as ?"},
 };
 
 static const char *const outputs[] = {"text", NULL};

@@ -115,6 +115,20 @@ void lf_buf_add_json(lf_buf *b, const char *s, size_t len)
     lf_buf_addc(b, '"');
 }
 
+void lf_buf_add_visible(lf_buf *b, const char *s, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        unsigned char c = (unsigned char)s[i];
+        size_t n = lf_utf8_len(s + i, len - i);
+        bool c1 = n == 2 && c == 0xC2 && (unsigned char)s[i + 1] < 0xA0;
+        if (n == 0 || c1 || c == 0x7F || (c < 0x20 && c != '\n' && c != '\t'))
+            lf_buf_addc(b, '?');
+        else
+            lf_buf_add(b, s + i, n);
+        i += n ? n : 1;
+    }
+}
+
 void lf_buf_add_shell(lf_buf *b, const char *s)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";

@@ -29,6 +29,8 @@ void lf_buf_addc(lf_buf *b, char c);
 void lf_buf_addf(lf_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lf_buf_add_json(lf_buf *b, const char *s, size_t len); /* quoted and escaped JSON string; invalid UTF-8 -> U+FFFD */
 void lf_buf_add_shell(lf_buf *b, const char *s);            /* single-quoted for sh when needed */
+/* For terminals: control characters other than newline and tab (C0, DEL, C1) and bytes that are not UTF-8 become '?'. */
+void lf_buf_add_visible(lf_buf *b, const char *s, size_t len);
 int lf_buf_check(const lf_buf *b, lf_err *err);             /* LF_ENOMEM when an add failed */
 char *lf_buf_steal(lf_buf *b, lf_err *err);                 /* returns owned; b is empty again */
 

@@ -95,6 +95,10 @@ same "$(get words 1 token_ids.0)" "$(get words 1 top_logprobs.0.token_ids.0)" "a
 same "$(get words 1 logprobs.0)" "$(get words 1 top_logprobs.0.logprobs.0)" "with the same log-probability"
 grep -q "^--- prompt-2 sample 0 (length)" "$dir/stdout"
 ok $? "--show prints the texts"
+printf '{"id":"ring\\u0007\\u001b[2J\\u009b","prompt":"the house"}\n' >"$dir/rude.jsonl"
+run rude $tok --max-tokens 2 --temperature 0 --show --prompts "$dir/rude.jsonl"
+grep -qF -- '--- ring??[2J? sample 0' "$dir/stdout" && ! LC_ALL=C grep -q "$(printf '[\007\033\233]')" "$dir/stdout"
+ok $? "--show prints no control characters"
 [ -f "$dir/words/text/manifest.json" ] && [ ! -e "$dir/words/text/out.jsonl.part" ]
 ok $? "the artifact is published, nothing is left over"
 run words $tok --max-tokens 12 --temperature 0 "the house"

@@ -203,6 +203,9 @@ static void test_buf(void)
     lf_buf_addc(&b, ' ');
     lf_buf_add_shell(&b, "");
     tap_str(b.data, "plain/path-1.txt 'it'\\''s $x' ''", "shell words");
+    lf_buf_clear(&b);
+    lf_buf_add_visible(&b, "a\x1b[2J\n\tb\0c\x7f\xc2\x9b\xc2\xa9\xff", 16);
+    tap_str(b.data, "a?[2J\n\tb?c??\xc2\xa9?", "no control characters for a terminal");
     char *s = lf_buf_steal(&b, &err);
     tap_ok(s && b.len == 0 && b.data[0] == '\0', "steal leaves it empty");
     free(s);
