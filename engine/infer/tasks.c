@@ -55,8 +55,11 @@ size_t lf_tasks_n_docs(const lf_tasks *t) { return t->n_docs; }
 
 /* ---- building documents ------------------------------------------------------------------------------------------------------ */
 
-static int begin_task(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path, lf_err *err)
+static int begin_task(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path,
+                      const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
 {
+    char hex[LF_HASH_HEX];
+    lf_hash_hex(hex, sha256);
     for (size_t i = 0; i < t->n_tasks; i++)
         if (strcmp(t->tasks[i].name, name) == 0)
             return lf_fail(err, LF_EEXIST, "two tasks are called '%s' (%s and %s); rename a file", name, t->tasks[i].path, path);
@@ -64,8 +67,12 @@ static int begin_task(lf_tasks *t, enum lf_task_kind kind, const char *name, con
     if (rc)
         return rc;
     eval_task *k = &t->tasks[t->n_tasks];
-    *k = (eval_task){kind, lf_arena_strdup(t->arena, name, err), lf_arena_strdup(t->arena, path, err), t->n_docs, 0};
-    if (!k->name || !k->path)
+    *k = (eval_task){.kind = kind,
+                     .name = lf_arena_strdup(t->arena, name, err),
+                     .path = lf_arena_strdup(t->arena, path, err),
+                     .sha256 = lf_arena_strdup(t->arena, hex, err),
+                     .first_doc = t->n_docs};
+    if (!k->name || !k->path || !k->sha256)
         return LF_ENOMEM;
     t->n_tasks++;
     return 0;
@@ -305,7 +312,10 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     const char *dot = strrchr(base, '.');
     char *name = lf_strndup(base, dot && dot != base ? (size_t)(dot - base) : strlen(base), err);
-    int rc = name ? begin_task(t, kind, name, path, err) : LF_ENOMEM;
+    uint8_t sha256[LF_HASH_BYTES];
+    int rc = name ? lf_tree_hash_file(sha256, NULL, path, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = begin_task(t, kind, name, path, sha256, err);
     free(name);
     if (rc)
         return rc;
@@ -364,7 +374,7 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
     snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", split, t->n_shards + 1);
     t->n_shards++;
     if (rc == 0)
-        rc = begin_task(t, LF_TASK_ROLLING, name, dir, err);
+        rc = begin_task(t, LF_TASK_ROLLING, name, dir, lf_shardset_id(s), err);
     for (uint64_t d = 0; rc == 0 && d < info->n_docs && (limit <= 0 || d < (uint64_t)limit); d++) {
         double words, bytes;
         uint64_t n = lf_shardset_doc_len(s, d);

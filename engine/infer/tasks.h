@@ -45,8 +45,9 @@ int lf_tasks_score(lf_tasks *t, const lf_score_model *m, size_t first, size_t n,
 /* Is this the line of document `index`? LF_EFORMAT otherwise. */
 int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_t len, lf_err *err);
 
-/* {"results":{task:{"alias",metric:value,metric_stderr:value}},"n-samples":{task:{"original","effective"}},"configs":{task:{...}}} in the
- * harness's form from a file of sample lines. Returns owned. */
+/* {"results":{task:{"alias",metric:value,metric_stderr:value}},"n-samples":{task:{"original","effective"}},"configs":{task:{"task",
+ * "kind","source","source_sha256"}}} in the harness's form from a file of sample lines; source is a file name, source_sha256 names the
+ * data: the tree hash of the file, or lf_shardset_id. Returns owned. */
 json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, lf_err *err);
 
 #endif

@@ -11,6 +11,7 @@
 typedef struct eval_task {
     enum lf_task_kind kind;
     const char *name, *path;
+    const char *sha256; /* of what was measured, hex: the file, or the split's shards (lf_shardset_id) */
     size_t first_doc, n_docs;
 } eval_task;
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/json.h"
 #include "engine/infer/tasks_priv.h"
@@ -154,8 +155,11 @@ json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, lf_err *er
         json_int_t n = (json_int_t)k->n_docs;
         json_object_set_new(results, k->name, task_metrics(k, &c[i]));
         json_object_set_new(samples, k->name, json_pack("{s:I,s:I}", "original", n, "effective", n));
-        json_object_set_new(configs, k->name, json_pack("{s:s,s:s,s:s}", "task", k->name, "kind", lf_task_kind_name(k->kind),
-                                                        "source", k->path));
+        /* What was measured, not where it lay: the same data elsewhere gives the same results. */
+        const char *base = strrchr(k->path, '/');
+        json_object_set_new(configs, k->name,
+                            json_pack("{s:s,s:s,s:s,s:s}", "task", k->name, "kind", lf_task_kind_name(k->kind), "source",
+                                      base ? base + 1 : k->path, "source_sha256", k->sha256));
     }
     if (rc == 0)
         out = json_pack("{s:O,s:O,s:O}", "results", results, "configs", configs, "n-samples", samples);
