@@ -125,6 +125,7 @@ for records in 0 1 2 4 7; do
     ls -i "$out/shards/train-00000.h5" 2>/dev/null >"$dir/inode"
     run $opts --out "$out" "$dir/in"
     same "$dir/ref" "$out" "killed with $done_before groups done: the same bytes in the end"
+    [ $records -gt 0 ] || continue
     if [ "$done_before" -gt 0 ] && [ -s "$dir/inode" ]; then
         ls -i "$out/shards/train-00000.h5" | cmp -s - "$dir/inode"
         ok $? "finished shards were kept"
