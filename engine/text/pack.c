@@ -102,6 +102,16 @@ size_t lf_pack_bytes(const lf_pack *p)
                      : (size_t)p->first_item[n] * sizeof *p->items + (n + 1) * sizeof *p->first_item;
 }
 
+/* A concat sequence closes when it is full or holds max_segs - 1 pieces; a piece ends a document or fills a sequence.
+ * Best fit leaves at most one sequence half empty, or closes at max_segs - 1 pieces as well. */
+size_t lf_pack_bytes_most(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t docs, uint64_t tokens)
+{
+    uint64_t full = tokens / T + 1, closed = docs / (max_segs > 2 ? max_segs - 1 : 1) + 1;
+    if (policy == LF_PACK_CONCAT)
+        return (size_t)(full + closed) * sizeof(struct lf_pack_start);
+    return (size_t)(docs + full) * sizeof(struct lf_pack_item) + (size_t)(2 * full + closed + 1) * sizeof(uint64_t);
+}
+
 static lf_pack_seg item_seg(const lf_pack *p, const struct lf_pack_item *it)
 {
     uint64_t first = (uint64_t)it->piece * p->T;

@@ -40,6 +40,8 @@ void lf_pack_destroy(lf_pack *p);
 uint64_t lf_pack_count(const lf_pack *p); /* sequences */
 uint32_t lf_pack_max_segs(const lf_pack *p);
 size_t lf_pack_bytes(const lf_pack *p); /* memory held */
+/* At most so many bytes will an index over so many documents and tokens hold. */
+size_t lf_pack_bytes_most(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t docs, uint64_t tokens);
 /* The segments of sequence i in order into segs[max_segs]; returns how many (padding is not listed). No allocation.
  * The callback given at build time is called again, so its data must live as long. */
 uint32_t lf_pack_get(const lf_pack *p, uint64_t i, lf_pack_seg *segs);

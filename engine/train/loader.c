@@ -69,8 +69,7 @@ struct lf_loader {
 
 static int64_t micros_of(const lf_loader *l, int64_t n_samples)
 {
-    int64_t unit = (int64_t)l->B * l->dp_size;
-    return (n_samples + unit - 1) / unit;
+    return lf_deal_count(n_samples, l->B, l->dp_rank, l->dp_size);
 }
 
 static void fill_positions(int32_t *positions, int32_t n)
@@ -168,8 +167,15 @@ static bool fill_place(lf_loader *l, bool reseek, int64_t seek_to)
     } else {
         return true;
     }
-    if (!lf_stepper_settle(&l->fill_step, &l->order))
-        return false;
+    if (!lf_stepper_settle(&l->fill_step, &l->order) || micros_of(l, l->fill_step.n) == 0)
+        return false; /* no micro-batch for this rank: in the last step of a validation only, see lf_order_check */
+    /* Others had micro-batches in the last round and this rank had none: a short way, where a seek may be a long one. */
+    for (int64_t unit = (int64_t)l->B * l->dp_size, end = l->fill_step.first;
+         l->fill_walk.sample < end && end - l->fill_walk.sample < unit;) {
+        size_t k;
+        uint64_t seq;
+        lf_walker_next(&l->fill_walk, &l->order, &k, &seq, NULL);
+    }
     if (l->fill_walk.sample != l->fill_step.first)
         lf_walker_seek(&l->fill_walk, &l->order, l->fill_step.first);
     return true;
@@ -331,6 +337,23 @@ static int check_config(const lf_loader_config *c, lf_err *err)
     return 0;
 }
 
+static int32_t segs_of(int32_t T, int32_t max_segs)
+{
+    return max_segs ? max_segs : T < DEFAULT_MAX_SEGS ? T : DEFAULT_MAX_SEGS;
+}
+
+size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs)
+{
+    size_t n = (size_t)B * (size_t)T, cu = (size_t)B * (size_t)segs_of(T, max_segs) + 1;
+    return sizeof(lf_loader) + SLOTS * ((3 * n + cu) * sizeof(int32_t) + (size_t)B * sizeof(int64_t));
+}
+
+size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens)
+{
+    return lf_pack_bytes_most(policy, (uint32_t)T, (uint32_t)segs_of(T, max_segs), docs, tokens) +
+           (size_t)(docs + 1) * sizeof(uint64_t);
+}
+
 static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err *err)
 {
     struct source *s = &l->src[k];
@@ -380,7 +403,6 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     struct lf_order *o = &l->order;
     double weight[LF_LOADER_MAX_SOURCES] = {0};
-    int64_t unit = (int64_t)l->B * l->dp_size;
     bool valid = c->mode == LF_LOADER_VALID;
     int rc;
     o->mode = c->mode;
@@ -396,7 +418,7 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
         !(l->skip = lf_calloc(o->n_skip, sizeof *l->skip, err)))
         return LF_ENOMEM;
     if (valid)
-        l->ramp[0] = (lf_loader_ramp){0, unit};
+        l->ramp[0] = (lf_loader_ramp){0, (int64_t)l->B * l->dp_size};
     else if (o->n_ramp)
         memcpy(l->ramp, c->ramp, o->n_ramp * sizeof *l->ramp);
     if (o->n_skip)
@@ -404,7 +426,7 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
     qsort(l->skip, o->n_skip, sizeof *l->skip, cmp_i64);
     o->ramp = l->ramp;
     o->skip = l->skip;
-    return lf_order_check(o, unit, err);
+    return lf_order_check(o, l->B, l->dp_size, err);
 }
 
 static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
@@ -441,7 +463,6 @@ static int alloc_slots(lf_loader *l, lf_err *err)
             !(b->sample_ids = lf_calloc((size_t)l->B, sizeof *b->sample_ids, err)))
             return LF_ENOMEM;
     }
-    l->bytes += SLOTS * (3 * n + cu) * sizeof(int32_t);
     l->segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
     return l->segs ? 0 : LF_ENOMEM;
 }
@@ -472,10 +493,10 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     pthread_cond_init(&l->wake, NULL);
     l->T = c->T;
     l->B = c->B;
-    l->max_segs = c->max_segs ? c->max_segs : c->T < DEFAULT_MAX_SEGS ? c->T : DEFAULT_MAX_SEGS;
+    l->max_segs = segs_of(c->T, c->max_segs);
     l->dp_rank = c->dp_rank;
     l->dp_size = c->dp_size ? c->dp_size : 1;
-    l->bytes = sizeof *l;
+    l->bytes = lf_loader_slot_bytes(l->B, l->T, l->max_segs);
     rc = LF_ENOMEM;
     if (!(l->src = lf_calloc(c->n_sources, sizeof *l->src, err)))
         goto out;

@@ -51,12 +51,12 @@ typedef struct lf_loader_config {
     enum lf_pack_policy policy;
     int32_t max_segs; /* per sequence, with padding; 0 = min(T, 256) */
     uint64_t seed;
-    const lf_loader_ramp *ramp; /* ascending, first row from sample 0; samples a multiple of B * dp_size */
+    const lf_loader_ramp *ramp; /* ascending, first row from sample 0; samples a multiple of B, at least B * dp_size */
     size_t n_ramp;              /* VALID: none needed; a step is one micro-batch per rank */
     const int64_t *skip;        /* optimizer-step numbers (batch numbers) that are passed over; any order */
     size_t n_skip;
     int64_t max_tokens;   /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
-    int dp_rank, dp_size; /* data-parallel rank and ranks; size 0 means 1 */
+    int dp_rank, dp_size; /* data-parallel rank and ranks; size 0 means 1. Micro-batch m of a step is rank m % size's */
     int64_t vocab_size;   /* > 0: every source must have a vocabulary of at most this */
 } lf_loader_config;
 
@@ -98,7 +98,11 @@ uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequenc
 /* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's cursor is valid for
  * this order only. */
 const char *lf_loader_order_id(const lf_loader *l);
-size_t lf_loader_host_bytes(const lf_loader *l); /* memory held */
+size_t lf_loader_host_bytes(const lf_loader *l); /* memory held: that of the slots and of each source's index */
+/* The same before there is a loader: of the slots, and of the index of one source of so many documents and tokens
+ * (at most; max_segs as in lf_loader_config). */
+size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs);
+size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens);
 /* {"sample","source","epoch","sequence","segments":[{"file","doc","first","len"}]}, for reports; returns owned. */
 json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err);
 

@@ -44,8 +44,12 @@ void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *sourc
 struct lf_stepper {
     int64_t number, first, n;
 };
-/* Checks the ramp: rows ascending from 0, batches positive multiples of `unit`. */
-int lf_order_check(const struct lf_order *o, int64_t unit, lf_err *err);
+/* Checks the ramp: rows ascending from 0, batches positive multiples of the micro-batch B, each with at least one
+ * micro-batch per data-parallel rank. */
+int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *err);
+/* The deal: micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m % ranks, as its m / ranks-th.
+ * How many of a step of n samples a rank computes: */
+int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
 /* The step that begins at this sample; LF_EINVAL when none does. */
 int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t sample, lf_err *err);
 /* Move past steps of the skip list; false at the end of the order. */

@@ -167,15 +167,26 @@ void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *sourc
 
 /* ---- optimizer steps ---- */
 
-int lf_order_check(const struct lf_order *o, int64_t unit, lf_err *err)
+int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks)
+{
+    int64_t micros = (n + B - 1) / B;
+    return (micros - rank + ranks - 1) / ranks;
+}
+
+int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *err)
 {
     if (o->n_ramp == 0 || o->ramp[0].from_sample != 0)
         return lf_fail(err, LF_EINVAL, "the batch schedule must have a row from sample 0");
     for (size_t r = 0; r < o->n_ramp; r++) {
-        if (o->ramp[r].samples <= 0 || o->ramp[r].samples % unit != 0 || o->ramp[r].samples > INT32_MAX)
+        int64_t n = o->ramp[r].samples;
+        if (n <= 0 || n % B != 0 || n > INT32_MAX)
+            return lf_fail(err, LF_EINVAL, "a batch of %lld sequences is not a positive multiple of the micro-batch (%lld)",
+                           (long long)n, (long long)B);
+        if (n / B < ranks)
             return lf_fail(err, LF_EINVAL,
-                           "a batch of %lld sequences is not a positive multiple of micro-batch x ranks (%lld)",
-                           (long long)o->ramp[r].samples, (long long)unit);
+                           "a batch of %lld sequences in micro-batches of %lld has work for %lld ranks, there are %lld; "
+                           "take a smaller micro_batch or fewer ranks",
+                           (long long)n, (long long)B, (long long)(n / B), (long long)ranks);
         if (r && o->ramp[r].from_sample <= o->ramp[r - 1].from_sample)
             return lf_fail(err, LF_EINVAL, "the rows of the batch schedule are not ascending at sample %lld",
                            (long long)o->ramp[r].from_sample);

@@ -279,6 +279,88 @@ static void test_ranks(void)
     lf_loader_close(l1);
 }
 
+/* Any number of ranks: together the micro-batches of one rank, each once, dealt in turn. */
+static void test_deal(void)
+{
+    static const lf_loader_ramp ramp[] = {{0, 6}, {30, 14}, {128, 8}};
+    lf_loader_source s[] = {{dir_a, 3}, {dir_b, 1}};
+    lf_loader_config c = config(s, 2, 2);
+    lf_err err = LF_ERR_INIT;
+    c.ramp = ramp;
+    c.n_ramp = 3;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        lf_loader *one, *l[3] = {NULL};
+        int64_t bad = 0, micros = 0;
+        c.dp_size = c.dp_rank = 0;
+        one = must_open(&c);
+        c.dp_size = ranks;
+        for (c.dp_rank = 0; c.dp_rank < ranks; c.dp_rank++)
+            l[c.dp_rank] = must_open(&c);
+        for (int step = 0; step < 30; step++) {
+            lf_loader_step a, b[3];
+            lf_loader_begin_step(one, &a, &err);
+            int64_t n = 0;
+            for (int r = 0; r < ranks; r++) {
+                lf_loader_begin_step(l[r], &b[r], &err);
+                bad += a.trained != b[r].trained || a.next_sample != b[r].next_sample || a.number != b[r].number;
+                n += b[r].n_micro;
+            }
+            bad += n != a.n_micro;
+            for (int32_t m = 0; m < a.n_micro; m++, micros++) {
+                const lf_loader_batch *x, *y;
+                lf_loader_next(one, &x, &err);
+                bad += lf_loader_next(l[m % ranks], &y, &err) != 0 || y->micro != m / ranks || x->trained != y->trained ||
+                       memcmp(x->tokens, y->tokens, 2 * 32 * 4) != 0 || memcmp(x->sample_ids, y->sample_ids, 16) != 0;
+            }
+        }
+        tap_ok(bad == 0 && micros > 100, "%lld micro-batches over %d ranks are those of one rank", (long long)micros, ranks);
+        lf_loader_close(one);
+        for (int r = 0; r < ranks; r++)
+            lf_loader_close(l[r]);
+    }
+    tap_i64(lf_deal_count(14, 2, 0, 3), 3, "seven micro-batches: three for rank 0");
+    tap_i64(lf_deal_count(14, 2, 1, 3), 2, "two for rank 1");
+    tap_i64(lf_deal_count(13, 2, 2, 3), 2, "a part of one counts");
+    tap_i64(lf_deal_count(2, 2, 2, 3), 0, "none");
+    lf_loader *l = NULL;
+    c.dp_rank = 0;
+    c.dp_size = 4;
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "has work for 3 ranks, there are 4", "more ranks than micro-batches");
+}
+
+/* A validation is the same set of sequences for any number of ranks, some of which have nothing in the last step. */
+static void test_valid_ranks(void)
+{
+    lf_loader_source s[] = {{dir_a, 1}, {dir_b, 1}};
+    lf_loader_config c = config(s, 2, 1);
+    lf_err err = LF_ERR_INIT;
+    int64_t samples[5] = {0}, trained[5] = {0};
+    c.mode = LF_LOADER_VALID;
+    c.split = "valid";
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (int r = 0; r < ranks; r++) {
+            lf_loader_step st;
+            const lf_loader_batch *b;
+            c.dp_rank = r;
+            c.dp_size = ranks;
+            lf_loader *l = must_open(&c);
+            for (int pass = 0; pass < 2; pass++) {
+                lf_loader_seek(l, 0, &err);
+                while (lf_loader_begin_step(l, &st, &err) == 1)
+                    for (int32_t m = 0; m < st.n_micro; m++) {
+                        if (lf_loader_next(l, &b, &err) < 0)
+                            tap_bail("%s", err.text);
+                        samples[ranks] += b->sample_ids[0] >= 0;
+                        trained[ranks] += b->trained;
+                    }
+            }
+            lf_loader_close(l);
+        }
+    tap_ok(samples[1] > 10 && samples[2] == samples[1] && samples[3] == samples[1] && samples[4] == samples[1],
+           "validation over 1 to 4 ranks: %lld sequences", (long long)samples[1] / 2);
+    tap_ok(trained[2] == trained[1] && trained[3] == trained[1] && trained[4] == trained[1], "and the same targets");
+}
+
 static void test_blend(void)
 {
     double worst = 0;
@@ -438,6 +520,26 @@ static void test_refused(void)
     lf_loader_close(l);
 }
 
+/* What a plan says before there is a loader is what the loader then holds, or a little more. */
+static void test_bytes(void)
+{
+    static const int32_t segs[] = {0, 2, 5, 32};
+    static const enum lf_pack_policy policies[] = {LF_PACK_CONCAT, LF_PACK_BFD};
+    const lf_loader_source s[] = {{dir_a, 1}};
+    for (size_t i = 0; i < 8; i++) {
+        lf_loader_config c = config(s, 1, 2);
+        c.policy = policies[i % 2];
+        c.max_segs = segs[i / 2];
+        lf_loader *l = must_open(&c);
+        const lf_shard_info *info = lf_loader_info(l, 0);
+        size_t held = lf_loader_host_bytes(l);
+        size_t most = lf_loader_slot_bytes(c.B, c.T, c.max_segs) +
+                      lf_loader_index_bytes(c.policy, c.T, c.max_segs, info->n_docs, info->n_tokens);
+        tap_ok(held <= most && most < held + held / 2, "planned %zu bytes of host memory, held %zu", most, held);
+        lf_loader_close(l);
+    }
+}
+
 int main(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -453,9 +555,12 @@ int main(void)
     test_resume();
     test_seek_back();
     test_ranks();
+    test_deal();
+    test_valid_ranks();
     test_blend();
     test_ramp_and_skip();
     test_valid();
     test_refused();
+    test_bytes();
     return tap_done();
 }
