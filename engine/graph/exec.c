@@ -109,18 +109,6 @@ int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, 
     return ex->b->ops->copy_out(ex->b, dst, lf_exec_addr(ex, c, slot, t), bytes, err);
 }
 
-int lf_exec_shape(const lf_exec *ex, int chain, const char *name, enum lf_dtype *dtype, int64_t *rows, int64_t *cols)
-{
-    const struct lf_chain *c = chain_of(ex, chain, 0, NULL);
-    int32_t t = c ? find_tensor(c, name, true, true) : 0;
-    if (!t)
-        return c ? LF_ENOENT : LF_EINVAL;
-    *dtype = (enum lf_dtype)c->g->t[t].dtype;
-    *rows = c->g->t[t].rows;
-    *cols = c->g->t[t].cols;
-    return 0;
-}
-
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name)
 {
     const struct lf_chain *c = ex->b->ops->host_visible ? chain_of(ex, chain, slot, NULL) : NULL;
@@ -179,13 +167,33 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err)
     return rc;
 }
 
+void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user)
+{
+    ex->reduce = reduce;
+    ex->reduce_user = user;
+}
+
+static int reduce_gradients(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    int rc = 0;
+    if (p->n_buckets && !ex->reduce)
+        return lf_fail(err, LF_EINVAL, "executor: the plan is for %d ranks, but nothing sums their gradients", p->dp_ranks);
+    for (size_t i = 0; i < p->n_buckets && !rc; i++)
+        rc = ex->reduce(ex->reduce_user, (float *)(void *)(p->ps->data[LF_P_GRAD] + p->bucket[i].off), p->bucket[i].n, err);
+    return rc;
+}
+
 static int run_optimizer(lf_exec *ex, lf_err *err)
 {
     lf_pstore *ps = ex->p->ps;
     if (!ex->p->has_opt)
         return lf_fail(err, LF_EINVAL, "executor: the plan has no optimizer");
     bool current = ps->copy_version == ps->version;
-    int rc = run_calls(ex, ex->opt, 2, "optimizer", err);
+    int rc = reduce_gradients(ex, err);
+    if (rc)
+        return rc;
+    rc = run_calls(ex, ex->opt, 2, "optimizer", err);
     ps->version++;
     if (current) /* adamw rounded the copies of what it changed */
         ps->copy_version = ps->version;

@@ -44,11 +44,15 @@ int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void
 /* Output or state -> host, after a run; activations are gone when the next run of a chain of any era begins. bytes at
  * most the tensor's (a prefix is read). f32 outputs are read as f32, bf16 ones as bf16. */
 int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, size_t bytes, lf_err *err);
-/* dtype, rows, cols of an output or input. */
-int lf_exec_shape(const lf_exec *ex, int chain, const char *name, enum lf_dtype *dtype, int64_t *rows, int64_t *cols);
 
 /* Pointer for direct writing/reading where the backend's memory is the host's (NULL elsewhere or for unknown names). */
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
+
+/* How gradients become those of all ranks: in place, in an order that is fixed, so that every rank ends with the same
+ * bits. n floats of backend memory. lf_exec_run(LF_CHAIN_OPT) calls it for each bucket; a plan for several ranks
+ * (lf_plan_data_parallel) does not run without. user is borrowed. */
+typedef int (*lf_exec_reduce)(void *user, float *grads, size_t n, lf_err *err);
+void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err);
 

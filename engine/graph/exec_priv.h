@@ -28,6 +28,8 @@ struct lf_exec {
     bool bound_store;
     struct lf_bound *chain;
     struct lf_call opt[2];
+    lf_exec_reduce reduce;
+    void *reduce_user;
     struct lf_call *copies, *packs;
     size_t n_copies, n_packs;
     struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */

@@ -72,6 +72,7 @@ void lf_plan_destroy(lf_plan *p)
         chain_fini(&p->c[i]);
     free(p->c);
     free(p->tab);
+    free(p->bucket);
     lf_arena_destroy(p->arena);
     free(p);
 }
@@ -349,6 +350,8 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
     settle_store(p);
     lay_inputs(p);
     int rc = optimizer_work(p, err);
+    if (!rc)
+        rc = lf_plan_buckets(p, err);
     for (size_t i = 0; i < p->n_c && !rc; i++) {
         rc = lf_plan_workspaces(p, &p->c[i], err);
         if (!rc)

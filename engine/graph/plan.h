@@ -81,6 +81,10 @@ struct lf_adamw_opts {
 /* Global norm, clipping and AdamW over every trained tensor; one per plan. */
 int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err);
 
+/* Layout: `ranks` processes run this plan on different micro-batches. Before the global norm the optimizer's segment then
+ * sums the gradients over them (lf_exec_set_reduce), in buckets of about bucket_bytes. */
+int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *err);
+
 /* Place everything. After this nothing can be added. */
 int lf_plan_finish(lf_plan *p, lf_err *err);
 
@@ -99,6 +103,15 @@ struct lf_plan_bytes {
 };
 /* After lf_plan_finish. */
 int lf_plan_bytes(const lf_plan *p, struct lf_plan_bytes *out);
+/* What an optimizer step moves between ranks; zeros for one rank. After lf_plan_finish. */
+struct lf_plan_comm {
+    int ranks;
+    int64_t messages;     /* collectives: buckets */
+    double reduced_bytes; /* gradients that are summed */
+    double sent_bytes;    /* by each rank at least: 2 (P - 1) / P of them (reduce-scatter, then all-gather) */
+    size_t largest_bytes; /* of one bucket */
+};
+int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 struct lf_plan_cost {
     double fwd_causal, fwd_full; /* FLOPs of one run of the chain's forward, attention counted causally or full */
     double bwd_causal, bwd_full; /* of its backward, recomputation not counted */

@@ -384,6 +384,9 @@ struct lf_table { /* constants and states, shared by name */
     void (*fill)(void *dst, const void *ctx);
     const void *ctx;
 };
+struct lf_bucket { /* a range of the gradients */
+    size_t off, n; /* bytes from the start of them; floats */
+};
 struct lf_plan {
     lf_arena *arena;
     lf_pstore *ps;
@@ -395,6 +398,10 @@ struct lf_plan {
     struct lf_table *tab;
     size_t n_tab, cap_tab;
     bool has_opt, finished;
+    int dp_ranks; /* > 1: gradients are summed over so many */
+    size_t dp_bucket;
+    struct lf_bucket *bucket; /* [n_buckets] */
+    size_t n_buckets;
     struct lf_adamw_opts adamw;
     size_t n_opt_tensors;
     size_t opt_work;
@@ -408,6 +415,8 @@ size_t lf_tensor_bytes(const struct lf_tensor *t);
 int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
+/* plan_data.c: the ranges that are summed over ranks, once the store is laid out. */
+int lf_plan_buckets(lf_plan *p, lf_err *err);
 /* "op (in, in) -> out" for messages; into buf. */
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap);
 int32_t lf_plan_table(const lf_plan *p, const char *name); /* index or -1 */

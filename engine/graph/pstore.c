@@ -272,6 +272,12 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     return 1;
 }
 
+void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_t *bytes)
+{
+    *data = ps->data[kind];
+    *bytes = ps->back ? ps->bytes[kind] : 0;
+}
+
 static uint16_t bf16_of(float x)
 {
     uint32_t u;
@@ -417,9 +423,4 @@ int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)
 void lf_pstore_touch(lf_pstore *ps)
 {
     ps->version++;
-}
-
-uint64_t lf_pstore_version(const lf_pstore *ps)
-{
-    return ps->version;
 }

@@ -79,6 +79,10 @@ struct lf_pview {
  * device goes through lf_back_copy_out. */
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
 
+/* All tensors of a kind: one block of backend memory, groups in order with gaps between them. *bytes is 0 when there are
+ * none in memory. For moving a whole store between ranks. */
+void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_t *bytes);
+
 /* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements. Master and copy are
  * written, whichever exist (rounded to nearest even for the copy). Moments and gradients are left alone. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
@@ -96,6 +100,5 @@ uint32_t lf_name_site(const char *name);
 /* Whoever changes master or copy behind the store's back (a view's data pointer) says so, so that derived copies and
  * panels are made again before the next run. */
 void lf_pstore_touch(lf_pstore *ps);
-uint64_t lf_pstore_version(const lf_pstore *ps);
 
 #endif

@@ -273,6 +273,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     if (o->optimizer)
         MUST(lf_plan_optimizer(
             u->p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
+    if (o->dp_ranks)
+        MUST(lf_plan_data_parallel(u->p, o->dp_ranks, 8192, &err));
     MUST(lf_plan_finish(u->p, &err));
     if (o->tamper)
         o->tamper(u->p);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data-parallel layout: every rank has the whole model and its share of the micro-batches. What is left to do between
+ * them is one sum of the gradients, which the optimizer's program begins with.
+ *
+ * The sum goes in buckets: ranges of the store's gradients, which lie in one block in the order of declaration, so the
+ * backward pass finishes them from the end. Buckets therefore run from the end too. (That a bucket is sent while the
+ * pass goes on, and that a rank then updates and keeps the moments of its part only, are changes of this list and of
+ * run_optimizer, not of anything that calls them.)
+ */
+#include <stdlib.h>
+
+#include "engine/graph/priv.h"
+
+int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *err)
+{
+    if (ranks < 1 || bucket_bytes < sizeof(float) || p->finished)
+        return lf_fail(err, LF_EINVAL, "plan: data-parallel over %d ranks in buckets of %zu bytes, or too late", ranks,
+                       bucket_bytes);
+    p->dp_ranks = ranks;
+    p->dp_bucket = bucket_bytes;
+    return 0;
+}
+
+/* Groups [first, end) of the store. */
+static struct lf_bucket bucket_of(const lf_pstore *ps, size_t first, size_t end)
+{
+    size_t from = 0, to = 0;
+    bool any = false;
+    for (size_t i = first; i < end; i++) {
+        const struct lf_pgroup *g = &ps->g[i];
+        if (!g->need[LF_P_GRAD])
+            continue;
+        if (!any)
+            from = g->off[LF_P_GRAD];
+        to = g->off[LF_P_GRAD] + (size_t)(g->rows * g->cols) * sizeof(float);
+        any = true;
+    }
+    return (struct lf_bucket){from, (to - from) / sizeof(float)};
+}
+
+int lf_plan_buckets(lf_plan *p, lf_err *err)
+{
+    const lf_pstore *ps = p->ps;
+    if (p->dp_ranks <= 1 || !p->has_opt)
+        return 0;
+    p->bucket = lf_calloc(ps->n_g + 1, sizeof *p->bucket, err);
+    if (!p->bucket)
+        return LF_ENOMEM;
+    for (size_t end = ps->n_g; end > 0;) {
+        size_t first = end;
+        struct lf_bucket b = {0, 0};
+        do
+            b = bucket_of(ps, --first, end);
+        while (first > 0 && b.n * sizeof(float) < p->dp_bucket);
+        if (b.n)
+            p->bucket[p->n_buckets++] = b;
+        end = first;
+    }
+    return 0;
+}
+
+int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
+{
+    if (!p->finished)
+        return LF_EINVAL;
+    *out = (struct lf_plan_comm){.ranks = p->dp_ranks > 1 ? p->dp_ranks : 1, .messages = (int64_t)p->n_buckets};
+    for (size_t i = 0; i < p->n_buckets; i++) {
+        out->reduced_bytes += (double)p->bucket[i].n * sizeof(float);
+        out->largest_bytes = p->bucket[i].n * sizeof(float) > out->largest_bytes ? p->bucket[i].n * sizeof(float)
+                                                                                  : out->largest_bytes;
+    }
+    out->sent_bytes = 2.0 * out->reduced_bytes * (out->ranks - 1) / out->ranks;
+    return 0;
+}

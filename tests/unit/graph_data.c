@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data-parallel layout of a plan: buckets cover every gradient once, from the last group to the first; two executors that
+ * sum them step as one that saw both micro-batches; a plan for ranks does not run without a sum.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/priv.h"
+#include "tests/unit/graph_util.h"
+
+static lf_err err = LF_ERR_INIT;
+
+/* What a rank's sum needs here: the gradients of all ranks before any was summed. */
+struct sum {
+    float *all[3];
+    const float *base; /* of this rank's gradients */
+    int ranks, calls;
+    const float *last; /* where the last call began */
+    int ascending;     /* calls that began behind it */
+};
+
+static int reduce(void *user, float *grads, size_t n, lf_err *e)
+{
+    struct sum *s = user;
+    (void)e;
+    s->ascending += s->last && grads > s->last;
+    s->last = grads;
+    s->calls++;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (size_t)(grads - s->base) + i;
+        float x = s->all[0][at];
+        for (int r = 1; r < s->ranks; r++)
+            x += s->all[r][at];
+        grads[i] = x;
+    }
+    return 0;
+}
+
+static int fails(void *user, float *grads, size_t n, lf_err *e)
+{
+    (void)user;
+    (void)grads;
+    (void)n;
+    return lf_fail(e, LF_ECOMM, "rank 1 is gone");
+}
+
+static void record(struct gu *u, int trained)
+{
+    struct lf_step_record rec = {.lr = 0.01f,
+                                 .bias_corr1 = 0.1f,
+                                 .bias_corr2 = 0.05f,
+                                 .clip_norm = 0.5f,
+                                 .loss_scale = 1,
+                                 .inv_tokens = 1.0f / (float)trained};
+    lf_exec_record_write(u->ex, &rec, &err);
+}
+
+static int optimize(struct gu *u)
+{
+    return lf_exec_run(u->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err);
+}
+
+static float *weights(const struct gu *u, size_t *n)
+{
+    void *data;
+    size_t bytes;
+    lf_pstore_block(u->ps, LF_P_MASTER, &data, &bytes);
+    float *w = malloc(bytes);
+    memcpy(w, data, bytes);
+    *n = bytes / 4;
+    return w;
+}
+
+static void test_ranks(const struct gu_model *m, int ranks, const char *name)
+{
+    struct gu one, u[3];
+    struct gu_batch b[3];
+    struct gu_opts o = gu_f32;
+    struct sum s = {.ranks = ranks};
+    int trained = 0;
+    size_t n, bytes;
+    void *grads;
+    o.optimizer = true;
+    gu_open(&one, m, &o);
+    o.dp_ranks = ranks;
+    for (int r = 0; r < ranks; r++) {
+        gu_batch_make(&b[r], m, m->rows, (uint32_t)r);
+        trained += b[r].trained;
+        gu_open(&u[r], m, &o);
+    }
+    record(&one, trained);
+    for (int r = 0; r < ranks; r++) {
+        gu_feed(&one, one.train, 0, &b[r]);
+        gu_fwd_bwd(&one, 0, r == 0 ? LF_FIRST : LF_ACCUM);
+        record(&u[r], trained);
+        gu_feed(&u[r], u[r].train, 0, &b[r]);
+        gu_fwd_bwd(&u[r], 0, LF_FIRST);
+        lf_pstore_block(u[r].ps, LF_P_GRAD, &grads, &bytes);
+        s.all[r] = malloc(bytes);
+        memcpy(s.all[r], grads, bytes);
+    }
+    tap_rc(optimize(&u[0]), LF_EINVAL, &err, "nothing sums", "a plan for ranks does not run without a sum");
+    lf_exec_set_reduce(u[0].ex, fails, NULL);
+    float *before = weights(&u[0], &n);
+    tap_rc(optimize(&u[0]), LF_ECOMM, &err, "rank 1 is gone", "a sum that fails is the step's failure");
+    float *after = weights(&u[0], &n);
+    tap_mem(after, before, n * 4, "and the weights stay");
+    free(before);
+    free(after);
+    tap_rc(optimize(&one), 0, &err, NULL, "one rank");
+    struct lf_step_record ref = gu_result(&one), first = {0};
+    float *want = weights(&one, &n), *rank0 = NULL;
+    for (int r = 0; r < ranks; r++) {
+        lf_pstore_block(u[r].ps, LF_P_GRAD, &grads, &bytes);
+        s.base = grads;
+        s.calls = 0;
+        s.last = NULL;
+        lf_exec_set_reduce(u[r].ex, reduce, &s);
+        tap_rc(optimize(&u[r]), 0, &err, NULL, name);
+        struct lf_step_record rec = gu_result(&u[r]);
+        float *w = weights(&u[r], &n);
+        tap_f64(gu_rel_diff(w, want, n), 0, 2e-6, "the weights of one rank that saw every micro-batch");
+        tap_f64((double)rec.grad_norm, (double)ref.grad_norm, 1e-5 * (double)ref.grad_norm, "and its gradient norm");
+        if (r == 0) {
+            rank0 = w;
+            first = rec;
+        } else {
+            tap_mem(w, rank0, n * 4, "every rank has the same bits");
+            tap_mem(&rec.grad_norm, &first.grad_norm, sizeof rec.grad_norm, "and the same norm");
+            free(w);
+        }
+    }
+    struct lf_plan_comm pc;
+    lf_plan_comm(u[0].p, &pc);
+    tap_i64(pc.messages, s.calls, "a message per bucket, as planned");
+    tap_ok(s.calls > 3 && s.ascending == 0, "%d buckets, from the end to the start", s.calls);
+    tap_f64(pc.sent_bytes, 2 * pc.reduced_bytes * (ranks - 1) / ranks, 1e-6, "bytes that a rank sends");
+    for (int r = 0; r < ranks; r++) {
+        free(s.all[r]);
+        gu_close(&u[r]);
+    }
+    free(want);
+    free(rank0);
+    gu_close(&one);
+}
+
+/* Every trained tensor lies in exactly one bucket. */
+static void test_cover(const char *freeze)
+{
+    struct gu u;
+    struct gu_opts o = gu_bf16;
+    o.optimizer = true;
+    o.dp_ranks = 2;
+    o.freeze = freeze;
+    gu_open(&u, &gu_gpt2, &o);
+    void *base;
+    size_t bytes;
+    int bad = 0, seen = 0;
+    lf_pstore_block(u.ps, LF_P_GRAD, &base, &bytes);
+    for (int i = 0; i < lf_pstore_count(u.ps); i++) {
+        struct lf_pview v;
+        if (lf_pstore_view(u.ps, i, LF_P_GRAD, &v) != 1)
+            continue;
+        size_t from = (size_t)((char *)v.data - (char *)base);
+        int in = 0;
+        for (size_t k = 0; k < u.p->n_buckets; k++) {
+            const struct lf_bucket *b = &u.p->bucket[k];
+            in += from >= b->off && from + v.bytes <= b->off + b->n * 4;
+            bad += from < b->off && from + v.bytes > b->off;
+        }
+        bad += in != 1;
+        seen++;
+    }
+    tap_ok(bad == 0 && seen > 5, "%d gradients, each in one bucket%s", seen, freeze ? ", some tensors frozen" : "");
+    gu_close(&u);
+}
+
+int main(void)
+{
+    test_ranks(&gu_llama, 2, "two ranks");
+    test_ranks(&gu_gpt2, 3, "three ranks");
+    test_cover(NULL);
+    test_cover("layers.0");
+    struct gu u;
+    struct gu_opts o = gu_f32;
+    o.optimizer = true;
+    o.dp_ranks = 1;
+    gu_open(&u, &gu_llama, &o);
+    struct lf_plan_comm pc;
+    lf_plan_comm(u.p, &pc);
+    tap_ok(pc.ranks == 1 && pc.messages == 0 && pc.sent_bytes == 0, "one rank sends nothing");
+    tap_rc(lf_plan_data_parallel(u.p, 2, 1024, &err), LF_EINVAL, &err, "too late", "after the plan is finished it is too late");
+    gu_close(&u);
+    return tap_done();
+}
