@@ -352,8 +352,6 @@ int lf_optset_check(const lf_optset *s, lf_err *err)
     return 0;
 }
 
-const lf_opt_table *lf_optset_table(const lf_optset *s) { return s->t; }
-
 bool lf_optset_has_value(const lf_optset *s, const char *name) { return lf_optset_val(s, name)->n > 0; }
 
 bool lf_optset_is_set(const lf_optset *s, const char *name)

@@ -83,8 +83,6 @@ int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int 
 /* After all sources: required options present. */
 int lf_optset_check(const lf_optset *s, lf_err *err);
 
-/* The declaration an lf_optset came from. */
-const lf_opt_table *lf_optset_table(const lf_optset *s);
 bool lf_optset_has_value(const lf_optset *s, const char *name); /* given, or by default; not a read */
 bool lf_optset_is_set(const lf_optset *s, const char *name); /* given explicitly, not by default */
 const char *lf_optset_str(const lf_optset *s, const char *name);        /* NULL when unset; STR PATH ENUM */

@@ -178,16 +178,6 @@ int32_t lf_graph_copy(lf_graph *g, int32_t param)
 
 /* ---- public ---- */
 
-int64_t lf_val_rows(const lf_graph *g, lf_val v)
-{
-    return v.id > 0 && (size_t)v.id < g->n_t ? g->t[v.id].rows : 0;
-}
-
-int64_t lf_val_cols(const lf_graph *g, lf_val v)
-{
-    return v.id > 0 && (size_t)v.id < g->n_t ? g->t[v.id].cols : 0;
-}
-
 static int32_t find_named(const lf_graph *g, enum lf_role role, const char *name)
 {
     for (size_t i = 1; i < g->n_t; i++)

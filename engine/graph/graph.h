@@ -57,9 +57,6 @@ lf_graph *lf_graph_create(lf_pstore *ps, const char *name, lf_err *err);
 void lf_graph_destroy(lf_graph *g);
 /* 0, or the first failure of any builder call. */
 int lf_graph_check(const lf_graph *g, lf_err *err);
-/* Shape and dtype of a value. dtype before precision is applied: f32 for every activation. */
-int64_t lf_val_rows(const lf_graph *g, lf_val v);
-int64_t lf_val_cols(const lf_graph *g, lf_val v);
 
 /* ---- sources ---- */
 

@@ -215,8 +215,6 @@ void lf_runner_close(lf_runner *r)
     free(r);
 }
 
-const lf_model_config *lf_runner_model(const lf_runner *r) { return &r->model; }
-
 const char *lf_runner_identity(const lf_runner *r) { return r->identity; }
 
 json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err) { return lf_exec_fingerprint(r->exec, err); }

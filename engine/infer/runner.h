@@ -36,7 +36,6 @@ json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o,
 /* Open, check every hash, plan, bind and load. */
 int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err);
 void lf_runner_close(lf_runner *r);
-const lf_model_config *lf_runner_model(const lf_runner *r);
 const char *lf_runner_identity(const lf_runner *r);       /* of the checkpoint, hex */
 json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err); /* what the numbers depend on; owned */
 

@@ -251,15 +251,6 @@ static void key_text(const lf_model_config *c, const struct lf_model_key *k, cha
     }
 }
 
-void lf_model_config_text(const lf_model_config *c, lf_buf *out)
-{
-    char buf[64];
-    for (size_t i = 0; i < lf_model_n_keys; i++) {
-        key_text(c, &lf_model_keys[i], buf, sizeof(buf));
-        lf_buf_addf(out, "%s = %s\n", lf_model_keys[i].name, buf);
-    }
-}
-
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
 {
     char buf[64];

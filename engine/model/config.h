@@ -105,8 +105,6 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
 /* Equal in everything that shapes tensors or numbers? *key (may be NULL) names the first difference, borrowed,
  * constant. */
 bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key);
-/* "key = value\n" per key. */
-void lf_model_config_text(const lf_model_config *c, lf_buf *out);
 
 /* Channels that RoPE turns: even. 0 when position is not rope. */
 int64_t lf_model_rope_dim(const lf_model_config *c);

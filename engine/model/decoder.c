@@ -40,11 +40,6 @@ const lf_model_config *lf_decoder_config(const lf_decoder *d)
     return &d->c;
 }
 
-int64_t lf_decoder_kv_bytes(const lf_model_config *c, enum lf_dtype cache)
-{
-    return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)lf_dtype_size(cache);
-}
-
 void lf_decoder_softcap(const lf_model_config *c, float *logits, int64_t n)
 {
     if (!(c->logit_softcap > 0))

@@ -63,8 +63,6 @@ struct lf_decoder_paged {
 };
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_paged *p,
                                  lf_err *err);
-/* Bytes of the cache per token, all layers. */
-int64_t lf_decoder_kv_bytes(const lf_model_config *c, enum lf_dtype cache);
 
 /* z = cap * tanh(z / cap) in place, as the loss does; nothing when the description has no cap. */
 void lf_decoder_softcap(const lf_model_config *c, float *logits, int64_t n);

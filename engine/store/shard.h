@@ -46,7 +46,6 @@ typedef struct lf_shard_stat {
 int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info, int token_bytes, lf_err *err);
 /* Append one document (n may be 0). LF_EINVAL when an id is not below vocab_size. */
 int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err);
-uint64_t lf_shard_writer_docs(const lf_shard_writer *w);
 uint64_t lf_shard_writer_tokens(const lf_shard_writer *w);
 /* Complete, fsync, close and hash; frees w in every case. stat may be NULL. */
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err);

@@ -127,10 +127,6 @@ int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err
     return 0;
 }
 
-uint64_t lf_shard_writer_docs(const lf_shard_writer *w)
-{
-    return w->n_docs;
-}
 uint64_t lf_shard_writer_tokens(const lf_shard_writer *w)
 {
     return w->n_tokens;

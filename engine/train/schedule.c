@@ -11,8 +11,6 @@ int lf_schedule_check(const lf_schedule *s, lf_err *err)
         return lf_fail(err, LF_EINVAL, "lr must be above 0");
     if (s->min < 0 || s->min > s->peak)
         return lf_fail(err, LF_EINVAL, "min_lr = %g is not within 0 and lr = %g", s->min, s->peak);
-    if (s->start < 0 || s->start > s->peak)
-        return lf_fail(err, LF_EINVAL, "warmup_lr = %g is not within 0 and lr = %g", s->start, s->peak);
     if (s->warmup < 0 || s->total < 1 || s->warmup > s->total)
         return lf_fail(err, LF_EINVAL, "the warm-up of %lld samples is longer than the schedule of %lld",
                        (long long)s->warmup, (long long)s->total);
@@ -53,7 +51,7 @@ double lf_schedule_lr(const lf_schedule *s, int64_t samples)
         samples = s->total;
     double x = (double)samples;
     if (samples < s->warmup)
-        return s->start + (s->peak - s->start) * x / (double)s->warmup;
+        return s->peak * x / (double)s->warmup;
     if (samples == s->warmup && s->warmup > 0)
         return s->peak;
     double u = s->total > s->warmup ? (x - (double)s->warmup) / (double)(s->total - s->warmup) : 1;

@@ -4,7 +4,7 @@
  * run was cut into steps, micro-batches or incarnations.
  *
  *   x = samples done when the step is complete (so the first step is not at rate 0 and the last one is at the end)
- *   warm-up        x <= warmup:       start + (peak - start) x / warmup
+ *   warm-up        x <= warmup:       peak x / warmup
  *   after it, with u = (x - warmup) / (total - warmup) in [0, 1]:
  *     constant     peak
  *     linear       peak + (min - peak) u
@@ -29,7 +29,7 @@ enum lf_schedule_tail { LF_TAIL_LINEAR, LF_TAIL_COSINE, LF_TAIL_EXP, LF_TAIL_SQR
 typedef struct lf_schedule {
     enum lf_schedule_kind kind;
     enum lf_schedule_tail tail;   /* wsd */
-    double peak, min, start;      /* learning rates */
+    double peak, min;             /* learning rates */
     int64_t warmup, total, decay; /* samples; decay: wsd */
 } lf_schedule;
 
