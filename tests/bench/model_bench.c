@@ -35,7 +35,7 @@ struct bench {
     int steps, threads;
     enum lf_dtype compute;
     enum lf_numeric mode;
-    double seconds[MAX_STEPS], ceiling[MAX_STEPS], busy[MAX_STEPS]; /* busy: share of the peak per CPU second */
+    double seconds[MAX_STEPS], ceiling[MAX_STEPS];
 };
 
 static lf_err err = LF_ERR_INIT;
@@ -95,9 +95,8 @@ static void train(struct bench *b, enum lf_recompute recompute)
     for (int s = -2; s < b->steps; s++) {
         struct lf_step_record rec = {.step = (uint64_t)(s + 2), .lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .clip_norm = 1,
                                      .loss_scale = 1, .inv_tokens = 1.0f / (float)R};
-        double p0 = lf_now_s(), pc = bench_cpu();
         double peak = s >= 0 ? bench_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
-        double per_cpu = peak * (lf_now_s() - p0) / (bench_cpu() - pc), t0 = lf_now_s(), c0 = bench_cpu();
+        double t0 = lf_now_s();
         write_i32(b, chain, "tokens", tok, R);
         write_i32(b, chain, "targets", tgt, R);
         write_i32(b, chain, "positions", pos, R);
@@ -110,7 +109,6 @@ static void train(struct bench *b, enum lf_recompute recompute)
         if (s >= 0) {
             b->seconds[s] = lf_now_s() - t0;
             b->ceiling[s] = peak;
-            b->busy[s] = lf_model_train_flops_per_token(&b->c, b->T, true) * (double)R / (bench_cpu() - c0) / per_cpu;
         } else if (!isfinite(rec.loss_sum)) {
             fprintf(stderr, "model_bench: the loss is not finite\n");
             exit(1);
@@ -229,9 +227,8 @@ int main(int argc, char **argv)
     else /* bytes that must be read: the weights, once for all sequences */
         share = (double)lf_model_matmul_params(&b.c) * (b.compute == LF_BF16 ? 2 : 4) / med / ceiling;
     printf("{\"ours\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"precision\":\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
-           "\"ceiling\":%.4g,\"share\":%.4f,\"busy_share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld}\n",
+           "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld}\n",
            argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med, (double)(training ? b.B * b.T : b.B) / med, ceiling, share,
-           bench_median(b.busy, b.steps),
            by.total, (long long)lf_rss_peak_bytes());
     lf_exec_destroy(b.ex);
     lf_back_destroy(b.back);

@@ -58,11 +58,10 @@ row() { # what kind model B T prec
     ratio=-
     [ -z "$best" ] || ratio=$(awk "BEGIN{printf \"%.2f\", $best / $ours}")
     awk -v w="$what" -v k="$kind" -v b="$B" -v t="$T" -v p="$prec" -v o="$ours" -v r="$ratio" -v pe="${best:--}" -v h="$how" \
-        -v sh="$(printf '%s' "$fast" | field share)" -v bs="$(printf '%s' "$fast" | field busy_share)" -v so="$(printf '%s' "$own" | field share)" \
+        -v sh="$(printf '%s' "$fast" | field share)" -v so="$(printf '%s' "$own" | field share)" \
         -v i="$(printf '%s' "$inv" | field median_s)" -v c="$(printf '%s' "$fast" | field ceiling)" 'BEGIN {
-        printf "%-6s %-5s B=%-2s T=%-4s %-4s  ours %8.4f s  %5.1f %% of %s%s  own kernels %5.1f %%  invariant/fast %.3f  peer %s s (%s)  peer/ours %s\n",
+        printf "%-6s %-5s B=%-2s T=%-4s %-4s  ours %8.4f s  %5.1f %% of %s  own kernels %5.1f %%  invariant/fast %.3f  peer %s s (%s)  peer/ours %s\n",
             w, k, b, t, p, o, 100 * sh, w == "train" ? sprintf("%.0f GFLOP/s FMA peak", c / 1e9) : sprintf("%.1f GB/s read floor", c / 1e9),
-            (bs > 0) ? sprintf(" (%.1f %% by CPU time)", 100 * bs) : "",
             100 * so, i / o, pe, h, r }'
 }
 
