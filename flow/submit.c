@@ -15,7 +15,7 @@
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
 
-static const lf_submitter *const submitters[] = {&lf_submitter_local, &lf_submitter_slurm};
+static const lf_submitter *const submitters[] = {&lf_submitter_local, &lf_submitter_slurm, &lf_submitter_pbs, &lf_submitter_torque};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err)

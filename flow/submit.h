@@ -99,6 +99,8 @@ typedef struct lf_submitter {
 } lf_submitter;
 
 extern const lf_submitter lf_submitter_local, lf_submitter_slurm;
+extern const lf_submitter lf_submitter_pbs;    /* OpenPBS, PBS Pro, or Torque: whichever qstat is there */
+extern const lf_submitter lf_submitter_torque; /* Torque, and an error where PBS is */
 /* By name; an error says which there are. */
 int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err);
 

@@ -5,3 +5,5 @@ EXTRA_DIST += $(LF_INIT_TEMPLATES) templates/README.md
 # Job scripts: installed data, which a project or a site may replace.
 slurmtemplatesdir = $(pkgdatadir)/templates/slurm
 dist_slurmtemplates_DATA = templates/slurm/job.sh.in
+pbstemplatesdir = $(pkgdatadir)/templates/pbs
+dist_pbstemplates_DATA = templates/pbs/job.sh.in templates/pbs/torque.sh.in

@@ -29,3 +29,8 @@ tests_flow_fakes_pbs_fakepbs_SOURCES = tests/flow/fakes/pbs/pbs.h tests/flow/fak
 tests_flow_fakes_pbs_fakepbs_LDADD = $(JANSSON_LIBS)
 TESTS += tests/flow/fakes_pbs.sh
 EXTRA_DIST += tests/flow/fakes_pbs.sh tests/flow/fakes/pbs/lib.sh
+
+check_PROGRAMS += tests/unit/flow_pbs
+TESTS += tests/unit/flow_pbs
+tests_unit_flow_pbs_SOURCES = tests/unit/flow_pbs.c
+tests_unit_flow_pbs_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
