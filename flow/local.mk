@@ -16,6 +16,8 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/cmd_logs.c flow/cmd_show.c flow/cmd_cancel.c flow/cmd_metrics.c \
   flow/cmd_ledger.c flow/cmd_doctor.c flow/cmd_gc.c \
   flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/init_texts.h
+# Launchers of ranks.
+flow_libflow_a_SOURCES += flow/launch.h
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
 loong_flow_LDADD = $(LF_FLOW_LIBS)

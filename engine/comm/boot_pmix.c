@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Start-up under a PMIx server (PMIx 3.2 and later): rank, sizes and the exchange of small blobs.
+ * Start-up under a PMIx server (PMIx 3.2 and later): rank, sizes, nodes, exchange of small blobs, abort.
+ *
+ * PMIx_Get does not wait for a key: once its owner has committed anything, a key that was not in it is "not found" at
+ * once. So a rank commits only in a fence, everything at once, and reads only after it.
  */
 #include "config.h"
 
@@ -8,6 +11,7 @@
 #include <pmix.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/mem.h"
 #include "engine/comm/boot_priv.h"
@@ -19,55 +23,59 @@ struct pmix {
 
 static int failed(lf_err *err, const char *what, pmix_status_t st)
 {
-    return lf_fail(err, LF_ECOMM, "PMIx: %s: %s", what, PMIx_Error_string(st));
+    return lf_fail(err, LF_ECOMM, "PMIx: %s: %s (%d)", what, PMIx_Error_string(st), (int)st);
 }
 
-static int pmix_put(lf_boot *b, const char *key, const void *data, size_t len, lf_err *err)
+static int put_one(const struct lf_boot_blob *s, lf_err *err)
 {
-    (void)b;
     pmix_value_t v;
     PMIX_VALUE_CONSTRUCT(&v);
     v.type = PMIX_BYTE_OBJECT;
-    v.data.bo.bytes = lf_malloc(1, len, err); /* freed by the destructor */
-    if (!v.data.bo.bytes)
-        return LF_ENOMEM;
-    if (len)
-        memcpy(v.data.bo.bytes, data, len);
-    v.data.bo.size = len;
-    pmix_status_t st = PMIx_Put(PMIX_GLOBAL, key, &v);
-    PMIX_VALUE_DESTRUCT(&v);
-    if (st == PMIX_SUCCESS)
-        st = PMIx_Commit();
-    return st == PMIX_SUCCESS ? 0 : failed(err, "put", st);
+    v.data.bo.bytes = s->data; /* copied by PMIx_Put */
+    v.data.bo.size = s->len;
+    pmix_status_t st = PMIx_Put(PMIX_GLOBAL, s->key, &v);
+    return st == PMIX_SUCCESS ? 0 : failed(err, s->key, st);
 }
 
 static int pmix_fence(lf_boot *b, lf_err *err)
 {
-    (void)b;
+    for (size_t i = b->published; i < b->n; i++) {
+        int rc = put_one(&b->blob[i], err);
+        if (rc)
+            return rc;
+    }
+    pmix_status_t st = b->n > b->published ? PMIx_Commit() : PMIX_SUCCESS;
+    if (st != PMIX_SUCCESS)
+        return failed(err, "commit", st);
+    pmix_proc_t all = ((struct pmix *)b)->me;
+    all.rank = PMIX_RANK_WILDCARD;
     pmix_info_t info;
     bool collect = true;
     PMIX_INFO_CONSTRUCT(&info);
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    pmix_status_t st = PMIx_Fence(NULL, 0, &info, 1);
+    st = PMIx_Fence(&all, 1, &info, 1);
     PMIX_INFO_DESTRUCT(&info);
     return st == PMIX_SUCCESS ? 0 : failed(err, "fence", st);
 }
 
 static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err)
 {
-    struct pmix *p = (struct pmix *)b;
     pmix_value_t *v = NULL;
-    pmix_proc_t who = p->me;
+    pmix_proc_t who = ((struct pmix *)b)->me;
     who.rank = (pmix_rank_t)rank;
+    if (rank < 0 || rank >= b->info.size)
+        return lf_fail(err, LF_ENOENT, "there is no rank %d of %d to have put %s", rank, b->info.size, key);
     pmix_status_t st = PMIx_Get(&who, key, NULL, 0, &v);
-    int rc = 0;
     if (st == PMIX_ERR_NOT_FOUND)
         return lf_fail(err, LF_ENOENT, "rank %d has put no start-up blob %s", rank, key);
     if (st != PMIX_SUCCESS)
         return failed(err, key, st);
-    if (v->type != PMIX_BYTE_OBJECT || v->data.bo.size > cap)
+    int rc = 0;
+    if (v->type != PMIX_BYTE_OBJECT)
+        rc = lf_fail(err, LF_EINVAL, "start-up blob %s of rank %d is not bytes", key, rank);
+    else if (v->data.bo.size > cap)
         rc = lf_fail(err, LF_EINVAL, "start-up blob %s of rank %d has %zu bytes, there is room for %zu", key, rank,
-                     v->type == PMIX_BYTE_OBJECT ? v->data.bo.size : 0, cap);
+                     v->data.bo.size, cap);
     if (!rc) {
         if (v->data.bo.size)
             memcpy(data, v->data.bo.bytes, v->data.bo.size);
@@ -77,27 +85,90 @@ static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t ca
     return rc;
 }
 
-static void pmix_destroy(lf_boot *b)
+static void pmix_abort(lf_boot *b, int code, const char *text)
 {
-    PMIx_Finalize(NULL, 0);
-    free(b);
+    (void)b;
+    PMIx_Abort(code, text, NULL, 0);
 }
 
-static const struct lf_boot_ops pmix_ops = {pmix_put, pmix_fence, pmix_get, pmix_destroy};
-
-/* A number the server holds about the job (wildcard) or about me; -1 when it does not. */
-static int number(const pmix_proc_t *who, const char *key)
+static void pmix_destroy(lf_boot *b)
 {
+    (void)b;
+    PMIx_Finalize(NULL, 0);
+}
+
+static const struct lf_boot_ops pmix_ops = {pmix_fence, pmix_get, pmix_abort, pmix_destroy};
+
+/* Servers disagree about integer types (SLURM gives some as signed), so any is taken. */
+static int to_int(const pmix_value_t *v)
+{
+    uint64_t u = UINT64_MAX;
+    switch (v->type) {
+    case PMIX_UINT8: u = v->data.uint8; break;
+    case PMIX_UINT16: u = v->data.uint16; break;
+    case PMIX_UINT32: u = v->data.uint32; break;
+    case PMIX_UINT64: u = v->data.uint64; break;
+    case PMIX_UINT: u = v->data.uint; break;
+    case PMIX_SIZE: u = v->data.size; break;
+    case PMIX_PROC_RANK: u = v->data.rank; break;
+    case PMIX_INT8: u = (uint64_t)v->data.int8; break;
+    case PMIX_INT16: u = (uint64_t)v->data.int16; break;
+    case PMIX_INT32: u = (uint64_t)v->data.int32; break;
+    case PMIX_INT64: u = (uint64_t)v->data.int64; break;
+    case PMIX_INT: u = (uint64_t)v->data.integer; break;
+    default: break;
+    }
+    return u <= INT32_MAX ? (int)u : -1;
+}
+
+/* A number the server holds about the job (wildcard) or about a rank; -1 when it does not. */
+static int number(const struct pmix *p, pmix_rank_t of, const char *key)
+{
+    pmix_proc_t who = p->me;
     pmix_value_t *v = NULL;
-    int n = -1;
-    if (PMIx_Get(who, key, NULL, 0, &v) != PMIX_SUCCESS)
+    who.rank = of;
+    if (PMIx_Get(&who, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
         return -1;
-    if (v->type == PMIX_UINT32 && v->data.uint32 <= INT32_MAX)
-        n = (int)v->data.uint32;
-    else if (v->type == PMIX_UINT16)
-        n = (int)v->data.uint16;
+    int n = to_int(v);
     PMIX_VALUE_RELEASE(v);
     return n;
+}
+
+/* SLURM names its nodes, others the host; without an answer the host's own name. */
+static void host_name(struct pmix *p)
+{
+    pmix_value_t *v = NULL;
+    if (PMIx_Get(&p->me, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v && v->type == PMIX_STRING && v->data.string)
+        strncpy(p->base.host, v->data.string, sizeof p->base.host - 1);
+    else if (gethostname(p->base.host, sizeof p->base.host - 1))
+        p->base.host[0] = '\0';
+    if (v)
+        PMIX_VALUE_RELEASE(v);
+}
+
+static int read_info(struct pmix *p, lf_err *err)
+{
+    const pmix_rank_t job = PMIX_RANK_WILDCARD, me = p->me.rank;
+    host_name(p);
+    /* The universe (PMIX_UNIV_SIZE) counts slots, not ranks. */
+    struct lf_boot_info i = {.rank = (int)me,
+                             .size = number(p, job, PMIX_JOB_SIZE),
+                             .local_rank = number(p, me, PMIX_LOCAL_RANK),
+                             .local_size = number(p, job, PMIX_LOCAL_SIZE),
+                             .node = number(p, me, PMIX_NODEID),
+                             .nodes = number(p, job, PMIX_NUM_NODES),
+                             .host = p->base.host,
+                             .how = "pmix"};
+    if (i.nodes < 1)
+        i.nodes = 1;
+    if (i.node < 0 || i.node >= i.nodes)
+        i.node = 0;
+    if (i.size < 1 || i.local_rank < 0 || i.rank < 0 || i.rank >= i.size)
+        return lf_fail(err, LF_ECOMM, "PMIx: the server does not tell the job's size or this process's local rank");
+    if (i.local_size < 1)
+        i.local_size = i.nodes == 1 ? i.size : 1;
+    p->base.info = i;
+    return 0;
 }
 
 lf_boot *lf_boot_create_pmix(lf_err *err)
@@ -107,21 +178,19 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
         return NULL;
     pmix_status_t st = PMIx_Init(&p->me, NULL, 0);
     if (st != PMIX_SUCCESS) {
-        failed(err, "init", st);
+        if (st == PMIX_ERR_UNREACH)
+            lf_fail(err, LF_ECOMM,
+                    "PMIx: the server that PMIX_NAMESPACE=%s names does not answer (%d); to run alone, unset the PMIX_* variables",
+                    getenv("PMIX_NAMESPACE"), (int)st);
+        else
+            failed(err, "init", st);
         free(p);
         return NULL;
     }
-    pmix_proc_t job = p->me;
-    job.rank = PMIX_RANK_WILDCARD;
     p->base.ops = &pmix_ops;
-    p->base.info = (struct lf_boot_info){.rank = (int)p->me.rank,
-                                         .size = number(&job, PMIX_JOB_SIZE),
-                                         .local_rank = number(&p->me, PMIX_LOCAL_RANK),
-                                         .local_size = number(&job, PMIX_LOCAL_SIZE),
-                                         .how = "pmix"};
-    if (p->base.info.size < 1 || p->base.info.local_rank < 0 || p->base.info.rank >= p->base.info.size) {
-        lf_fail(err, LF_ECOMM, "PMIx: the server does not tell the job's size or this process's local rank");
-        pmix_destroy(&p->base);
+    if (read_info(p, err)) {
+        PMIx_Finalize(NULL, 0);
+        free(p);
         return NULL;
     }
     return &p->base;

@@ -8,17 +8,27 @@
 #include "engine/comm/comm.h"
 
 struct lf_boot_ops {
-    int (*put)(lf_boot *b, const char *key, const void *data, size_t len, lf_err *err);
-    int (*fence)(lf_boot *b, lf_err *err);
+    int (*fence)(lf_boot *b, lf_err *err); /* publish blob[published..n), wait for all ranks */
     int (*get)(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err);
-    void (*destroy)(lf_boot *b);
+    void (*end_all)(lf_boot *b, int code, const char *text);
+    void (*destroy)(lf_boot *b); /* leaves the blobs and b itself to boot.c */
+};
+
+struct lf_boot_blob {
+    char *key;
+    void *data;
+    size_t len;
 };
 
 struct lf_boot {
     const struct lf_boot_ops *ops;
     struct lf_boot_info info;
+    char host[256];
+    struct lf_boot_blob *blob; /* all that this rank put */
+    size_t n, cap, published;
 };
 
+/* A zeroed b of `size` bytes becomes a rank of PMIx's, NULL with err on failure. */
 lf_boot *lf_boot_create_pmix(lf_err *err);
 
 #endif

@@ -14,6 +14,28 @@
 
 static lf_err err = LF_ERR_INIT;
 
+/* What srun without --mpi=pmix leaves. */
+static void test_strangers(void)
+{
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    tap_rc(lf_boot_create(&err) ? 0 : err.rc, LF_ECOMM, &err, "--mpi=pmix", "several processes without PMIx are refused");
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    lf_boot *b = lf_boot_create(&err);
+    tap_ok(b != NULL, "one process started by srun is alone");
+    lf_boot_destroy(b);
+    unsetenv("SLURM_STEP_NUM_TASKS");
+#ifdef HAVE_PMIX
+    int status = 0;
+    pid_t pid = fork(); /* a client that failed leaves libpmix in no state to become a server */
+    if (pid == 0) {
+        setenv("PMIX_NAMESPACE", "gone", 1);
+        setenv("PMIX_RANK", "0", 1);
+        _exit(lf_boot_create(&err) == NULL && err.rc == LF_ECOMM && strstr(err.text, "gone") ? 0 : 1);
+    }
+    tap_ok(waitpid(pid, &status, 0) == pid && status == 0, "a server that does not answer is an error");
+#endif
+}
+
 static void test_single(void)
 {
     char buf[8] = {0};
@@ -29,13 +51,16 @@ static void test_single(void)
     tap_rc(lf_boot_get(b, 1, "addr", buf, 8, &len, &err), LF_ENOENT, &err, "rank 1", "no such rank");
     lf_comm *c = lf_comm_create(b, &err);
     float x = 3;
-    tap_ok(c && c->ops->all_reduce_sum_f32(c, &x, 1, &err) == 0 && x > 2 && x < 4, "a sum over one rank");
-    tap_ok(c && c->ops->barrier(c, &err) == 0, "a barrier of one");
+    tap_ok(c && lf_comm_all_reduce(c, &x, 1, LF_COMM_F32, LF_COMM_SUM, &err) == 0 && x > 2 && x < 4,
+           "a sum over one rank");
+    tap_ok(c && lf_comm_barrier(c, &err) == 0, "a barrier of one");
+    tap_rc(lf_comm_send(c, "", 1, 0, 0, &err), LF_EINVAL, &err, "rank 0", "no message to oneself");
+    tap_rc(lf_comm_broadcast(c, &x, sizeof x, 1, &err), LF_EINVAL, &err, "rank 1", "no broadcast from a rank there is not");
     lf_comm_destroy(c);
     lf_boot_destroy(b);
 }
 
-/* Two ranks exchange a word; more than one rank is refused by the communicator. Exit code 0 when all is well. */
+/* Two ranks exchange a word, and add theirs. Exit code 0 when all is well. */
 static int child(void)
 {
     lf_boot *b = lf_boot_create(&err);
@@ -51,8 +76,19 @@ static int child(void)
         return 12;
     if (got != 101 - me || len != sizeof got)
         return 13;
-    if (lf_comm_create(b, &err) || err.rc != LF_ENOTSUP)
+    if (lf_boot_put(b, "word", &mine, sizeof mine, &err) != LF_EEXIST)
         return 14;
+    lf_err_clear(&err);
+    lf_comm *c = lf_comm_create(b, &err);
+    int64_t sum = mine;
+#ifdef HAVE_UCX
+    if (!c || lf_comm_all_reduce(c, &sum, 1, LF_COMM_I64, LF_COMM_SUM, &err) || sum != 201)
+        return 15;
+#else
+    if (c || err.rc != LF_ENOTSUP || sum != mine)
+        return 15;
+#endif
+    lf_comm_destroy(c);
     lf_boot_destroy(b);
     return 0;
 }
@@ -171,6 +207,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         return child();
     test_single();
+    test_strangers();
     test_pmix(argv[0]);
     return tap_done();
 }

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators: choice of the transport, checks of arguments, what the watchdog is told, and the calls that are made of
+ * others. The moving of bytes is the transports' (self.c, ucx.c with coll.c, nccl.c).
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/comm/comm_priv.h"
+#include "engine/comm/watch.h"
+
+/* ---- making and ending ---- */
+
+static void job_destroy(struct lf_comm_job *job)
+{
+    if (!job)
+        return;
+    lf_watch_destroy(job->watch);
+    free(job->peer);
+    free(job);
+}
+
+/* Seconds, 0: no watchdog, negative: err is set. */
+static double patience(const struct lf_comm_opts *o, lf_err *err)
+{
+    const char *text = getenv("LOONG_COMM_PATIENCE");
+    double s = 40;
+    if (o->patience_s > 0)
+        return o->patience_s;
+    if (text && strcmp(text, "off") == 0)
+        return 0;
+    if (text && (lf_parse_f64(&s, text, NULL) || s < 2)) {
+        lf_fail(err, LF_EINVAL, "LOONG_COMM_PATIENCE=%s: seconds, at least 2, or off", text);
+        return -1;
+    }
+    return s;
+}
+
+static struct lf_comm_job *job_create(lf_boot *boot, const struct lf_comm_opts *o, lf_err *err)
+{
+    double s = patience(o, err);
+    if (s < 0)
+        return NULL;
+    struct lf_comm_job *job = lf_calloc(1, sizeof *job, err);
+    if (!job)
+        return NULL;
+    job->boot = boot;
+    job->next_id = 1;
+    job->peer = lf_calloc((size_t)lf_boot_info(boot)->size, sizeof *job->peer, err);
+    job->watch = job->peer ? lf_watch_create(job, s, o->fatal, o->fatal_arg, err) : NULL;
+    if (!job->watch) {
+        job_destroy(job);
+        return NULL;
+    }
+    return job;
+}
+
+static lf_comm *create_many(lf_boot *boot, const struct lf_comm_opts *o, bool nccl, lf_err *err)
+{
+    struct lf_comm_job *job = job_create(boot, o, err);
+    lf_comm *c = job ? lf_comm_ucx_create(job, err) : NULL;
+    if (!c) {
+        job_destroy(job);
+        return NULL;
+    }
+    if (nccl) {
+        lf_comm *n = lf_comm_nccl_create(c, o->device, err);
+        if (!n)
+            lf_comm_destroy(c);
+        c = n;
+    }
+    return c;
+}
+
+lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_err *err)
+{
+    static const char *const names[] = {"auto", "self", "ucx", "nccl"};
+    const struct lf_comm_opts none = {0};
+    const struct lf_comm_opts *o = opts ? opts : &none;
+    const char *t = o->transport ? o->transport : getenv("LOONG_COMM");
+    const int size = lf_boot_info(boot)->size;
+    size_t k = 0;
+    t = t && t[0] ? t : "auto";
+    while (k < 4 && strcmp(t, names[k]) != 0)
+        k++;
+    if (k == 4) {
+        lf_fail(err, LF_EINVAL, "there is no transport \"%s\" between ranks; auto, self, ucx or nccl", t);
+        return NULL;
+    }
+    if (k == 1 && size != 1) {
+        lf_fail(err, LF_EINVAL, "transport self is for one rank, there are %d", size);
+        return NULL;
+    }
+    if (size > 1)
+        return create_many(boot, o, k == 3, err);
+    lf_comm *c = lf_comm_self_create(err);
+    if (c && k == 3) {
+        lf_comm *n = lf_comm_nccl_create(c, o->device, err);
+        if (!n)
+            lf_comm_destroy(c);
+        c = n;
+    }
+    return c;
+}
+
+lf_comm *lf_comm_create(lf_boot *boot, lf_err *err)
+{
+    return lf_comm_create_with(boot, NULL, err);
+}
+
+void lf_comm_destroy(lf_comm *c)
+{
+    if (!c)
+        return;
+    struct lf_comm_job *job = c->id == 0 ? c->job : NULL;
+    int *world = c->world;
+    lf_comm *host = c->host != c ? c->host : NULL;
+    c->ops->destroy(c);
+    free(world);
+    if (host)
+        lf_comm_destroy(host); /* the world's host communicator has the job */
+    else
+        job_destroy(job);
+}
+
+/* ---- the watchdog's notes ---- */
+
+static struct lf_watch *watch_of(const lf_comm *c)
+{
+    return c->job ? c->job->watch : NULL;
+}
+
+static void enter(lf_comm *c, const char *what)
+{
+    c->seq++;
+    if (watch_of(c))
+        lf_watch_enter(watch_of(c), what, c->id, c->seq);
+}
+
+static int leave(lf_comm *c, int rc)
+{
+    if (watch_of(c))
+        lf_watch_leave(watch_of(c));
+    return rc;
+}
+
+void lf_comm_step(lf_comm *c, int64_t step)
+{
+    if (watch_of(c))
+        lf_watch_step(watch_of(c), step);
+}
+
+void lf_comm_phase(lf_comm *c, const char *name, double limit_s)
+{
+    if (watch_of(c))
+        lf_watch_phase(watch_of(c), name, limit_s);
+}
+
+const char *lf_comm_peer_host(const lf_comm *c, int rank)
+{
+    return c->job ? c->job->peer[lf_comm_world_rank(c, rank)].host : "";
+}
+
+int64_t lf_comm_peer_pid(const lf_comm *c, int rank)
+{
+    return c->job ? c->job->peer[lf_comm_world_rank(c, rank)].pid : -1;
+}
+
+/* ---- checked calls ---- */
+
+static int check_total(const lf_comm *c, const size_t *counts, size_t each, lf_err *err)
+{
+    size_t sum = 0, bytes = 0;
+    for (int r = 0; r < c->size; r++)
+        if (!lf_size_add(&sum, sum, counts[r]))
+            return lf_fail(err, LF_EINVAL, "counts of %d ranks overflow", c->size);
+    return lf_size_mul(&bytes, sum, each) ? 0 : lf_fail(err, LF_EINVAL, "%zu elements overflow", sum);
+}
+
+static int check_peer(const lf_comm *c, int rank, int tag, lf_err *err)
+{
+    if (rank < 0 || rank >= c->size || rank == c->rank)
+        return lf_fail(err, LF_EINVAL, "rank %d of %d cannot exchange a message with rank %d", c->rank, c->size, rank);
+    if (tag < 0 || tag > LF_COMM_MAX_TAG)
+        return lf_fail(err, LF_EINVAL, "tag %d is outside 0 to %d", tag, LF_COMM_MAX_TAG);
+    return 0;
+}
+
+int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+{
+    size_t bytes;
+    if (!lf_size_mul(&bytes, n, lf_comm_type_bytes(t)))
+        return lf_fail(err, LF_EINVAL, "%zu elements overflow", n);
+    enter(c, "all_reduce");
+    return leave(c, c->ops->all_reduce(c, data, n, t, op, err));
+}
+
+int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts, enum lf_comm_type t, lf_err *err)
+{
+    int rc = check_total(c, counts, lf_comm_type_bytes(t), err);
+    if (rc)
+        return rc;
+    enter(c, "reduce_scatter");
+    return leave(c, c->ops->reduce_scatter(c, out, in, counts, t, err));
+}
+
+int lf_comm_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
+{
+    int rc = check_total(c, bytes, 1, err);
+    if (rc)
+        return rc;
+    enter(c, "all_gather");
+    return leave(c, c->ops->all_gather(c, all, bytes, err));
+}
+
+int lf_comm_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *err)
+{
+    if (root < 0 || root >= c->size)
+        return lf_fail(err, LF_EINVAL, "broadcast from rank %d of %d", root, c->size);
+    enter(c, "broadcast");
+    return leave(c, c->ops->broadcast(c, data, bytes, root, err));
+}
+
+int lf_comm_barrier(lf_comm *c, lf_err *err)
+{
+    enter(c, "barrier");
+    return leave(c, c->ops->barrier(c, err));
+}
+
+int lf_comm_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err)
+{
+    int rc = check_peer(c, to, tag, err);
+    if (rc)
+        return rc;
+    enter(c, "send");
+    c->seq--; /* not a collective: the others do not count it */
+    return leave(c, c->ops->send(c, data, bytes, to, tag, err));
+}
+
+int lf_comm_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
+{
+    int rc = check_peer(c, from, tag, err);
+    if (rc)
+        return rc;
+    enter(c, "recv");
+    c->seq--;
+    return leave(c, c->ops->recv(c, data, bytes, from, tag, err));
+}
+
+/* ---- made of others ---- */
+
+void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count)
+{
+    size_t s = (size_t)size, r = (size_t)rank, even = n / s, more = n % s;
+    *first = r * even + (r < more ? r : more);
+    *count = even + (r < more);
+}
+
+int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_comm_blobs *out, lf_err *err)
+{
+    lf_comm *h = c->host;
+    const size_t p = (size_t)h->size;
+    struct lf_comm_blobs b = {NULL, lf_calloc(p + 1, sizeof *b.offset, err)};
+    int64_t *lens = lf_calloc(p, sizeof *lens, err);
+    size_t *bytes = lf_calloc(p, sizeof *bytes, err);
+    int rc = b.offset && lens && bytes ? 0 : LF_ENOMEM;
+    if (!rc) {
+        for (size_t r = 0; r < p; r++)
+            bytes[r] = sizeof *lens;
+        lens[h->rank] = (int64_t)len;
+        rc = lf_comm_all_gather(h, lens, bytes, err);
+    }
+    for (size_t r = 0; !rc && r < p; r++) {
+        bytes[r] = (size_t)lens[r];
+        if (!lf_size_add(&b.offset[r + 1], b.offset[r], bytes[r]))
+            rc = lf_fail(err, LF_EINVAL, "blobs of %zu ranks overflow", p);
+    }
+    if (!rc && !(b.data = lf_malloc(1, b.offset[p], err)))
+        rc = LF_ENOMEM;
+    if (!rc) {
+        if (len)
+            memcpy(b.data + b.offset[h->rank], mine, len);
+        rc = lf_comm_all_gather(h, b.data, bytes, err);
+    }
+    free(lens);
+    free(bytes);
+    if (rc)
+        lf_comm_blobs_fini(&b);
+    else
+        *out = b;
+    return rc;
+}
+
+void lf_comm_blobs_fini(struct lf_comm_blobs *b)
+{
+    free(b->data);
+    free(b->offset);
+    *b = (struct lf_comm_blobs){0};
+}
+
+int lf_comm_agree_max(lf_comm *c, int64_t *value, lf_err *err)
+{
+    return lf_comm_all_reduce(c->host, value, 1, LF_COMM_I64, LF_COMM_MAX, err);
+}
+
+int lf_comm_agree_ok(lf_comm *c, int rc, lf_err *err)
+{
+    int64_t worst = rc ? c->size - c->rank : 0; /* the lowest rank that failed has the largest */
+    int r = lf_comm_agree_max(c, &worst, err);
+    if (rc)
+        return rc;
+    if (r || !worst)
+        return r;
+    int who = c->size - (int)worst;
+    return lf_fail(err, LF_ECOMM, "rank %d (%s, pid %lld) failed", who, lf_comm_peer_host(c, who),
+                   (long long)lf_comm_peer_pid(c, who));
+}
+
+/* ---- splitting ---- */
+
+struct ticket {
+    int64_t color, key, next_id;
+};
+
+/* Ranks of c with my color, in the order of (key, rank). */
+static int choose_members(const lf_comm *c, const struct ticket *t, int *members)
+{
+    int n = 0;
+    for (int r = 0; r < c->size; r++) {
+        if (t[r].color != t[c->rank].color)
+            continue;
+        int at = n++;
+        for (; at > 0 && t[members[at - 1]].key > t[r].key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return n;
+}
+
+lf_comm *lf_comm_part_of(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err)
+{
+    int *world = lf_calloc((size_t)n, sizeof *world, err);
+    if (!world)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        world[i] = lf_comm_world_rank(c, members[i]);
+    lf_comm *s = c->ops->split(c, members, n, me, id, err);
+    if (!s) {
+        free(world);
+        return NULL;
+    }
+    s->rank = me;
+    s->size = n;
+    s->world = world;
+    s->id = id;
+    s->job = c->job;
+    return s;
+}
+
+static lf_comm *make_part(lf_comm *c, const int *members, int n, uint32_t id, lf_err *err)
+{
+    int me = 0;
+    while (members[me] != c->rank)
+        me++;
+    return lf_comm_part_of(c, members, n, me, id, err);
+}
+
+lf_comm *lf_comm_split(lf_comm *c, int color, int key, lf_err *err)
+{
+    const size_t p = (size_t)c->size;
+    struct ticket *t = lf_calloc(p, sizeof *t, err);
+    size_t *bytes = lf_calloc(p, sizeof *bytes, err);
+    int *members = lf_calloc(p, sizeof *members, err);
+    lf_comm *s = NULL;
+    if (!t || !bytes || !members)
+        goto out;
+    for (size_t r = 0; r < p; r++)
+        bytes[r] = sizeof *t;
+    t[c->rank] = (struct ticket){color, key, c->job ? (int64_t)c->job->next_id : 1};
+    if (lf_comm_all_gather(c->host, t, bytes, err))
+        goto out;
+    /* An id that none of these ranks has used. Groups of other colors use it too; they have no member in common. */
+    int64_t id = 1;
+    for (size_t r = 0; r < p; r++)
+        id = t[r].next_id > id ? t[r].next_id : id;
+    if (c->job)
+        c->job->next_id = (uint32_t)id + 1;
+    if (color >= 0)
+        s = make_part(c, members, choose_members(c, t, members), (uint32_t)id, err);
+out:
+    free(t);
+    free(bytes);
+    free(members);
+    return s;
+}
