@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor: is this site usable? Each check does the thing itself (a link, an fsync, a start of an executable) where the
- * project's files will lie, and says what it saw.
+ * doctor: is this site usable? Each check does the thing itself where the project's files will lie, and says what it saw and
+ * what to do (doctor.h). Without a project it looks at the working directory.
  */
 #include "config.h"
 
@@ -12,106 +12,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "engine/base/sys.h"
 #include "flow/cmds.h"
+#include "flow/conf.h"
+#include "flow/doctor.h"
 #include "flow/drive.h"
 #include "flow/freeze.h"
+#include "flow/pipeline_priv.h"
 #include "flow/record.h"
-#include "flow/who.h"
+#include "flow/sched.h"
 
 static const lf_opt doctor_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("data_dir", LF_OPT_PATH, 0, "loong-data", NULL, "data directory to look at, against the project"),
+    LF_CMD_ROW("data_dir", LF_OPT_PATH, 0, NULL, NULL, "data directory to look at, against the project; default: the configured one"),
+    LF_CMD_ROW("scheduler", LF_OPT_ENUM, 0, "auto", "auto|local|slurm|pbs|torque",
+               "scheduler to look at; auto: the configured one, else what is installed"),
+    LF_CMD_ROW("partition", LF_OPT_STR, 0, NULL, NULL, "partition or queue to judge"),
 };
-LF_CMD_TABLE(doctor, "is this machine and this directory usable?", doctor_rows);
+LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
 
-static void note(json_t *list, const char *verdict, const char *what, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static void note(json_t *list, const char *verdict, const char *what, const char *fmt, ...)
+void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice, const char *fmt, ...)
 {
     char text[1200];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "verdict", verdict, "check", what, "text", text));
+    lf_text_clean(text);
+    json_t *o = json_pack("{s:s, s:s, s:s}", "verdict", verdict, "check", check, "text", text);
+    if (advice != NULL)
+        json_object_set_new(o, "advice", json_string(advice));
+    json_array_append_new(d->list, o);
 }
 
-static const char *fs_name(const struct statfs *s)
-{
-    static const struct {
-        unsigned long magic;
-        const char *name;
-    } known[] = {{0xEF53, "ext4"},        {0x58465342, "xfs"},     {0x9123683E, "btrfs"},   {0x01021994, "tmpfs"},
-                 {0x794C7630, "overlay"}, {0x6969, "NFS"},         {0x0BD00BD0, "Lustre"},  {0x47504653, "GPFS"},
-                 {0x19830326, "BeeGFS"},  {0x2FC12FC1, "ZFS"},     {0x65735546, "FUSE"},    {0xFF534D42, "CIFS"}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if ((unsigned long)s->f_type == known[i].magic)
-            return known[i].name;
-    return "unknown kind";
-}
-
-/* The protocol in small: a file, fsync, two links to one name, of which the second must fail. */
-static void check_links(json_t *list, const char *dir)
-{
-    char a[PATH_MAX], b[PATH_MAX];
-    lf_err e = LF_ERR_INIT;
-    if (lf_path_set(a, &e, "%s/.doctor-a-%d", dir, (int)getpid()) < 0 ||
-        lf_path_set(b, &e, "%s/.doctor-b-%d", dir, (int)getpid()) < 0)
-        return note(list, "bad", "publishing", "%s", e.text);
-    double t0 = lf_now_s();
-    if (lf_io_publish(a, "x", 1, 0600, &e) < 0) {
-        note(list, "bad", "publishing", "%s", e.text);
-        return;
-    }
-    double ms = (lf_now_s() - t0) * 1000;
-    bool first = link(a, b) == 0, second = link(a, b) == 0;
-    unlink(a);
-    unlink(b);
-    if (!first || second)
-        note(list, "bad", "publishing", "link(2) does not behave in %s: it must fail where the name exists", dir);
-    else
-        note(list, "ok", "publishing", "link and fsync work in %s (%.1f ms)", dir, ms);
-}
-
-static void check_dir(json_t *list, const char *what, const char *dir)
-{
-    char at[PATH_MAX], b[32];
-    struct statfs s;
-    if (lf_path_set(at, NULL, "%s", dir) < 0)
-        return;
-    while (statfs(at, &s) != 0) {
-        char *slash = strrchr(at, '/');
-        if (slash == NULL || slash == at)
-            return note(list, "bad", what, "%s: %s", dir, strerror(errno));
-        *slash = '\0';
-    }
-    double left = (double)s.f_bavail * (double)s.f_bsize;
-    note(list, left > 1e9 ? "ok" : "warn", what, "%s on %s, %s free", dir, fs_name(&s), lf_fmt_bytes(b, sizeof b, left));
-    if (access(at, W_OK) != 0)
-        note(list, "bad", what, "%s cannot be written: %s", at, strerror(errno));
-    else
-        check_links(list, at);
-}
-
-static void check_exe(json_t *list, const char *name)
+static void check_exe(lf_doctor *d, const char *name)
 {
     char *path = NULL;
     lf_err e = LF_ERR_INIT;
-    if (lf_exe_find(&path, name, &e) < 0) {
-        note(list, "bad", name, "%s", e.text);
-        return;
-    }
+    if (lf_exe_find(&path, name, &e) < 0)
+        return lf_doctor_add(d, "fail", name, "install loong-flow completely, or set LOONG_LIBEXEC", "%s", e.text);
     pid_t pid = fork();
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
@@ -124,79 +68,151 @@ static void check_exe(json_t *list, const char *name)
     int status = 0;
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    bool good = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    note(list, good ? "ok" : "bad", name, good ? "%s starts" : "%s does not start (try it by hand: a library may be missing)",
-         path);
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        lf_doctor_add(d, "ok", name, NULL, "%s starts", path);
+    else
+        lf_doctor_add(d, "fail", name, "try it by hand: a library may be missing", "%s does not start", path);
     free(path);
 }
 
-static void check_limits(json_t *list)
+/* ---- what is configured ---- */
+
+/* Settings: the pipeline file of the project or of this directory, else site and user file alone. */
+static void load_conf(lf_conf *conf, lf_doctor *d, const char *root)
 {
-    struct rlimit r;
-    char b[32];
-    if (getrlimit(RLIMIT_FSIZE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
-        note(list, "warn", "limits", "files may not grow beyond %s (ulimit -f)",
-             lf_fmt_bytes(b, sizeof b, (double)r.rlim_cur));
-    if (getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
-        note(list, "warn", "limits", "address space is limited to %s (ulimit -v)",
-             lf_fmt_bytes(b, sizeof b, (double)r.rlim_cur));
-    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < 256)
-        note(list, "warn", "limits", "only %llu open files (ulimit -n)", (unsigned long long)r.rlim_cur);
-    note(list, "ok", "machine", "%d processors available", lf_ncpu());
-    json_t *who = lf_who_make(0, NULL);
-    note(list, who != NULL ? "ok" : "bad", "processes",
-         who != NULL ? "can be identified through /proc" : "/proc does not identify processes");
-    json_decref(who);
+    char path[PATH_MAX];
+    lf_err e = LF_ERR_INIT;
+    bool has = lf_path_set(path, NULL, "%s/pipeline.ini", root) == 0 && lf_io_exists(path);
+    lf_conf_args a = {.pipeline_path = has ? path : NULL};
+    if (lf_conf_load(conf, &a, &e) == 0 && lf_conf_resolve(conf, &e) == 0)
+        return;
+    lf_doctor_add(d, "fail", "configuration", "see `loong-flow validate`", "%s", e.text);
+    lf_conf_fini(conf);
+    memset(conf, 0, sizeof *conf);
 }
 
-static void check_project(json_t *list, lf_cmd *c)
+static bool runs(const lf_doctor *d, const char *w0, const char *w1)
+{
+    lf_sched_out o;
+    if (lf_sched_runv(&o, d->site, 10, NULL, w0, w1, NULL) < 0)
+        return false;
+    bool good = !o.missing && !o.timed_out && o.exit == 0;
+    lf_sched_out_fini(&o);
+    return good;
+}
+
+static void choose_scheduler(lf_doctor *d, const lf_cmd *c, const lf_conf *conf)
+{
+    static const char *const names[] = {"auto", "local", "slurm", "pbs", "torque"};
+    const char *name = names[lf_optset_choice(c->opts, "scheduler")];
+    if (strcmp(name, "auto") == 0)
+        name = lf_conf_get(conf, "pipeline", "scheduler", lf_conf_get(conf, "site", "scheduler", NULL));
+    if (name == NULL)
+        name = runs(d, "sbatch", "--version") ? "slurm" : runs(d, "qstat", "--version") ? "pbs" : "local";
+    snprintf(d->scheduler, sizeof d->scheduler, "%s", name);
+    d->batch = strcmp(d->scheduler, "local") != 0;
+}
+
+static void set_site(lf_doctor *d, lf_conf *conf)
+{
+    lf_err e = LF_ERR_INIT;
+    json_t *doc = json_object();
+    if (lf_pipeline_site(doc, conf, &e) < 0)
+        lf_doctor_add(d, "fail", "configuration", "see `loong-flow config --origin`", "%s", e.text);
+    d->site = json_incref(json_object_get(doc, "site"));
+    if (d->site == NULL)
+        d->site = json_object();
+    json_decref(doc);
+}
+
+/* ---- all of it ---- */
+
+static void check_scheduler(lf_doctor *d)
+{
+    if (strcmp(d->scheduler, "slurm") == 0)
+        lf_doctor_slurm(d);
+    else if (d->batch)
+        lf_doctor_pbs(d);
+    else
+        lf_doctor_add(d, "ok", "scheduler", NULL, "none: runs on this machine alone");
+}
+
+static void check_all(lf_doctor *d, const lf_cmd *c)
 {
     lf_project p;
     lf_err e = LF_ERR_INIT;
-    if (lf_cmd_project(&p, c, &e) < 0) {
-        note(list, "ok", "project", "none here yet");
-        check_dir(list, "project directory", ".");
-        return;
-    }
-    note(list, "ok", "project", "%s (%s)", p.root, p.id);
-    check_dir(list, "project directory", p.dot);
-    const char *dir = lf_optset_str(c->opts, "data_dir");
-    char data[PATH_MAX];
-    if (lf_path_set(data, NULL, "%s%s%s", dir[0] == '/' ? "" : p.root, dir[0] == '/' ? "" : "/", dir) == 0)
-        check_dir(list, "data_dir", data);
-    if (lf_sync_probe(&p, &e) < 0)
-        note(list, "bad", "ledger", "%s", e.text);
+    bool have = lf_cmd_project(&p, c, &e) == 0;
+    lf_conf conf;
+    char data[PATH_MAX], cwd[PATH_MAX];
+    const char *root = have ? p.root : getcwd(cwd, sizeof cwd) != NULL ? cwd : ".";
+    load_conf(&conf, d, root);
+    set_site(d, &conf);
+    choose_scheduler(d, c, &conf);
+    d->partition = lf_optset_str(c->opts, "partition");
+    if (d->partition == NULL)
+        d->partition = lf_conf_get(&conf, "resources", "partition", lf_conf_get(&conf, "resources", "queue", NULL));
+    if (have)
+        lf_doctor_add(d, "ok", "project", NULL, "%s (%s)", p.root, p.id);
     else
-        note(list, "ok", "ledger", "can be locked and written");
-    lf_project_fini(&p);
+        lf_doctor_add(d, "ok", "project", NULL, "none here yet");
+    lf_doctor_dir(d, "project directory", have ? p.dot : root, false, true);
+    const char *dir = lf_optset_str(c->opts, "data_dir");
+    if (dir == NULL)
+        dir = lf_conf_get(&conf, "pipeline", "data_dir", lf_conf_get(&conf, "site", "data_dir", "loong-data"));
+    if (lf_path_set(data, NULL, "%s%s%s", dir[0] == '/' ? "" : root, dir[0] == '/' ? "" : "/", dir) == 0) {
+        d->data = data;
+        lf_doctor_dir(d, "data_dir", data, d->batch, false);
+    }
+    if (have && lf_sync_probe(&p, &e) < 0)
+        lf_doctor_add(d, "fail", "ledger", "`loong-flow ledger check` says more", "%s", e.text);
+    else if (have)
+        lf_doctor_add(d, "ok", "ledger", NULL, "can be locked and written");
+    for (const lf_opt_table *const *t = c->tables; *t != NULL; t++) {
+        char name[160];
+        snprintf(name, sizeof name, "lf-%s", (*t)->stage);
+        check_exe(d, name);
+    }
+    lf_doctor_limits(d);
+    if (d->data != NULL)
+        check_scheduler(d);
+    d->data = NULL;
+    lf_conf_fini(&conf);
+    if (have)
+        lf_project_fini(&p);
+}
+
+static void print_finding(const json_t *o)
+{
+    const char *advice = json_string_value(json_object_get(o, "advice"));
+    printf("%-4s  %s: ", json_string_value(json_object_get(o, "verdict")), json_string_value(json_object_get(o, "check")));
+    lf_print_safe(json_string_value(json_object_get(o, "text")));
+    putchar('\n');
+    if (advice != NULL)
+        printf("      -> %s\n", advice);
 }
 
 static int run_doctor(lf_cmd *c, lf_err *err)
 {
-    json_t *list = json_array();
-    if (list == NULL)
+    lf_doctor d = {.list = json_array()};
+    if (d.list == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    check_project(list, c);
-    for (const lf_opt_table *const *t = c->tables; *t != NULL; t++) {
-        char name[160];
-        snprintf(name, sizeof name, "lf-%s", (*t)->stage);
-        check_exe(list, name);
-    }
-    check_limits(list);
-    bool bad = false;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *o = json_array_get(list, i);
+    check_all(&d, c);
+    int n[2] = {0, 0};
+    for (size_t i = 0; i < json_array_size(d.list); i++) {
+        const json_t *o = json_array_get(d.list, i);
         const char *v = json_string_value(json_object_get(o, "verdict"));
-        bad = bad || strcmp(v, "bad") == 0;
-        if (c->json)
-            continue;
-        printf("%-5s %s: ", v, json_string_value(json_object_get(o, "check")));
-        lf_print_safe(json_string_value(json_object_get(o, "text")));
-        putchar('\n');
+        n[0] += strcmp(v, "fail") == 0;
+        n[1] += strcmp(v, "warn") == 0;
+        if (!c->json)
+            print_finding(o);
     }
-    int rc = c->json ? lf_cmd_print_json(json_pack("{s:b, s:O}", "ok", !bad, "checks", list), err) : 0;
-    json_decref(list);
-    return rc < 0 ? rc : bad ? LF_FLOW_FAILED : LF_FLOW_OK;
+    if (!c->json)
+        printf("%d of %d findings are failures, %d warnings\n", n[0], (int)json_array_size(d.list), n[1]);
+    int rc = c->json ? lf_cmd_print_json(json_pack("{s:b, s:i, s:i, s:s, s:O}", "ok", n[0] == 0, "failures", n[0], "warnings", n[1],
+                                                   "scheduler", d.scheduler, "checks", d.list), err) : 0;
+    json_decref(d.list);
+    json_decref(d.site);
+    return rc < 0 ? rc : n[0] > 0 ? LF_FLOW_FAILED : LF_FLOW_OK;
 }
 
 const lf_cmd_def lf_cmd_doctor = {.table = &doctor_table, .words = "", .max_words = 0, .run = run_doctor};

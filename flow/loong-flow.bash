@@ -25,7 +25,7 @@ _loong_flow() {
         diff) words=" --json --project --help" ;;
         config) words=" --json --project --help --set --origin" ;;
         gc) words=" --json --project --help --keep-runs --keep --yes" ;;
-        doctor) words=" --json --project --help --data-dir" ;;
+        doctor) words=" --json --project --help --data-dir --scheduler --partition" ;;
         ledger) words=" --json --project --help --columns" ;;
         version) words=" --json --project --help" ;;
         esac
