@@ -6,6 +6,7 @@ include tests/lint/local.mk
 include tests/golden/local.mk
 include tests/stage/local.mk
 include tests/flow/local.mk
+include tests/flow/fakes/slurm/local.mk
 include tests/fault/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
