@@ -67,6 +67,8 @@ typedef struct lf_trainer {
     size_t snapshot_bytes;
     bool saving;
     double last_save;
+    int64_t saving_step, saved_step; /* in the checkpoint that is being written, in the newest complete one; -1: none */
+    double save_s;                   /* what the newest took from its beginning to its publication */
 
     lf_frame_writer *metrics;
     int64_t rss0; /* before planned memory was taken */

@@ -76,6 +76,11 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true));
     at = add_real(b, sizeof(b), at, "model_flops_full",
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, false));
+    if (t->saved_step > 0) {
+        /* For whoever must end this process in time: which step is safe, and what it takes to make one so. */
+        at = add_real(b, sizeof(b), at, "saved", (double)t->saved_step);
+        at = add_real(b, sizeof(b), at, "save_s", t->save_s);
+    }
     at = add_real(b, sizeof(b), at, "step_s", st->seconds);
     at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
     at = add_real(b, sizeof(b), at, "rss", (double)lf_rss_bytes());

@@ -80,6 +80,7 @@ int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *e
         rc = lf_ckpt_save_begin(t->writer, dir, state, err);
     json_decref(state);
     t->saving = rc == 0;
+    t->saving_step = t->s.step;
     t->last_save = lf_now_s();
     return rc;
 }
@@ -93,8 +94,10 @@ int lf_train_save_wait(lf_trainer *t, lf_err *err)
     int rc = lf_ckpt_save_wait(t->writer, &r, err);
     if (rc < 0)
         return lf_err_prefix(err, "checkpoint");
+    t->saved_step = t->saving_step;
     if (rc == 1) {
         char size[32];
+        t->save_s = r.snapshot_s + r.write_s;
         lf_train_log(t, 2, "saved %s in %.1f s (training held up for %.2f s)",
                      lf_fmt_bytes(size, sizeof(size), (double)r.bytes), r.write_s, r.snapshot_s);
     }
