@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/id.h"
+#include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/lock.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "stages/opts.h"
@@ -130,9 +133,58 @@ static void read_common(const lf_optset *o)
         (void)lf_optset_str_at(o, "resume_from", i);
 }
 
+/* ---- who runs ---- */
+
+/* Rank by PMIx, which every launcher of ours sets; a process without one is alone. */
+static const char *rank_word(void)
+{
+    const char *r = getenv("PMIX_RANK");
+    return r ? r : "0";
+}
+
+/* One process to an --out: two would write into each other's files. Of several ranks the first holds the lock for all. */
+static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err *err)
+{
+    if (!out || strcmp(rank_word(), "0") != 0)
+        return 0;
+    int rc = lf_io_mkdirs(out, 0750, err);
+    char *path = rc == 0 ? lf_path_join(out, ".lock", err) : NULL;
+    if (!path)
+        return rc < 0 ? rc : LF_ENOMEM;
+    lf_lock_opts opts = {.purpose = program};
+    *lock = lf_lock_acquire(path, &opts, err);
+    free(path);
+    return *lock ? 0 : lf_err_prefix(err, "--out %s is in use", out);
+}
+
+/* Leave HOST.PID.json where the wrapper keeps the processes of an incarnation, so that a rank can be found on its node. */
+static int sign_in(const char *dir, lf_err *err)
+{
+    lf_proc_id me;
+    if (!dir)
+        return 0;
+    int rc = lf_proc_self(&me, err);
+    if (rc < 0)
+        return rc;
+    lf_buf path;
+    lf_buf_init(&path);
+    lf_buf_addf(&path, "%s/%s.%lld.json", dir, me.host, (long long)me.pid);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "rank", rank_word(), "host", me.host, "boot", me.boot_id, "pidns",
+                          (json_int_t)me.pid_ns, "pid", (json_int_t)me.pid, "start", (json_int_t)me.start);
+    char *text = o ? lf_json_dump(o, err) : NULL;
+    rc = text ? lf_buf_check(&path, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_io_write_file(path.data, text, strlen(text), 0640, err);
+    free(text);
+    json_decref(o);
+    lf_buf_fini(&path);
+    return rc;
+}
+
 static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int *usage, lf_err *err)
 {
     void *self = NULL;
+    lf_lock *lock = NULL;
     bool plan = lf_optset_bool(o, "plan"), show = lf_optset_bool(o, "print_config");
     lf_log_init(program, lf_optset_choice(o, "log_level"));
     int threads = lf_stage_threads(o);
@@ -152,10 +204,15 @@ static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int 
         *usage = 1;
         rc = lf_fail(err, LF_EINVAL, "option %s has no effect together with the others given; leave it out", unread);
     }
+    if (rc == 0 && !plan)
+        rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
+    if (rc == 0 && !plan)
+        rc = sign_in(getenv("LOONG_RANKS_DIR"), err);
     if (rc == 0)
         rc = plan ? print_plan(st, self, err) : st->run(self, err);
     if (st->destroy)
         st->destroy(self);
+    lf_lock_release(lock);
     return rc;
 }
 

@@ -1,1 +1,3 @@
 # tests of tests/stage
+TESTS += tests/stage/lock.sh
+EXTRA_DIST += tests/stage/lock.sh
