@@ -17,73 +17,96 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/policy.h"
 #include "flow/record.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Log patterns, first match wins; compared without case. Ordered from the most to the least specific. */
+/* Log patterns, compared without case; of one line the first that matches wins. last: only in the last lines of a log. */
 static const struct {
     const char *pattern, *cls;
+    bool last;
 } patterns[] = {
-    {"cuda out of memory", "oom_device"},
-    {"cudaerrormemoryallocation", "oom_device"},
-    {"cuda_error_out_of_memory", "oom_device"},
-    {"no space left on device", "disk"},
-    {"disk quota exceeded", "disk"},
-    {"file too large", "disk"},
-    {"stale file handle", "filesystem"},
-    {"key has expired", "filesystem"},
-    {"input/output error", "filesystem"},
-    {"read-only file system", "filesystem"},
-    {"permission denied", "filesystem"},
-    {"non-finite", "diverged"},
-    {"diverged", "diverged"},
-    {"loss spike", "diverged"},
-    {"cannot allocate memory", "oom"},
-    {"out of memory", "oom"},
-    {"oom-kill", "oom"},
-    {"does not fit in memory", "oom"},
-    {"error while loading shared libraries", "launch"},
-    {"cannot execute", "launch"},
-    {"truncated", "bad_input"},
-    {"invalid utf-8", "bad_input"},
-    {"corrupt", "bad_input"},
-    {"no such file or directory", "bad_input"},
-    {"does not exist", "bad_input"},
-    {"not a valid", "bad_input"},
-    {"hash of", "bad_input"},
+    {"cuda out of memory", "oom_device", false},
+    {"cudaerrormemoryallocation", "oom_device", false},
+    {"cuda_error_out_of_memory", "oom_device", false},
+    {"due to time limit", "timeout", false},
+    {"pbs: job killed: walltime", "timeout", false},
+    {"due to preemption", "preempted", false},
+    {"due to job requeue", "preempted", false},
+    {"due to node failure", "node", false},
+    {"pbs: job killed: node", "node", false},
+    {"uncorrectable ecc", "node", false},
+    {"nvrm: xid", "node", false},
+    {"unspecified launch failure", "node", false},
+    {"pbs: job killed: mem", "oom", false},
+    {"pbs: job killed: vmem", "oom", false},
+    {"oom-kill", "oom", false},
+    {"oom_kill", "oom", false},
+    {"no space left on device", "disk", false},
+    {"disk quota exceeded", "disk", false},
+    {"stale file handle", "filesystem", false},
+    {"key has expired", "filesystem", false},
+    {"error while loading shared libraries", "launch", false},
+    {"mpi plugin", "launch", false},
+    {"task launch for", "launch", false},
+    {"unable to create step", "launch", false},
+    {"slurmstepd: error: execve", "launch", false},
+    {"pmix_init", "launch", false},
+    {"file too large", "disk", true},
+    {"input/output error", "filesystem", true},
+    {"read-only file system", "filesystem", true},
+    {"permission denied", "filesystem", true},
+    {"non-finite", "diverged", true},
+    {"diverged", "diverged", true},
+    {"loss spike", "diverged", true},
+    {"cannot allocate memory", "oom", true},
+    {"out of memory", "oom", true},
+    {"does not fit in memory", "oom", true},
+    {"cannot execute", "launch", true},
+    {"truncated", "bad_input", true},
+    {"invalid utf-8", "bad_input", true},
+    {"corrupt", "bad_input", true},
+    {"no such file or directory", "bad_input", true},
+    {"does not exist", "bad_input", true},
+    {"not a valid", "bad_input", true},
+    {"hash of", "bad_input", true},
 };
-
-static const struct {
-    const char *cls, *advice;
-} advice[] = {
-    {"oom", "give it more memory, or a smaller micro-batch, shorter sequences or recompute = full; then resume"},
-    {"oom_device", "a smaller micro-batch, shorter sequences or recompute = full; then resume"},
-    {"timeout", "resume continues from the last checkpoint; raise time_limit when none was reached"},
-    {"disk", "free space or quota in data_dir (gc shows what may go), then resume"},
-    {"filesystem", "look at the filesystem and your permissions on it, then resume"},
-    {"bad_input", "look at the input named in the message, then resume"},
-    {"diverged", "lower the learning rate, lengthen the warm-up or skip the batch; the batch and the weights are kept"},
-    {"usage", "a setting is wrong for this stage; edit the pipeline, then resume"},
-    {"launch", "the executable did not start; run `loong-flow doctor`"},
-    {"crash", "a bug of the stage: please report it with its log"},
-};
+#define LAST_LINES 3   /* a stage says in its last line why it ended; a launcher may add one or two */
+#define SEARCH_LINES 200
 
 const char *lf_class_advice(const char *cls)
 {
-    for (size_t i = 0; i < COUNT(advice); i++)
-        if (strcmp(advice[i].cls, cls) == 0)
-            return advice[i].advice;
-    return "";
+    return cls[0] != '\0' ? lf_policy_of(cls)->advice : "";
 }
 
+static const char *class_from_line(const char *line, size_t n, bool last)
+{
+    char copy[1024];
+    if (n >= sizeof copy)
+        n = sizeof copy - 1;
+    memcpy(copy, line, n);
+    copy[n] = '\0';
+    for (size_t i = 0; i < COUNT(patterns); i++)
+        if ((last || !patterns[i].last) && strcasestr(copy, patterns[i].pattern) != NULL)
+            return patterns[i].cls;
+    return NULL;
+}
+
+/* From the end backwards: what was said last decides. */
 static const char *class_from_log(const char *tail)
 {
-    if (tail == NULL)
-        return NULL;
-    for (size_t i = 0; i < COUNT(patterns); i++)
-        if (strcasestr(tail, patterns[i].pattern) != NULL)
-            return patterns[i].cls;
+    size_t end = tail != NULL ? strlen(tail) : 0;
+    for (int seen = 0; end > 0 && seen < SEARCH_LINES;) {
+        size_t begin = end;
+        while (begin > 0 && tail[begin - 1] != '\n')
+            begin--;
+        const char *cls = class_from_line(tail + begin, end - begin, seen < LAST_LINES);
+        if (cls != NULL)
+            return cls;
+        seen += end > begin;
+        end = begin > 0 ? begin - 1 : 0;
+    }
     return NULL;
 }
 
@@ -164,7 +187,10 @@ static void by_exit(lf_end_class *out, const lf_end_evidence *ev)
 void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
 {
     memset(out, 0, sizeof *out);
-    if (ev->exited && ev->exit_code == 0) {
+    if (ev->superseded) {
+        set(out, "stopped", "superseded");
+        snprintf(out->reason, sizeof out->reason, "a newer incarnation has taken over");
+    } else if (ev->exited && ev->exit_code == 0) {
         set(out, "done", "");
     } else if (ev->cancelled) {
         set(out, "cancelled", "cancelled");
@@ -187,6 +213,90 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
         by_exit(out, ev);
     }
     lf_text_clean(out->reason); /* it may end in a log's line, cut */
+}
+
+/* ---- what a scheduler says ---- */
+
+static const struct {
+    const char *word, *state, *cls, *reason;
+} job_words[] = {
+    {"TIMEOUT", "failed", "timeout", "the scheduler ended it at its time limit"},
+    {"DEADLINE", "failed", "timeout", "the scheduler ended it at its deadline"},
+    {"OUT_OF_MEMORY", "failed", "oom", "the scheduler says that it ran out of memory"},
+    {"NODE_FAIL", "stopped", "node", "its node failed"},
+    {"BOOT_FAIL", "stopped", "node", "its node did not start"},
+    {"PREEMPTED", "stopped", "preempted", "it was preempted before it could save"},
+    {"REVOKED", "stopped", "preempted", "it was taken back"},
+    {"CANCELLED", "cancelled", "cancelled", "cancelled"},
+};
+
+static const struct {
+    int status;
+    const char *state, *cls, *reason;
+} pbs_status[] = {
+    {-29, "failed", "timeout", "the scheduler ended it at its time limit"}, /* OpenPBS, PBS Pro: src/include/job.h */
+    {-28, "failed", "timeout", "it used up its CPU time"},
+    {-27, "failed", "oom", "it used more memory than it asked for"},
+    {-26, "failed", "oom", "it used more virtual memory than it asked for"},
+    {-20, "stopped", "node", "its node was lost"},
+    {-14, "stopped", "node", "its node was lost"},
+    {-12, "failed", "timeout", "it used up its CPU time"}, /* Torque: src/include/pbs_job.h */
+    {-11, "failed", "timeout", "the scheduler ended it at its time limit"},
+    {-10, "failed", "oom", "it used more memory than it asked for"},
+    {-3, "stopped", "lost", "the scheduler could not start it and tries again"},
+};
+
+static bool by_word(lf_end_class *out, const char *word)
+{
+    for (size_t i = 0; word != NULL && i < COUNT(job_words); i++) {
+        size_t n = strlen(job_words[i].word);
+        /* "CANCELLED by 1000", and words that a narrow column cut: "OUT_OF_ME+" */
+        size_t cut = strcspn(word, "+");
+        if (strncmp(word, job_words[i].word, n) != 0 && !(word[cut] == '+' && cut >= 4 && strncmp(word, job_words[i].word, cut) == 0))
+            continue;
+        set(out, job_words[i].state, job_words[i].cls);
+        snprintf(out->reason, sizeof out->reason, "%s", job_words[i].reason);
+        return true;
+    }
+    return false;
+}
+
+static bool by_pbs_status(lf_end_class *out, int status)
+{
+    for (size_t i = 0; i < COUNT(pbs_status); i++)
+        if (pbs_status[i].status == status) {
+            set(out, pbs_status[i].state, pbs_status[i].cls);
+            snprintf(out->reason, sizeof out->reason, "%s (Exit_status %d)", pbs_status[i].reason, status);
+            return true;
+        }
+    return false;
+}
+
+void lf_classify_job(lf_end_class *out, const lf_job_evidence *ev)
+{
+    memset(out, 0, sizeof *out);
+    int exit = ev->exit, sig = ev->signal;
+    if (by_word(out, ev->word) || (ev->pbs && ev->exited && by_pbs_status(out, exit)))
+        return;
+    if (ev->pbs && exit > 256) {
+        sig = exit - 256;
+        exit = 0;
+    }
+    const char *cls = class_from_log(ev->log_tail);
+    const lf_policy *p = cls != NULL ? lf_policy_of(cls) : NULL;
+    if (p == NULL && ev->exited && (exit == 126 || exit == 127))
+        p = lf_policy_of("launch");
+    else if (p == NULL && (!ev->exited || sig > 0 || exit == 0))
+        p = lf_policy_of("lost"); /* it went away, or ended well in the scheduler's eyes, without our record: do it again */
+    else if (p == NULL)
+        p = lf_policy_of("unknown");
+    set(out, p->act == LF_POLICY_RETRY || p->act == LF_POLICY_CONTINUE || p->act == LF_POLICY_NODE ? "stopped" : "failed", p->cls);
+    if (sig > 0)
+        snprintf(out->reason, sizeof out->reason, "the job ended by signal %d without an end record", sig);
+    else if (ev->exited)
+        snprintf(out->reason, sizeof out->reason, "the job ended with exit code %d and without an end record", exit);
+    else
+        snprintf(out->reason, sizeof out->reason, "the job is gone without an end record");
 }
 
 /* ---- logs ---- */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a stage ended: exit status, signal, kernel evidence and the last lines of its log give one class of failure, with
- * what the class means for the next try. One const table; flow/README.md prints it.
+ * Why a stage ended: exit status, signal, kernel evidence and the last lines of its log give one class of failure, and
+ * policy.h says what follows from it. What a scheduler says of a job that left no end record is the same question.
+ *
+ * Order of evidence: an exit code or signal that has a meaning of its own; the kernel's count; then the log, newest line first.
+ * Words that are ordinary English ("truncated", "corrupt") count in the last lines only, where a stage says why it ended.
  */
 #ifndef LF_FLOW_CLASSIFY_H
 #define LF_FLOW_CLASSIFY_H
@@ -19,18 +22,28 @@ typedef struct lf_end_evidence {
     bool timed_out; /* we ended it because its time was over */
     bool cancelled; /* a cancel was asked for */
     bool stopping;  /* a stop signal was passed on before it ended */
+    bool superseded; /* a newer epoch exists: whatever it made may not be published */
     long oom_kills; /* how many the kernel counted in our control group since the start, 0 when unknown */
     const char *log_tail;
 } lf_end_evidence;
 
 typedef struct lf_end_class {
     const char *state; /* "done", "stopped", "failed", "cancelled" */
-    const char *cls;   /* "", "oom", "oom_device", "timeout", "disk", "filesystem", "bad_input", "diverged", "usage",
-                          "launch", "crash", "cancelled", "preempted", "unknown" */
+    const char *cls;   /* one of the table in policy.c */
     char reason[400];  /* one line for people */
 } lf_end_class;
 
 void lf_classify(lf_end_class *out, const lf_end_evidence *ev);
+
+/* A job that ended without an end record of ours. Never done: absence is not success. */
+typedef struct lf_job_evidence {
+    const char *word;     /* the scheduler's word for its state: "TIMEOUT", "NODE_FAIL", "CANCELLED by 123", "F", ...; may be NULL */
+    bool pbs;             /* exit is an Exit_status of PBS: negative causes, 256 + signal */
+    bool exited;          /* exit and signal are known */
+    int exit, signal;
+    const char *log_tail; /* of the job's own output, where srun, slurmstepd and the node's daemon write; may be NULL */
+} lf_job_evidence;
+void lf_classify_job(lf_end_class *out, const lf_job_evidence *ev);
 /* What to do about a class, one sentence, "" when there is nothing to say. */
 const char *lf_class_advice(const char *cls);
 

@@ -169,5 +169,9 @@ int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t 
 int lf_epoch_superseded(const char *stage_dir, int epoch)
 {
     char path[PATH_MAX];
+    /* An NFS client remembers for up to a minute that a name was not there; opening the directory makes it ask again. */
+    int fd = open(stage_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
     return epoch_path(path, stage_dir, epoch + 1, NULL) == 0 && lf_io_exists(path);
 }

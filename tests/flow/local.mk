@@ -14,13 +14,15 @@ TESTS += tests/flow/slurm_testbed.sh tests/flow/doctor.sh
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
   tests/flow/slurm_testbed.sh tests/flow/doctor.sh
 
-flow_unit_tests = tests/unit/flow_conf tests/unit/flow_epoch
+flow_unit_tests = tests/unit/flow_conf tests/unit/flow_epoch tests/unit/flow_policy
 check_PROGRAMS += $(flow_unit_tests)
 TESTS += $(flow_unit_tests)
 tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
 tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_policy_SOURCES = tests/unit/flow_policy.c
+tests_unit_flow_policy_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 # PBS and Torque for tests: one program under the names of their commands.
 check_PROGRAMS += tests/flow/fakes/pbs/fakepbs

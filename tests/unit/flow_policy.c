@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What follows from a failure: the table, what a history asks for next, caps; what a scheduler's words mean.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow/classify.h"
+#include "flow/policy.h"
+#include "tests/tap/tap.h"
+
+
+static json_t *parse(const char *text)
+{
+    json_error_t e;
+    json_t *o = json_loads(text, 0, &e);
+    if (o == NULL)
+        tap_bail("%s: %s", e.text, text);
+    return o;
+}
+
+/* A stage with one attempt and an incarnation for each end record; "" is one that has not ended. */
+struct history {
+    lf_stage_view s;
+    lf_incarnation incs[16];
+    json_t *attempts[2];
+};
+
+static void build(struct history *h, const char *stage, const char *const *ends, size_t n)
+{
+    memset(h, 0, sizeof *h);
+    h->s.stage = parse(stage);
+    h->attempts[0] = json_pack("{s:O}", "spec_id", json_object_get(h->s.stage, "spec_id"));
+    h->s.attempts = h->attempts;
+    h->s.n_attempts = 1;
+    h->s.incs = h->incs;
+    h->s.n_incs = n;
+    for (size_t i = 0; i < n; i++) {
+        h->incs[i].attempt = 1;
+        h->incs[i].epoch = (int)i + 1;
+        h->incs[i].claim = json_pack("{s:f}", "t", 1000.0 + 100.0 * (double)i);
+        h->incs[i].end = ends[i][0] != '\0' ? parse(ends[i]) : NULL;
+    }
+}
+
+static void drop(struct history *h)
+{
+    for (size_t i = 0; i < h->s.n_incs; i++) {
+        json_decref(h->incs[i].claim);
+        json_decref(h->incs[i].end);
+    }
+    json_decref(h->attempts[0]);
+    json_decref(h->s.stage);
+}
+
+#define END(state, cls, more) "{\"state\":\"" state "\",\"class\":\"" cls "\",\"t_end\":2000" more "}"
+#define ASKED(mem, planned) ",\"asked\":{\"memory_bytes\":" #mem ",\"planned_memory_bytes\":" #planned "}"
+
+static void test_table(void)
+{
+    static const char *const classes[] = {"oom", "oom_device", "timeout", "disk", "filesystem", "bad_input", "diverged", "usage", "launch",
+                                          "crash", "cancelled", "preempted", "node", "lost", "superseded", "stalled", "capped", "unknown"};
+    size_t n = 0;
+    const lf_policy *t = lf_policy_table(&n);
+    tap_i64((int64_t)n, (int64_t)(sizeof classes / sizeof classes[0]) + 1, "one row for each class, and done");
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        const lf_policy *p = lf_policy_of(classes[i]);
+        tap_str(p->cls, classes[i], classes[i]);
+        tap_ok(p->act == LF_POLICY_NONE || p->advice[0] != '\0', "%s: there is something to say", classes[i]);
+        tap_ok((p->act == LF_POLICY_STOP) == (p->actors == 0) || p->act == LF_POLICY_NONE, "%s: who stops, does not act", classes[i]);
+        tap_ok(p->exit_code != 0, "%s: children do not start", classes[i]);
+    }
+    tap_str(lf_policy_of("something else")->cls, "unknown", "a class nobody knows");
+    tap_ok(lf_policy_of("unknown")->act == LF_POLICY_STOP, "what is unknown is not retried");
+    tap_i64(t[0].exit_code, 0, "done lets children start");
+}
+
+struct next_case {
+    const char *name, *stage, *ends[4];
+    size_t n;
+    enum lf_policy_act act;
+    bool automatic;
+    int64_t memory, time;
+};
+
+static void test_next(void)
+{
+    static const struct next_case rows[] = {
+        {"nothing was tried", "{\"spec_id\":\"s\"}", {NULL}, 0, LF_POLICY_NONE, false, 0, 0},
+        {"preempted", "{\"spec_id\":\"s\"}", {END("stopped", "preempted", "")}, 1, LF_POLICY_CONTINUE, true, 0, 0},
+        {"a segment is over", "{\"spec_id\":\"s\"}", {END("stopped", "timeout", "")}, 1, LF_POLICY_CONTINUE, true, 0, 0},
+        {"killed at the limit, but saved before", "{\"spec_id\":\"s\",\"time_limit_s\":100}", {END("failed", "timeout", ",\"gained\":true")},
+         1, LF_POLICY_CONTINUE, true, 0, 0},
+        {"nothing saved within the limit", "{\"spec_id\":\"s\",\"time_limit_s\":100}", {END("failed", "timeout", "")}, 1, LF_POLICY_TIME,
+         true, 0, 150},
+        {"and the limit of limits", "{\"spec_id\":\"s\",\"time_limit_s\":100,\"resources\":{\"time_max\":120}}",
+         {END("failed", "timeout", "")}, 1, LF_POLICY_TIME, true, 0, 120},
+        {"which is reached", "{\"spec_id\":\"s\",\"time_limit_s\":100,\"resources\":{\"time_max\":100}}", {END("failed", "timeout", "")}, 1,
+         LF_POLICY_TIME, false, 0, 0},
+        {"out of memory", "{\"spec_id\":\"s\",\"memory_bytes\":1000}", {END("failed", "oom", ASKED(1000, 1000))}, 1, LF_POLICY_MEMORY, true,
+         1500, 0},
+        {"twice", "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("failed", "oom", ASKED(1500, 1000))}, 2, LF_POLICY_MEMORY, true, 2250, 0},
+        {"three times: a person must look", "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("failed", "oom", ASKED(1500, 1000)), END("failed", "oom", ASKED(2250, 1000))}, 3,
+         LF_POLICY_MEMORY, false, 3375, 0},
+        {"memory_max", "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"memory_max\":1200}}",
+         {END("failed", "oom", ASKED(1000, 1000))}, 1, LF_POLICY_MEMORY, true, 1200, 0},
+        {"memory_max is reached", "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"memory_max\":1200}}",
+         {END("failed", "oom", ASKED(1200, 1000))}, 1, LF_POLICY_MEMORY, false, 1200, 0},
+        {"no number to raise", "{\"spec_id\":\"s\"}", {END("failed", "oom", "")}, 1, LF_POLICY_MEMORY, false, 0, 0},
+        {"the user raised it further", "{\"spec_id\":\"s\",\"memory_bytes\":4000}", {END("failed", "oom", ASKED(1000, 1000))}, 1,
+         LF_POLICY_MEMORY, true, 0, 0},
+        {"what was given stays", "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("stopped", "preempted", ASKED(1500, 1000))}, 2, LF_POLICY_CONTINUE, true, 1500, 0},
+        {"until the user says otherwise", "{\"spec_id\":\"s\",\"memory_bytes\":800}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("stopped", "preempted", ASKED(1500, 1000))}, 2, LF_POLICY_CONTINUE, true, 0, 0},
+        {"other settings, other history", "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"retries\":0}}",
+         {END("failed", "oom", ASKED(1000, 1000))}, 1, LF_POLICY_MEMORY, false, 1500, 0},
+        {"unknown", "{\"spec_id\":\"s\"}", {END("failed", "unknown", "")}, 1, LF_POLICY_STOP, false, 0, 0},
+        {"it runs", "{\"spec_id\":\"s\"}", {END("failed", "oom", ASKED(1, 1)), ""}, 2, LF_POLICY_NONE, false, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct history h;
+        lf_next n;
+        build(&h, rows[i].stage, rows[i].ends, rows[i].n);
+        tap_rc(lf_policy_next(&n, &h.s, NULL), 0, NULL, NULL, rows[i].name);
+        tap_str(lf_policy_act_name(n.act), lf_policy_act_name(rows[i].act), rows[i].name);
+        tap_i64(n.automatic, rows[i].automatic, "without a person");
+        tap_i64(n.memory_bytes, rows[i].memory, "memory");
+        tap_i64(n.time_limit_s, rows[i].time, "time");
+        lf_next_fini(&n);
+        drop(&h);
+    }
+}
+
+static void test_nodes(void)
+{
+    static const char *const ends[] = {END("stopped", "node", ",\"blame\":\"n3\""), END("stopped", "preempted", ""),
+                                       END("stopped", "node", ",\"blame\":\"n5\""), END("stopped", "node", ",\"blame\":\"n3\"")};
+    struct history h;
+    lf_next n;
+    build(&h, "{\"spec_id\":\"s\"}", ends, 4);
+    lf_policy_next(&n, &h.s, NULL);
+    tap_i64((int64_t)json_array_size(n.exclude), 2, "each blamed node once");
+    tap_str(json_string_value(json_array_get(n.exclude, 1)), "n5", "by name");
+    tap_i64(n.tries, 2, "ends in a row of that class");
+    lf_next_fini(&n);
+    json_object_set_new(h.s.stage, "spec_id", json_string("other"));
+    lf_policy_next(&n, &h.s, NULL);
+    tap_ok(n.act == LF_POLICY_NONE && n.exclude == NULL, "another spec starts afresh");
+    lf_next_fini(&n);
+    drop(&h);
+}
+
+static void test_caps(void)
+{
+    static const char *const ends[] = {"{\"t_end\":1050,\"step\":10}", "{\"t_end\":1150,\"step\":20}", "{\"t_end\":1250,\"step\":20}", ""};
+    struct history h;
+    lf_chain_sum c;
+    char why[200];
+    build(&h, "{\"spec_id\":\"s\"}", ends, 4);
+    lf_chain_add_up(&c, &h.s, 1340);
+    tap_i64(c.segments, 4, "segments, with the one that runs");
+    tap_f64(c.walltime_s, 50 + 50 + 50 + 40, 1e-9, "seconds of all");
+    tap_i64(c.step, 20, "furthest step");
+    tap_i64(c.stalled, 1, "one gained nothing");
+    static const struct {
+        const char *resources, *cls;
+    } rows[] = {{"{}", NULL},
+                {"{\"max_segments\":5}", NULL},
+                {"{\"max_segments\":4}", "capped"},
+                {"{\"max_walltime\":200}", NULL},
+                {"{\"max_walltime\":190}", "capped"},
+                {"{\"stall_segments\":1}", "stalled"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_t *res = parse(rows[i].resources);
+        tap_str(lf_chain_capped(&c, res, why, sizeof why), rows[i].cls, rows[i].resources);
+        json_decref(res);
+    }
+    c.stalled = 2;
+    tap_str(lf_chain_capped(&c, NULL, why, sizeof why), "stalled", "two without a step stop it when nothing is set");
+    tap_str(why, "no step was gained in 2 segments, the furthest is 20", "and the reason says so");
+    drop(&h);
+    static const char *const killed[] = {"", "{\"t_end\":1190,\"step\":5,\"class\":\"superseded\"}", "{\"t_end\":1290,\"step\":5}"};
+    build(&h, "{\"spec_id\":\"s\"}", killed, 3);
+    lf_chain_add_up(&c, &h.s, 1340);
+    tap_f64(c.walltime_s, 100 + 90 + 90, 1e-9, "one that died without a word lasted until the next began");
+    tap_i64(c.stalled, 1, "one that was superseded says nothing about progress");
+    drop(&h);
+}
+
+static void test_jobs(void)
+{
+    static const struct {
+        lf_job_evidence ev;
+        const char *state, *cls, *name;
+    } rows[] = {
+        {{.word = "TIMEOUT"}, "failed", "timeout", "TIMEOUT"},
+        {{.word = "OUT_OF_MEMORY"}, "failed", "oom", "OUT_OF_MEMORY"},
+        {{.word = "OUT_OF_ME+"}, "failed", "oom", "a word that a narrow column cut"},
+        {{.word = "CANCELLED by 1000"}, "cancelled", "cancelled", "CANCELLED by"},
+        {{.word = "CANCELLED+"}, "cancelled", "cancelled", "CANCELLED+"},
+        {{.word = "NODE_FAIL"}, "stopped", "node", "NODE_FAIL"},
+        {{.word = "PREEMPTED"}, "stopped", "preempted", "PREEMPTED"},
+        {{.word = "COMPLETED", .exited = true}, "stopped", "lost", "COMPLETED without a record is not done"},
+        {{.word = "FAILED", .exited = true, .exit = 127}, "failed", "launch", "exit 127"},
+        {{.word = "FAILED", .exited = true, .exit = 1}, "failed", "unknown", "exit 1"},
+        {{.word = "FAILED", .signal = 9, .exited = true}, "stopped", "lost", "killed"},
+        {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0\n"}, "failed",
+         "oom", "oom_kill in the job's output"},
+        {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "slurmstepd: error: *** JOB 5 ON n0 CANCELLED AT X DUE TO TIME LIMIT ***\n"},
+         "failed", "timeout", "DUE TO TIME LIMIT"},
+        {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "srun: error: Task launch for StepId=5.0 failed on node n0\n"}, "failed",
+         "launch", "task launch"},
+        {{.word = "SOMETHING_NEW"}, "stopped", "lost", "a word nobody knows"},
+        {{.pbs = true, .word = "F", .exited = true, .exit = -29}, "failed", "timeout", "PBS -29"},
+        {{.pbs = true, .word = "C", .exited = true, .exit = -11}, "failed", "timeout", "Torque -11"},
+        {{.pbs = true, .exited = true, .exit = -27}, "failed", "oom", "PBS -27"},
+        {{.pbs = true, .exited = true, .exit = -20}, "stopped", "node", "PBS -20"},
+        {{.pbs = true, .exited = true, .exit = 271}, "stopped", "lost", "PBS 256 + 15"},
+        {{.pbs = true, .exited = true, .exit = 271, .log_tail = "=>> PBS: job killed: walltime 75 exceeded limit 60\n"}, "failed", "timeout",
+         "the node's word for the walltime"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        lf_end_class c;
+        lf_classify_job(&c, &rows[i].ev);
+        tap_str(c.state, rows[i].state, rows[i].name);
+        tap_str(c.cls, rows[i].cls, rows[i].name);
+        tap_ok(c.reason[0] != '\0', "%s has a reason", rows[i].name);
+    }
+}
+
+int main(void)
+{
+    test_table();
+    test_next();
+    test_nodes();
+    test_caps();
+    test_jobs();
+    return tap_done();
+}
