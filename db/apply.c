@@ -268,6 +268,53 @@ static int on_strike(lf_ledger *l, const lf_event *ev, lf_err *err)
                      "sfssss", ev->id, ev->t, text(ev, "host"), text(ev, "cause"), ev->run, ev->stage);
 }
 
+static int on_tag(lf_ledger *l, const lf_event *ev, lf_err *err)
+{
+    return lf_db_run(l, err,
+                     "INSERT INTO tag (run, stage, tag, t, author, removed, ev) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
+                     "ON CONFLICT (run, stage, tag) DO UPDATE SET t = ?4, author = ?5, removed = ?6, ev = ?7 WHERE ev < ?7",
+                     "sssfsis", ev->run, ev->stage ? ev->stage : "", text(ev, "tag"), ev->t, text(ev, "by"),
+                     (int64_t)json_is_true(json_object_get(ev->data, "remove")), ev->id);
+}
+
+static int on_requeue(lf_ledger *l, const lf_event *ev, lf_err *err)
+{
+    return lf_db_run(l, err,
+                     "INSERT OR IGNORE INTO requeue (ev, t, run, stage, attempt, epoch, cause, jobid) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     "sfssiiss", ev->id, ev->t, ev->run, ev->stage, ev->attempt, ev->epoch, text(ev, "cause"),
+                     text(ev, "jobid"));
+}
+
+/* The scheduler's answer that was lost: the job id counts as if it had been submitted now. */
+static int on_adopt(lf_ledger *l, const lf_event *ev, lf_err *err)
+{
+    int rc = lf_db_run(l, err,
+                       "INSERT OR IGNORE INTO adopt (ev, t, run, stage, attempt, jobid, author) "
+                       "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                       "sfssiss", ev->id, ev->t, ev->run, ev->stage, ev->attempt, text(ev, "jobid"), text(ev, "by"));
+    return rc < 0 ? rc : on_submitted(l, ev, err);
+}
+
+static int on_observed(lf_ledger *l, const lf_event *ev, lf_err *err)
+{
+    static const char *const states[] = {"pending", "running", "failed", "cancelled", "lost"};
+    int64_t code, sig;
+    bool known = false;
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        known = known || strcmp(text(ev, "state"), states[i]) == 0;
+    if (!known)
+        return lf_fail(err, LF_EFORMAT, "event \"observed\": unknown state \"%s\"", text(ev, "state"));
+    return lf_db_run(l, err,
+                     "INSERT INTO observed (run, stage, attempt, t, state, raw, reason, exit, signal, host, jobid, message, ev) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) "
+                     "ON CONFLICT (run, stage, attempt) DO UPDATE SET t = ?4, state = ?5, raw = ?6, reason = ?7, exit = ?8, "
+                     "signal = ?9, host = ?10, jobid = ?11, message = ?12, ev = ?13 WHERE ev < ?13",
+                     "ssifsssIIssss", ev->run, ev->stage, ev->attempt, ev->t, text(ev, "state"), text(ev, "raw"),
+                     text(ev, "reason"), integer(ev, "exit", &code), integer(ev, "signal", &sig), text(ev, "host"),
+                     text(ev, "jobid"), text(ev, "message"), ev->id);
+}
+
 int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *err)
 {
     static const struct {
@@ -277,6 +324,8 @@ int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *
         {"run", on_run},           {"stage", on_stage},   {"submit", on_submit}, {"submitted", on_submitted},
         {"start", on_start},       {"end", on_end},       {"artifact", on_artifact}, {"input", on_input},
         {"cancel", on_cancel},     {"gone", on_gone},     {"note", on_note},     {"node_strike", on_strike},
+        {"strike", on_strike},     {"tag", on_tag},       {"requeue", on_requeue}, {"adopt", on_adopt},
+        {"observed", on_observed},
     };
     int rc = ensure_parents(l, ev, err);
     for (size_t i = 0; rc == 0 && i < sizeof table / sizeof table[0]; i++)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "db/hint.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
@@ -17,7 +18,7 @@
 
 enum { RUN, STAGE, ATTEMPT, EPOCH };
 
-/* members: "name:T" or "name*T" (required); T is s text, i integer, n number, o object, a list. */
+/* members: "name:T" or "name*T" (required); T is s text, i integer, n number, o object, a list, b truth. */
 static const struct kind {
     const char *name;
     int scope; /* what the event must name at least */
@@ -35,6 +36,11 @@ static const struct kind {
     {"gone", RUN, "path*s why:s"},
     {"note", RUN, "text*s by:s"},
     {"node_strike", EPOCH, "host*s cause*s"},
+    {"strike", RUN, "host*s cause*s"},
+    {"tag", RUN, "tag*s by:s remove:b"},
+    {"requeue", EPOCH, "cause*s jobid:s"},
+    {"adopt", ATTEMPT, "jobid*s by:s"},
+    {"observed", ATTEMPT, "state*s raw:s reason:s exit:i signal:i host:s jobid:s message:s"},
 };
 
 static bool type_ok(const json_t *v, char type)
@@ -48,6 +54,8 @@ static bool type_ok(const json_t *v, char type)
         return json_is_number(v);
     case 'o':
         return json_is_object(v);
+    case 'b':
+        return json_is_boolean(v);
     default:
         return json_is_array(v);
     }
@@ -142,8 +150,11 @@ int lf_event_write(const char *spool_dir, lf_event *ev, unsigned dir_mode, unsig
     if (!(text = lf_json_dump(o, err)) || !(path = lf_path_join(spool_dir, name, err)))
         goto out;
     rc = lf_io_mkdirs(spool_dir, (mode_t)dir_mode, err);
-    if (rc == 0)
+    if (rc == 0) {
+        lf_hint_touch(spool_dir, e.run, dir_mode, file_mode);
         rc = lf_io_publish(path, text, strlen(text), (mode_t)(file_mode & 0444), err);
+        lf_hint_touch(spool_dir, e.run, dir_mode, file_mode);
+    }
     if (rc == 0) {
         memcpy(ev->id, e.id, sizeof ev->id);
         ev->t = e.t;

@@ -28,6 +28,13 @@
  *   gone       (run) path*, why                        an artifact deleted by gc, or found purged
  *   note       (run or stage) text*, by
  *   node_strike (epoch) host*, cause*
+ *   strike     (run, or more) host*, cause*            the same from outside an incarnation
+ *   tag        (run or stage) tag*, by, remove          a word to find and keep a run by; remove true takes it off
+ *   requeue    (epoch) cause*, jobid                   this incarnation has asked for its job to be run again
+ *   adopt      (attempt) jobid*, by                    a job whose submission was lost was found by its token
+ *   observed   (attempt) state* ("pending","running","failed","cancelled","lost"), raw (the scheduler's word), reason
+ *              (failure class), exit, signal, host, jobid, message: what the scheduler said, for ends that nobody else
+ *              records; a later one replaces an earlier
  * Any other kind is kept in the event table and has no further effect.
  */
 #ifndef LF_DB_EVENT_H

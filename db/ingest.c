@@ -14,13 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "db/hint.h"
 #include "db/ledger_priv.h"
+#include "engine/base/id.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 
-enum { EVENT_MAX = 8 << 20, DIR_MAX = 1000000 };
+enum { EVENT_MAX = 8 << 20, DIR_MAX = 1000000, LF_MARK_SIZE = 160 };
+#define FULL_WALK_S 86400.0
 
 struct walk {
     lf_ledger *l;
@@ -282,18 +285,85 @@ static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_
     return rc;
 }
 
-static int read_runs(struct walk *w)
+static int read_run(struct walk *w, const char *run)
 {
-    char **names = NULL, *dir = lf_path_join(w->root, "runs", w->err);
-    size_t n = 0;
-    int rc = dir ? list(dir, &names, &n, w->err) : LF_ENOMEM;
+    struct lf_incarnation at = {.run = run};
+    char *rel = lf_path_join("runs", run, w->err);
+    int rc = rel ? read_level(w, rel, 0, at) : LF_ENOMEM;
+    free(rel);
+    return rc;
+}
+
+/* Does a query with the run as its parameter have a row? */
+static bool has_row(struct walk *w, sqlite3_stmt *st, const char *run)
+{
+    (void)w;
+    sqlite3_reset(st);
+    sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
+    bool any = sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_reset(st);
+    return any;
+}
+
+/* Runs that were touched, that run, or that were never read. What a refused file was about may have been put right. */
+static int read_some(struct walk *w, char **names, size_t n, const struct lf_hints *hints, bool everything)
+{
+    sqlite3_stmt *seen = lf_db_prepare(w->l, w->err, "SELECT 1 FROM walked WHERE run = ?1", "");
+    sqlite3_stmt *open = lf_db_prepare(w->l, w->err,
+                                       "SELECT 1 FROM segment WHERE run = ?1 AND ev_end = '' UNION ALL SELECT 1 FROM problem "
+                                       "WHERE path > 'runs/' || ?1 || '/' AND path < 'runs/' || ?1 || '0' LIMIT 1", "");
+    int rc = seen && open ? 0 : w->err->rc;
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (w->opts->run && strcmp(names[i], w->opts->run) != 0)
+        bool known = has_row(w, seen, names[i]);
+        if (!everything && known && !lf_hints_has(hints, names[i]) && !has_row(w, open, names[i]))
             continue;
-        struct lf_incarnation at = {.run = names[i]};
-        char *rel = lf_path_join("runs", names[i], w->err);
-        rc = rel ? read_level(w, rel, 0, at) : LF_ENOMEM;
-        free(rel);
+        rc = read_run(w, names[i]);
+        if (rc == 0 && !known)
+            rc = lf_db_run(w->l, w->err, "INSERT OR IGNORE INTO walked (run) VALUES (?1)", "s", names[i]);
+    }
+    sqlite3_finalize(seen);
+    sqlite3_finalize(open);
+    return rc;
+}
+
+/* Everything is walked once a day, and when this machine was booted or is another: a crash may have lost hints. */
+static int look_for_reason(struct walk *w, bool *everything, char now[LF_MARK_SIZE])
+{
+    lf_proc_id me;
+    int rc = lf_proc_self(&me, w->err);
+    if (rc < 0)
+        return rc;
+    snprintf(now, LF_MARK_SIZE, "%lld %.40s %.64s", (long long)(lf_wall_s() / FULL_WALK_S), me.boot_id, me.host);
+    sqlite3_stmt *st = lf_db_prepare(w->l, w->err, "SELECT value FROM meta WHERE key = 'full ' || ?1", "s", w->root);
+    if (!st)
+        return w->err->rc;
+    bool same = sqlite3_step(st) == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(st, 0), now) == 0;
+    sqlite3_finalize(st);
+    *everything = *everything || !same;
+    if (same)
+        now[0] = '\0';
+    return 0;
+}
+
+static int read_runs(struct walk *w, struct lf_hints *hints)
+{
+    char **names = NULL, *dir = lf_path_join(w->root, "runs", w->err), mark[LF_MARK_SIZE] = "";
+    size_t n = 0;
+    bool everything = w->opts->everything;
+    int rc = dir ? 0 : LF_ENOMEM;
+    if (rc == 0 && w->opts->run) {
+        rc = read_run(w, w->opts->run);
+    } else if (rc == 0) {
+        rc = look_for_reason(w, &everything, mark);
+        if (rc == 0)
+            rc = lf_hints_load(hints, w->root, w->err);
+        if (rc == 0)
+            rc = list(dir, &names, &n, w->err);
+        if (rc == 0)
+            rc = read_some(w, names, n, hints, everything);
+        if (rc == 0 && mark[0])
+            rc = lf_db_run(w->l, w->err, "INSERT INTO meta (key, value) VALUES ('full ' || ?1, ?2) ON CONFLICT (key) DO UPDATE SET "
+                           "value = ?2", "ss", w->root, mark);
     }
     free_names(names, n);
     free(dir);
@@ -312,10 +382,14 @@ int lf_ledger_ingest(lf_ledger *l, const char *data_root, const lf_ledger_ingest
     if (rc < 0)
         return rc;
     w.known = lf_db_prepare(l, &mine, "SELECT 1 FROM event WHERE id = ?1", "");
-    rc = w.known ? read_runs(&w) : mine.rc;
+    struct lf_hints hints = {0};
+    rc = w.known ? read_runs(&w, &hints) : mine.rc;
     sqlite3_finalize(w.known);
     if (rc == 0)
         rc = lf_db_exec(l, "COMMIT", &mine);
+    if (rc == 0)
+        lf_hints_settle(&hints);
+    lf_hints_fini(&hints);
     if (rc < 0) {
         sqlite3_exec(l->db, "ROLLBACK", NULL, NULL, NULL);
         return lf_fail(err, rc, "%s", mine.text);

@@ -44,7 +44,8 @@ int lf_ledger_schema_version(const lf_ledger *l);
 /* ---- writing ---- */
 
 typedef struct lf_ledger_ingest_opts {
-    const char *run;         /* only this run; NULL: all below runs/ */
+    const char *run;         /* only this run; NULL: all below runs/ that may hold something new */
+    bool everything;         /* all below runs/: also runs that were read and have not been touched since */
     const uid_t *trusted;    /* owners accepted besides the caller and root */
     size_t n_trusted;
 } lf_ledger_ingest_opts;
@@ -58,7 +59,8 @@ typedef struct lf_ledger_ingested {
  * does not stop the rest. opts and out may be NULL. */
 int lf_ledger_ingest(lf_ledger *l, const char *data_root, const lf_ledger_ingest_opts *opts, lf_ledger_ingested *out,
                      lf_err *err);
-/* Write a copy for readers beside the ledger ("<path>.pub"), replaced by rename. Cheap no-op when nothing changed. */
+/* Bring the readers' copy beside the ledger ("<path>.pub" and a base) up to date: what changed is written, not the whole.
+ * Readers of it take no locks. No-op when nothing changed. */
 int lf_ledger_publish(lf_ledger *l, lf_err *err);
 /* A consistent copy at a new path (VACUUM INTO). LF_EEXIST when it exists. */
 int lf_ledger_backup(lf_ledger *l, const char *path, lf_err *err);

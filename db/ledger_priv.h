@@ -9,6 +9,7 @@
 
 #include "db/event.h"
 #include "db/ledger.h"
+#include "db/vfs.h"
 
 /* steps[i] leads from version i to i + 1. */
 struct lf_schema {
@@ -22,6 +23,10 @@ struct lf_ledger {
     char *path;
     bool writable, snapshot;
     int version; /* of the schema, once open */
+    /* Writing only: what this session wrote since it was opened or published, and SQLite's change counter then. */
+    struct lf_written written;
+    uint64_t counter;
+    bool published;
 };
 
 /* lf_ledger_open with another schema, so that migrations can be tested. */
@@ -40,6 +45,12 @@ int lf_db_run(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...
 json_t *lf_db_rows(lf_ledger *l, sqlite3_stmt *st, lf_err *err);
 /* First column of the first row; *out untouched when there is no row or it is NULL. */
 int lf_db_i64(lf_ledger *l, int64_t *out, lf_err *err, const char *sql);
+
+/* publish.c: SQLite's change counter as it stands in the file; remove the snapshot; open it as l->db (LF_ENOENT: there is
+ * none that is whole). */
+int lf_snapshot_counter(lf_ledger *l, uint64_t *out, lf_err *err);
+void lf_snapshot_drop(const lf_ledger *l);
+int lf_snapshot_open(lf_ledger *l, lf_err *err);
 
 /* Store one event's effect; the event row itself is new. path is relative to the data root. */
 int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *err);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies of the ledger (backup, the readers' copy), rebuilding it, and checking it.
+ * Backups of the ledger, rebuilding it, and checking it.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "db/ledger_priv.h"
@@ -56,42 +55,21 @@ int lf_ledger_backup(lf_ledger *l, const char *path, lf_err *err)
     return rc;
 }
 
-int lf_ledger_publish(lf_ledger *l, lf_err *err)
-{
-    struct stat db, copy;
-    char *pub = named(l->path, ".pub", err), *tmp = named(l->path, ".pub.tmp", err);
-    int rc = pub && tmp ? 0 : LF_ENOMEM;
-    if (rc == 0 && stat(l->path, &db) < 0)
-        rc = lf_fail_errno(err, "cannot look at %s", l->path);
-    bool current = rc == 0 && stat(pub, &copy) == 0 &&
-                   (copy.st_mtim.tv_sec > db.st_mtim.tv_sec ||
-                    (copy.st_mtim.tv_sec == db.st_mtim.tv_sec && copy.st_mtim.tv_nsec > db.st_mtim.tv_nsec));
-    if (rc == 0 && !current) {
-        rc = copy_to(l, tmp, err);
-        if (rc == 0 && rename(tmp, pub) < 0)
-            rc = lf_fail_errno(err, "cannot place %s", pub);
-        if (rc == 0)
-            rc = lf_io_fsync_parent(pub, err);
-        if (rc < 0)
-            unlink(tmp);
-    }
-    free(pub);
-    free(tmp);
-    return rc;
-}
-
 /* Keep the old file as "<path>.old" and give its name to the new one. The old journal must not outlive the old file:
  * SQLite would roll it back into the new one. */
 static int swap_in(const char *fresh, const char *path, lf_err *err)
 {
     char *old = named(path, ".old", err), *journal = named(path, "-journal", err), *fj = named(fresh, "-journal", err);
-    int rc = old && journal && fj ? 0 : LF_ENOMEM;
+    char *pub = named(path, ".pub", err);
+    int rc = old && journal && fj && pub ? 0 : LF_ENOMEM;
     if (rc == 0)
         rc = remove_file(old, err);
     if (rc == 0 && link(path, old) < 0 && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot keep %s as %s", path, old);
     if (rc == 0)
         rc = remove_file(journal, err);
+    if (rc == 0)
+        rc = remove_file(pub, err); /* it is of the old file */
     if (rc == 0)
         rc = lf_io_fsync_path(fresh, err);
     if (rc == 0 && rename(fresh, path) < 0)
@@ -103,6 +81,7 @@ static int swap_in(const char *fresh, const char *path, lf_err *err)
     free(old);
     free(journal);
     free(fj);
+    free(pub);
     return rc;
 }
 

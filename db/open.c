@@ -149,11 +149,14 @@ static int settle_schema(lf_ledger *l, const struct lf_schema *schema, lf_err *e
 
 static int open_file(lf_ledger *l, const char *path, unsigned flags, lf_err *err)
 {
-    int mode = l->writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-    if (sqlite3_open_v2(path, &l->db, mode, flags & LF_LEDGER_NOLOCK ? "unix-none" : NULL) != SQLITE_OK)
+    bool nolock = (flags & LF_LEDGER_NOLOCK) != 0;
+    int code = l->writable
+                   ? lf_vfs_open_tracked(&l->db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nolock, &l->written)
+                   : sqlite3_open_v2(path, &l->db, SQLITE_OPEN_READONLY, nolock ? "unix-none" : NULL);
+    if (code != SQLITE_OK)
         return lf_db_fail(l, "open it", err);
     sqlite3_extended_result_codes(l->db, 1);
-    sqlite3_busy_timeout(l->db, l->writable ? 5000 : 1000);
+    sqlite3_busy_timeout(l->db, l->writable ? 5000 : 200);
     if (!l->writable)
         return 0;
     /* The exclusive lock comes with the first statement below and stays until close. */
@@ -168,14 +171,17 @@ static int open_file(lf_ledger *l, const char *path, unsigned flags, lf_err *err
         errno = EACCES;
         rc = lf_fail_errno(err, "the ledger %s cannot be written (queries still work)", path);
     }
-    return rc;
+    /* A recovery from an unclean end is over now and nothing else was written yet. */
+    lf_written_clear(&l->written);
+    return rc < 0 ? rc : lf_snapshot_counter(l, &l->counter, err);
 }
 
-static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_schema *schema, lf_err *err)
+static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_schema *schema, bool snapshot, lf_err *err)
 {
     lf_ledger *l = lf_calloc(1, sizeof *l, err);
     if (!l)
         return NULL;
+    l->snapshot = snapshot;
     l->writable = (flags & LF_LEDGER_WRITE) != 0;
     l->path = lf_strdup(path, err);
     int rc = l->path ? 0 : LF_ENOMEM;
@@ -185,8 +191,8 @@ static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_sch
     if (rc == 0 && !l->writable && !lf_io_exists(path))
         rc = lf_fail(err, LF_ENOENT, "no ledger at %s", path);
     if (rc == 0)
-        rc = open_file(l, path, flags, err);
-    if (rc == 0 && hot)
+        rc = snapshot ? lf_snapshot_open(l, err) : open_file(l, path, flags, err);
+    if (rc == 0 && hot && !snapshot)
         rc = quick_check(l, err);
     if (rc == 0)
         rc = settle_schema(l, schema, err);
@@ -201,13 +207,16 @@ static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_sch
 lf_ledger *lf_ledger_open_schema(const char *path, unsigned flags, const struct lf_schema *schema, lf_err *err)
 {
     lf_err first = LF_ERR_INIT;
-    lf_ledger *l = open_one(path, flags, schema, &first);
-    if (!l && first.rc == LF_EBUSY && !(flags & LF_LEDGER_WRITE)) {
-        char *pub = with_suffix(path, ".pub", NULL);
-        if (pub && lf_io_exists(pub) && (l = open_one(pub, flags, schema, NULL)))
-            l->snapshot = true;
-        free(pub);
-    }
+    bool reading = !(flags & LF_LEDGER_WRITE), no_locks = (flags & LF_LEDGER_NOLOCK) != 0;
+    lf_ledger *l = NULL;
+    /* Without locks only the snapshot is safe beside a writer. */
+    if (reading && no_locks)
+        l = open_one(path, flags, schema, true, NULL);
+    if (!l)
+        l = open_one(path, flags, schema, false, &first);
+    /* Held by a writer, locks that fail, or a journal that only a writer may roll back. */
+    if (!l && reading && (first.rc == LF_EBUSY || first.rc == LF_EIO))
+        l = open_one(path, flags, schema, true, NULL);
     if (!l && err && err->rc == 0)
         *err = first;
     return l;
@@ -222,7 +231,10 @@ void lf_ledger_close(lf_ledger *l)
 {
     if (!l)
         return;
+    if (l->published && lf_written_any(&l->written))
+        lf_snapshot_drop(l); /* the next one must not be built on it */
     sqlite3_close(l->db);
+    lf_written_fini(&l->written);
     free(l->path);
     free(l);
 }

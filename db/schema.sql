@@ -92,3 +92,50 @@ LEFT JOIN attempt a ON a.run = s.run AND a.stage = s.stage
   AND a.attempt = (SELECT max(attempt) FROM attempt WHERE run = s.run AND stage = s.stage)
 LEFT JOIN segment g ON g.run = a.run AND g.stage = a.stage AND g.attempt = a.attempt
   AND g.epoch = (SELECT max(epoch) FROM segment WHERE run = a.run AND stage = a.stage AND attempt = a.attempt);
+
+-- @version 2
+CREATE TABLE tag (
+  run TEXT NOT NULL, stage TEXT NOT NULL, tag TEXT NOT NULL, t REAL, author TEXT, removed INTEGER NOT NULL,
+  ev TEXT NOT NULL, PRIMARY KEY (run, stage, tag)
+) WITHOUT ROWID;
+CREATE TABLE requeue (
+  ev TEXT PRIMARY KEY NOT NULL, t REAL, run TEXT NOT NULL, stage TEXT NOT NULL, attempt INTEGER NOT NULL,
+  epoch INTEGER NOT NULL, cause TEXT NOT NULL, jobid TEXT
+) WITHOUT ROWID;
+CREATE INDEX requeue_stage ON requeue (run, stage);
+CREATE TABLE adopt (
+  ev TEXT PRIMARY KEY NOT NULL, t REAL, run TEXT NOT NULL, stage TEXT NOT NULL, attempt INTEGER NOT NULL,
+  jobid TEXT NOT NULL, author TEXT
+) WITHOUT ROWID;
+CREATE TABLE observed (
+  run TEXT NOT NULL, stage TEXT NOT NULL, attempt INTEGER NOT NULL, t REAL, state TEXT NOT NULL, raw TEXT, reason TEXT,
+  exit INTEGER, signal INTEGER, host TEXT, jobid TEXT, message TEXT, ev TEXT NOT NULL,
+  PRIMARY KEY (run, stage, attempt)
+) WITHOUT ROWID;
+-- Bookkeeping of this file, not of events: the runs that were walked, and when everything was.
+CREATE TABLE walked (run TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX segment_open ON segment (run) WHERE ev_end = '';
+-- As before, and what the scheduler was seen to say where the incarnation itself says nothing (more).
+DROP VIEW stage_state;
+CREATE VIEW stage_state AS
+SELECT s.run AS run, s.stage AS stage, a.attempt AS attempt, g.epoch AS epoch,
+  CASE
+    WHEN a.attempt IS NOT NULL AND a.spec_id <> s.spec_id THEN 'waiting'
+    WHEN g.state = 'done' THEN 'done'
+    WHEN o.state IN ('failed', 'cancelled') AND (g.state IS NULL OR g.state = 'stopped')
+         AND o.ev > max(coalesce(g.ev, ''), coalesce(g.ev_end, '')) THEN o.state
+    WHEN g.epoch IS NOT NULL AND g.state IS NULL THEN 'running'
+    WHEN max(coalesce(s.cancelled_t, -1e18), coalesce(r.cancelled_t, -1e18), coalesce(a.cancelled_t, -1e18))
+         > coalesce(a.t_submit, -1e17) THEN 'cancelled'
+    WHEN g.state IN ('failed', 'cancelled') THEN g.state
+    WHEN g.state = 'stopped' THEN 'pending'
+    WHEN a.attempt IS NOT NULL THEN 'pending'
+    ELSE 'waiting'
+  END AS state
+FROM stage s JOIN run r ON r.run = s.run
+LEFT JOIN attempt a ON a.run = s.run AND a.stage = s.stage
+  AND a.attempt = (SELECT max(attempt) FROM attempt WHERE run = s.run AND stage = s.stage)
+LEFT JOIN segment g ON g.run = a.run AND g.stage = a.stage AND g.attempt = a.attempt
+  AND g.epoch = (SELECT max(epoch) FROM segment WHERE run = a.run AND stage = a.stage AND attempt = a.attempt)
+LEFT JOIN observed o ON o.run = a.run AND o.stage = a.stage AND o.attempt = a.attempt;

@@ -131,6 +131,13 @@ int lf_lock_holder(char *text, size_t cap, const char *path, lf_err *err)
     return 1;
 }
 
+bool lf_lock_held(const char *path)
+{
+    struct claim c;
+    lf_err look = LF_ERR_INIT;
+    return read_claim(&c, path, &look) == 0 && lf_proc_look(&c.proc) != LF_PROC_GONE;
+}
+
 /* [3] Age by the server's clock: probe is a file of ours in the same directory, touched now. */
 static int age_of(double *age, const struct claim *c, const char *probe, lf_err *err)
 {

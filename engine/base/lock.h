@@ -33,6 +33,8 @@ lf_lock *lf_lock_acquire(const char *path, const lf_lock_opts *opts, lf_err *err
 int lf_lock_check(lf_lock *l, lf_err *err);
 /* Who holds path, as the text of the LF_EBUSY message; 0: nobody, 1: text set. */
 int lf_lock_holder(char *text, size_t cap, const char *path, lf_err *err);
+/* Is path claimed by a process that is not certainly gone? */
+bool lf_lock_held(const char *path);
 void lf_lock_release(lf_lock *l); /* NULL is legal */
 
 #endif
