@@ -38,13 +38,15 @@ static int general_help(void)
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
         if (!(*d)->hidden)
             printf("  %-10s %s\n", (*d)->table->stage, (*d)->table->summary);
-    puts("\n`loong-flow COMMAND --help` tells more; `man loong-flow` tells all.\n"
-         "exit: 0 done, 1 failed, 2 wrong usage or pipeline, 75 stopped at a good checkpoint (resume continues)");
+    puts("\n`loong-flow COMMAND --help` tells more; `man loong-flow` tells all.\nexit codes:");
+#define LF_FLOW_EXIT_LINE(name, code, text) printf("  %-3d %s\n", code, text);
+    LF_FLOW_EXITS(LF_FLOW_EXIT_LINE)
+#undef LF_FLOW_EXIT_LINE
     return 0;
 }
 
 /* "--columns TEXT", "--jobs N", "--[no-]json". */
-static void option_form(char *buf, size_t cap, const lf_opt *o)
+void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o)
 {
     static const char *const words[] = {"TEXT", "PATH", "", "N", "N", "SIZE", "TIME", "X", ""};
     char name[64];
@@ -65,8 +67,10 @@ static int command_help(const lf_cmd_def *d)
     for (size_t i = 0; i < d->table->n_opts; i++) {
         const lf_opt *o = &d->table->opts[i];
         char form[128];
-        option_form(form, sizeof form, o);
+        lf_cmd_option_form(form, sizeof form, o);
         printf("  %-22s %s", form, o->help);
+        if (lf_cmd_short(d->table, o->name) != 0)
+            printf(" (-%c)", lf_cmd_short(d->table, o->name));
         if (o->type != LF_OPT_BOOL && o->def != NULL)
             printf(" (default %s)", o->def);
         putchar('\n');
@@ -74,23 +78,73 @@ static int command_help(const lf_cmd_def *d)
     return 0;
 }
 
-/* Names for people who type: -o, -f, -n, -h. */
-static const char *long_form(const char *arg, const lf_opt_table *t)
+/* Names for people who type. The first that a command has wins: -a, -f and -n mean different options in places. */
+static const struct {
+    char letter;
+    const char *option;
+} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"}, {'h', "help"},
+              {'y', "yes"},     {'j', "jobs"},   {'a', "all"},    {'q', "quiet"}, {'s', "state"}};
+
+char lf_cmd_short(const lf_opt_table *t, const char *name)
 {
-    static const char *const map[][3] = {{"-o", "columns", "--columns"}, {"-f", "follow", "--follow"},
-                                         {"-n", "lines", "--lines"},     {"-h", "help", "--help"},
-                                         {"-y", "yes", "--yes"},         {"-j", "jobs", "--jobs"}};
-    for (size_t i = 0; i < sizeof map / sizeof map[0]; i++)
-        if (strcmp(arg, map[i][0]) == 0 && lf_opt_find(t, map[i][1]) != NULL)
-            return map[i][2];
-    return arg;
+    for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++) {
+        if (strcmp(shorts[i].option, name) != 0)
+            continue;
+        for (size_t k = 0; k < i; k++) /* taken by an earlier row */
+            if (shorts[k].letter == shorts[i].letter && lf_opt_find(t, shorts[k].option) != NULL)
+                return 0;
+        return shorts[i].letter;
+    }
+    return 0;
+}
+
+/* The argument with its long name, owned: "-o" is "--columns", "-n5" is "--lines=5", "--format=X" is "--columns=X" where
+ * a command has columns and no format of its own. */
+static char *long_form(const char *arg, const lf_opt_table *t, lf_err *err)
+{
+    const char *name = NULL, *value = NULL;
+    if (arg[0] == '-' && arg[1] != '-' && arg[1] != '\0') {
+        for (size_t i = 0; name == NULL && i < t->n_opts; i++)
+            if (lf_cmd_short(t, t->opts[i].name) == arg[1])
+                name = t->opts[i].name;
+        value = arg[2] == '=' ? arg + 3 : arg[2] != '\0' ? arg + 2 : NULL;
+    } else if (lf_str_has_prefix(arg, "--format") && (arg[8] == '\0' || arg[8] == '=') && lf_opt_find(t, "columns") != NULL &&
+               lf_opt_find(t, "format") == NULL) {
+        name = "columns";
+        value = arg[8] == '=' ? arg + 9 : NULL;
+    }
+    const lf_opt *o = name != NULL ? lf_opt_find(t, name) : NULL;
+    if (o == NULL || (o->type == LF_OPT_BOOL && value != NULL))
+        return lf_strdup(arg, err);
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "--%s%s%s", name, value != NULL ? "=" : "", value != NULL ? value : "");
+    char *s = lf_buf_steal(&b, err);
+    lf_buf_fini(&b);
+    return s;
+}
+
+int lf_flow_exit_of(int rc)
+{
+    switch (rc) {
+    case LF_EINVAL:
+        return LF_FLOW_USAGE;
+    case LF_EBUSY:
+        return LF_FLOW_BUSY;
+    case LF_EFORMAT:
+        return LF_FLOW_DAMAGED;
+    case LF_ENOENT:
+        return LF_FLOW_NOT_FOUND;
+    default:
+        return LF_FLOW_FAILED;
+    }
 }
 
 static int report(const lf_err *err, const char *cmd)
 {
     fflush(stdout);
-    fprintf(stderr, "loong-flow %s: %s\n", cmd, err->text[0] != '\0' ? err->text : "failed");
-    return err->rc == LF_EINVAL ? LF_FLOW_USAGE : LF_FLOW_FAILED;
+    lf_say_err("loong-flow %s: %s\n", cmd, err->text[0] != '\0' ? err->text : "failed");
+    return lf_flow_exit_of(err->rc);
 }
 
 static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_table *const *tables)
@@ -101,7 +155,7 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_
     c.opts = args != NULL ? lf_optset_create(d->table, &err) : NULL;
     int rc = c.opts == NULL ? LF_ENOMEM : 0;
     for (int i = 0; rc == 0 && i < argc; i++) {
-        args[i] = lf_strdup(i == 0 ? argv[i] : long_form(argv[i], d->table), &err);
+        args[i] = i == 0 ? lf_strdup(argv[i], &err) : long_form(argv[i], d->table, &err);
         rc = args[i] == NULL ? LF_ENOMEM : 0;
     }
     if (rc == 0)

@@ -26,7 +26,7 @@ static const lf_opt gc_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_ROW("keep_runs", LF_OPT_INT, 0, "5", NULL, "complete runs to keep whole, newest first"),
     LF_CMD_ROW("keep", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "a run to keep, may be repeated"),
-    LF_CMD_ROW("yes", LF_OPT_BOOL, 0, "no", NULL, "delete; without it the plan is printed (-y)"),
+    LF_CMD_ROW("yes", LF_OPT_BOOL, 0, "no", NULL, "delete; without it the plan is printed"),
 };
 LF_CMD_TABLE(gc, "show what may be deleted, delete it with --yes", gc_rows);
 
@@ -186,13 +186,15 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
     char data[PATH_MAX] = "";
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *o = json_array_get(list, i);
+        if (yes)
+            rc = delete_one(o, err);
+        if (rc < 0)
+            break;
         sum += json_number_value(json_object_get(o, "bytes"));
         if (!c->json)
             printf("%s %10s  %s\n           %s\n", yes ? "deleted" : "would delete",
                    lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(o, "bytes"))),
                    json_string_value(json_object_get(o, "path")), json_string_value(json_object_get(o, "why")));
-        if (yes)
-            rc = delete_one(o, err);
         lf_path_set(data, NULL, "%s", json_string_value(json_object_get(o, "data")));
     }
     lf_lock_release(lock);

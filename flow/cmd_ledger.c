@@ -51,14 +51,29 @@ static int data_roots(json_t **out, const lf_project *p, lf_err *err)
     return 0;
 }
 
-static int sync_all(const lf_project *p, lf_err *err)
+/* out may be NULL; everything: also what the ledger believes to be settled. */
+static int sync_all(lf_ledger_ingested *out, const lf_project *p, bool everything, lf_err *err)
 {
     json_t *roots = NULL;
+    lf_ledger_ingested sum = {0, 0, 0};
     int rc = data_roots(&roots, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++)
-        rc = lf_sync(p, json_string_value(json_array_get(roots, i)), NULL, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++) {
+        lf_ledger_ingested got = {0, 0, 0};
+        rc = lf_sync_count(&got, p, json_string_value(json_array_get(roots, i)), everything, err);
+        sum.events += got.events;
+        sum.records += got.records;
+        sum.problems += got.problems;
+    }
     json_decref(roots);
+    if (rc == 0 && out != NULL)
+        *out = sum;
     return rc;
+}
+
+static json_t *counts_json(const lf_ledger_ingested *n)
+{
+    return json_pack("{s:I, s:I, s:I}", "events", (json_int_t)n->events, "records", (json_int_t)n->records, "refused",
+                     (json_int_t)n->problems);
 }
 
 static lf_ledger *open_read(const lf_project *p, lf_err *err)
@@ -70,17 +85,17 @@ static lf_ledger *open_read(const lf_project *p, lf_err *err)
 }
 
 /* Reading commands go on with what the ledger has when it cannot be written, and say so. */
-static lf_ledger *open_fresh(const lf_project *p, lf_err *err)
+static lf_ledger *open_fresh(const lf_project *p, bool everything, lf_err *err)
 {
     lf_err e = LF_ERR_INIT;
-    if (sync_all(p, &e) < 0)
-        fprintf(stderr, "loong-flow: the ledger is not up to date: %s\n", e.text);
+    if (sync_all(NULL, p, everything, &e) < 0)
+        lf_say_err("loong-flow: the ledger is not up to date: %s\n", e.text);
     return open_read(p, err);
 }
 
 /* ---- ledger ---- */
 
-static int rebuild(const lf_project *p, lf_err *err)
+static int rebuild(const lf_cmd *c, const lf_project *p, lf_err *err)
 {
     char db[PATH_MAX], lock_path[PATH_MAX];
     json_t *roots = NULL;
@@ -103,7 +118,9 @@ static int rebuild(const lf_project *p, lf_err *err)
     for (size_t i = 1; rc == 0 && i < json_array_size(roots); i++)
         rc = lf_sync(p, json_string_value(json_array_get(roots, i)), NULL, err);
     json_decref(roots);
-    if (rc == 0)
+    if (rc == 0 && c->json)
+        rc = lf_cmd_print_json(counts_json(&n), err);
+    else if (rc == 0)
         printf("rebuilt from the run directories: %lld events, %lld metric records%s; the old file is kept as ledger.db.old\n",
                (long long)n.events, (long long)n.records, n.problems > 0 ? ", some files were refused (ledger check)" : "");
     return rc;
@@ -111,7 +128,7 @@ static int rebuild(const lf_project *p, lf_err *err)
 
 static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
 {
-    lf_ledger *l = open_fresh(p, err);
+    lf_ledger *l = open_fresh(p, true, err);
     if (l == NULL)
         return err->rc;
     json_t *roots = NULL, *found = NULL;
@@ -126,9 +143,9 @@ static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
         rc = lf_cmd_print_json(json_pack("{s:b, s:O, s:O?}", "ok", n == 0, "findings", found, "refused", problems), err);
     } else if (rc == 0) {
         for (size_t i = 0; i < json_array_size(found); i++)
-            printf("%s\n", json_string_value(json_array_get(found, i)));
+            lf_say("%s\n", json_string_value(json_array_get(found, i)));
         for (size_t i = 0; i < json_array_size(problems); i++)
-            printf("refused: %s: %s\n", json_string_value(json_object_get(json_array_get(problems, i), "path")),
+            lf_say("refused: %s: %s\n", json_string_value(json_object_get(json_array_get(problems, i), "path")),
                    json_string_value(json_object_get(json_array_get(problems, i), "text")));
         if (n == 0)
             puts("the ledger is in order");
@@ -161,25 +178,47 @@ static int print_rows(const lf_cmd *c, json_t *rows, const lf_column *cols, size
     return rc;
 }
 
+static int sync_now(const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_ledger_ingested n = {0, 0, 0};
+    int rc = sync_all(&n, p, true, err);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_json(counts_json(&n), err);
+    if (rc == 0)
+        printf("%lld new event%s, %lld new metric record%s%s\n", (long long)n.events, n.events == 1 ? "" : "s",
+               (long long)n.records, n.records == 1 ? "" : "s", n.problems > 0 ? "; some files were refused (ledger check)" : "");
+    return rc;
+}
+
+static int backup(const lf_cmd *c, lf_ledger *l, const char *path, lf_err *err)
+{
+    int rc = lf_ledger_backup(l, path, err);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_json(json_pack("{s:s}", "backup", path), err);
+    if (rc == 0)
+        lf_say("a copy is in %s\n", path);
+    return rc;
+}
+
 static int ledger_on(lf_cmd *c, const lf_project *p, lf_err *err)
 {
     const char *what = lf_cmd_word(c, 0), *arg = lf_cmd_word(c, 1);
     if (what == NULL)
         return lf_fail(err, LF_EINVAL, "say what: sync, check, rebuild, backup FILE or sql STATEMENT");
     if (strcmp(what, "rebuild") == 0)
-        return rebuild(p, err);
+        return rebuild(c, p, err);
     if (strcmp(what, "check") == 0)
         return check(c, p, err);
     if (strcmp(what, "sync") == 0)
-        return sync_all(p, err);
+        return sync_now(c, p, err);
     if (strcmp(what, "backup") != 0 && strcmp(what, "sql") != 0)
         return lf_fail(err, LF_EINVAL, "unknown word \"%s\": sync, check, rebuild, backup FILE or sql STATEMENT", what);
     if (arg == NULL)
         return lf_fail(err, LF_EINVAL, "ledger %s wants %s", what, what[0] == 'b' ? "a file" : "a statement");
-    lf_ledger *l = open_fresh(p, err);
+    lf_ledger *l = open_fresh(p, false, err);
     if (l == NULL)
         return err->rc;
-    int rc = what[0] == 'b' ? lf_ledger_backup(l, arg, err) : print_rows(c, lf_ledger_sql(l, arg, err), NULL, 0, err);
+    int rc = what[0] == 'b' ? backup(c, l, arg, err) : print_rows(c, lf_ledger_sql(l, arg, err), NULL, 0, err);
     lf_ledger_close(l);
     return rc;
 }
@@ -215,7 +254,7 @@ static int artifacts_of(lf_cmd *c, const lf_project *p, lf_err *err)
     memset(&run, 0, sizeof run);
     bool all = lf_optset_bool(c->opts, "all");
     int rc = all ? 0 : lf_run_find(&run, p, lf_cmd_word(c, 0), err);
-    lf_ledger *l = rc == 0 ? open_fresh(p, err) : NULL;
+    lf_ledger *l = rc == 0 ? open_fresh(p, false, err) : NULL;
     if (rc == 0 && l == NULL)
         rc = err->rc;
     json_t *rows = rc == 0 ? lf_ledger_artifacts(l, all ? NULL : run.id, lf_optset_str(c->opts, "stage"), err) : NULL;
@@ -320,7 +359,7 @@ static int lineage_of(lf_cmd *c, const lf_project *p, lf_err *err)
     if (c->n_words != 1)
         return lf_fail(err, LF_EINVAL, "usage: loong-flow lineage PATH-OR-HASH");
     char *what = as_ledger_path(p, c->words[0], err);
-    lf_ledger *l = what != NULL ? open_fresh(p, err) : NULL;
+    lf_ledger *l = what != NULL ? open_fresh(p, false, err) : NULL;
     json_t *o = l != NULL ? lf_ledger_lineage(l, what, err) : NULL;
     int rc = o == NULL ? (err->rc != 0 ? err->rc : LF_EIO) : 0;
     if (rc == 0 && c->json)

@@ -19,7 +19,7 @@ static const lf_opt metrics_rows[] = {
     LF_CMD_ROW("run", LF_OPT_STR, 0, NULL, NULL, "run; default: the newest"),
     LF_CMD_ROW("key", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "metric, may be repeated; default: all"),
     LF_CMD_ROW("format", LF_OPT_ENUM, 0, "table", "table|csv|plot", "form of the output"),
-    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "table: at most this many rows, evenly spread, 0 = all (-n)"),
+    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "table: at most this many rows, evenly spread, 0 = all"),
 };
 LF_CMD_TABLE(metrics, "the curves of a stage: table, CSV, JSON or plot", metrics_rows);
 

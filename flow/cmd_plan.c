@@ -54,7 +54,7 @@ static int run_validate(lf_cmd *c, lf_err *err)
     if (c->json) {
         rc = lf_cmd_print_json(json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
     } else {
-        printf("%s is valid: %zu stage%s, in this order:", path, json_array_size(stages),
+        lf_say("%s is valid: %zu stage%s, in this order:", path, json_array_size(stages),
                json_array_size(stages) == 1 ? "" : "s");
         for (size_t i = 0; i < json_array_size(stages); i++)
             printf(" %s", json_string_value(json_object_get(json_array_get(stages, i), "name")));
@@ -184,7 +184,7 @@ static int print_plan(const lf_cmd *c, const lf_prep *p, const json_t *costs, do
             json_object_set_new(o, "refused", json_string(fit->text));
         return lf_cmd_print_json(o, err);
     }
-    printf("%s: %s\n", json_string_value(json_object_get(p->doc, "name")),
+    lf_say("%s: %s\n", json_string_value(json_object_get(p->doc, "name")),
            p->has_run ? (p->changed ? "continues a run, with changed settings" : "continues a run") : "a new run");
     if (p->has_run)
         printf("  run %s\n", p->view.run.id);
@@ -192,7 +192,7 @@ static int print_plan(const lf_cmd *c, const lf_prep *p, const json_t *costs, do
         print_row(json_array_get(rows, i));
     json_decref(rows);
     if (fit->rc != 0)
-        printf("refused: %s\n", fit->text);
+        lf_say("refused: %s\n", fit->text);
     return 0;
 }
 

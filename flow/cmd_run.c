@@ -17,17 +17,18 @@
 #include "flow/exec.h"
 #include "flow/pipeline_priv.h"
 #include "flow/prep.h"
+#include "flow/select.h"
 
 #define DRIVE_ROWS                                                                                                     \
     LF_CMD_COMMON,                                                                                                     \
         LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),  \
         LF_CMD_ROW("accept", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                                    \
                    "a changed setting that shall not restart its stage, may be repeated"),                             \
-        LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's (-j)"),                 \
+        LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's"),                 \
         LF_CMD_ROW("only", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "run this stage only, may be repeated"),             \
         LF_CMD_ROW("until", LF_OPT_STR, 0, NULL, NULL, "run this stage and what it needs"),                            \
         LF_CMD_ROW("from", LF_OPT_STR, 0, NULL, NULL, "run this stage and what needs it; what is done stays"),         \
-        LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL, "refuse what cannot fit in memory or on disk"),               \
+        LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL, "start also what cannot fit in memory or on disk"),               \
         LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors")
 
 static const lf_opt run_rows[] = {
@@ -81,6 +82,18 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
         rc = lf_cost_check(p, costs, err);
     json_decref(costs);
     return rc;
+}
+
+static int force_named(const lf_cmd *c, lf_prep *p, lf_err *err)
+{
+    lf_select s = {.until = lf_optset_str(c->opts, "until")};
+    const char **only = list_of(c, "only", &s.n_only, err);
+    if (only == NULL)
+        return LF_ENOMEM;
+    s.only = only;
+    lf_select_force(&p->view, &s);
+    free(only);
+    return 0;
 }
 
 static bool all_done(const lf_prep *p)
@@ -150,6 +163,8 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
     int rc = lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), err);
     if (rc == 0)
         rc = lf_sync_probe(&p->project, err);
+    if (rc == 0)
+        rc = force_named(c, p, err);
     if (rc < 0)
         return rc;
     if (p->has_run && all_done(p)) {

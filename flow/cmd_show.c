@@ -138,7 +138,7 @@ static int show_view(lf_cmd *c, lf_run_view *v, const char *stage, lf_err *err)
         return lf_cmd_print_json(json_pack("{s:s, s:O, s:s, s:i, s:o}", "run", v->run.id, "name",
                                            json_object_get(v->run.doc, "name"), "dir", v->run.dir, "rev", v->run.rev,
                                            "stages", list), err);
-    printf("run %s  %s\n  directory %s\n  revision %d\n", v->run.id, json_string_value(json_object_get(v->run.doc, "name")),
+    lf_say("run %s  %s\n  directory %s\n  revision %d\n", v->run.id, json_string_value(json_object_get(v->run.doc, "name")),
            v->run.dir, v->run.rev);
     for (size_t i = 0; i < json_array_size(list); i++)
         print_stage(json_array_get(list, i));

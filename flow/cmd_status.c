@@ -18,7 +18,7 @@
 static const lf_opt status_rows[] = {
     LF_CMD_COMMON, LF_CMD_COLUMNS,
     LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL, "list every run of the project instead"),
-    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "with --all: at most this many runs, 0 = all (-n)"),
+    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "with --all: at most this many runs, 0 = all"),
 };
 LF_CMD_TABLE(status, "state of a run and its stages", status_rows);
 
@@ -59,7 +59,7 @@ static void print_failures(const json_t *stages)
         const char *state = json_string_value(json_object_get(s, "state"));
         if (state == NULL || strcmp(state, "failed") != 0)
             continue;
-        printf("\n%s failed", json_string_value(json_object_get(s, "name")));
+        lf_say("\n%s failed", json_string_value(json_object_get(s, "name")));
         const char *cls = json_string_value(json_object_get(s, "class"));
         printf(" (%s); the last lines that matter:\n", cls != NULL ? cls : "unknown");
         for (size_t k = 0; k < json_array_size(log); k++) {
@@ -89,8 +89,7 @@ static int status_one(lf_cmd *c, const lf_project *p, lf_err *err)
     const char *cols = lf_optset_str(c->opts, "columns");
     add_texts(stages);
     if (cols == NULL)
-        printf("run %s  %s  %s\n\n", json_string_value(json_object_get(o, "run")),
-               json_string_value(json_object_get(o, "name")), json_string_value(json_object_get(o, "state")));
+        lf_cmd_print_head(o);
     rc = lf_table_print(stages, stage_cols, sizeof stage_cols / sizeof stage_cols[0], cols, err);
     if (rc == 0 && cols == NULL)
         print_failures(stages);

@@ -257,6 +257,8 @@ static int read_layer(lf_conf *c, const char *path, const char *layer, const cha
     int rc = read_checked(c, path, &text, err);
     if (rc == 0)
         rc = lf_ini_parse_text(&ini, text.data, text.len, path, err);
+    if (rc == LF_EFORMAT && err != NULL) /* for the user it is a wrong setting, not a damaged file */
+        rc = err->rc = LF_EINVAL;
     if (rc == 0)
         rc = read_includes(c, &ini, layer, links, depth, err);
     for (size_t i = 0; rc == 0 && i < ini.n_sections; i++)
@@ -267,6 +269,28 @@ static int read_layer(lf_conf *c, const char *path, const char *layer, const cha
     lf_ini_fini(&ini);
     lf_buf_fini(&text);
     return rc;
+}
+
+/* "--set train.steps=5" means the stage of that name when there is no such section, else the template, model or kind. */
+static int complete_section(char **section, const lf_conf *c, lf_err *err)
+{
+    static const char *const kinds[] = {"stage", "template", "model", "kind"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && lf_conf_find_section(c, *section) == NULL; i++) {
+        lf_buf b;
+        lf_buf_init(&b);
+        lf_buf_addf(&b, "%s %s", kinds[i], *section);
+        char *full = lf_buf_steal(&b, err);
+        lf_buf_fini(&b);
+        if (full == NULL)
+            return LF_ENOMEM;
+        if (lf_conf_find_section(c, full) != NULL) {
+            free(*section);
+            *section = full;
+        } else {
+            free(full);
+        }
+    }
+    return 0;
 }
 
 static int apply_set(lf_conf *c, const char *arg, lf_err *err)
@@ -282,15 +306,9 @@ static int apply_set(lf_conf *c, const char *arg, lf_err *err)
     char *key = lf_strndup(dot + 1, (size_t)(eq - dot) - 1, err);
     int rc = section != NULL && key != NULL ? 0 : LF_ENOMEM;
     if (rc == 0) {
-        /* "--set train.steps=5" means the stage of that name when there is no such section. */
-        char *full = NULL;
-        if (lf_conf_find_section(c, section) == NULL && asprintf(&full, "stage %s", section) > 0 &&
-            lf_conf_find_section(c, full) != NULL) {
-            free(section);
-            section = full;
-        } else {
-            free(full);
-        }
+        rc = complete_section(&section, c, err);
+    }
+    if (rc == 0) {
         lf_ini_entry e = {.section = section, .key = key, .value = eq + 1, .path = "--set", .line = 0, .column = 0};
         rc = put_item(c, "--set", &e, err);
     }

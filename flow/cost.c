@@ -23,6 +23,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/cmd.h"
 #include "flow/exec.h"
 #include "flow/freeze.h"
 #include "flow/pipeline_priv.h"
@@ -78,8 +79,14 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
                     lf_err *err)
 {
     struct pipes p = {{-1, -1}, {-1, -1}};
-    if (pipe2(p.out, O_CLOEXEC) < 0 || pipe2(p.err, O_CLOEXEC) < 0)
+    if (pipe2(p.out, O_CLOEXEC) < 0)
         return lf_fail_errno(err, "cannot make a pipe");
+    if (pipe2(p.err, O_CLOEXEC) < 0) {
+        int rc = lf_fail_errno(err, "cannot make a pipe");
+        close(p.out[0]);
+        close(p.out[1]);
+        return rc;
+    }
     char *argv[8], a1[] = "--config", a3[] = "--out", a5[] = "--plan";
     argv[0] = lf_strdup(exe, err);
     argv[1] = a1;
@@ -113,9 +120,13 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
     return rc;
 }
 
-static int parse_answer(json_t **plan, const char *exe, const lf_buf *out, const lf_buf *errtext, int status, lf_err *err)
+/* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a complaint about an input that
+ * only is not made yet is none. Other failures leave the cost unknown. */
+static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_buf *out, const lf_buf *errtext, int status,
+                        lf_err *err)
 {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        *refused = WIFEXITED(status) && WEXITSTATUS(status) == LF_FLOW_USAGE && strstr(errtext->data, LF_NOT_MADE) == NULL;
         size_t n = errtext->len;
         while (n > 0 && errtext->data[n - 1] == '\n')
             n--;
@@ -123,7 +134,8 @@ static int parse_answer(json_t **plan, const char *exe, const lf_buf *out, const
         while (from > 0 && errtext->data[from - 1] != '\n')
             from--;
         const char *last = errtext->data + from;
-        return lf_fail(err, LF_EINVAL, "%.*s", (int)(n - from < 700 ? n - from : 700),
+        int len = (int)(n - from < 700 ? n - from : 700);
+        return lf_fail(err, LF_EINVAL, "%.*s", n > from ? len : 40,
                        n > from ? last : "its executable failed without a word");
     }
     json_t *j = lf_json_load_text(out->data, out->len, exe, err);
@@ -154,28 +166,32 @@ static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, l
     return rc;
 }
 
-static int ask_one(json_t **plan, const lf_prep *p, json_t *stage, lf_err *err)
+static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, lf_err *err)
 {
-    char name[160], dir[] = "/tmp/loong-plan-XXXXXX", config[64];
+    char name[160], dir[PATH_MAX], config[PATH_MAX];
     char *exe = NULL;
+    const char *tmp = getenv("TMPDIR");
     snprintf(name, sizeof name, "lf-%s", json_string_value(json_object_get(stage, "kind")));
     int rc = lf_exe_find(&exe, name, err);
-    if (rc < 0)
-        return rc;
-    if (mkdtemp(dir) == NULL) {
+    if (rc == 0)
+        rc = lf_path_set(dir, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
+    if (rc == 0 && mkdtemp(dir) == NULL)
+        rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", dir);
+    if (rc < 0) {
         free(exe);
-        return lf_fail_errno(err, "cannot make a directory in /tmp");
+        return rc;
     }
     lf_buf out, errtext;
     lf_buf_init(&out);
     lf_buf_init(&errtext);
     int status = 0;
-    snprintf(config, sizeof config, "%s/config.ini", dir);
-    rc = write_plan_config(p, stage, dir, err);
+    rc = lf_path_set(config, err, "%s/config.ini", dir);
+    if (rc == 0)
+        rc = write_plan_config(p, stage, dir, err);
     if (rc == 0)
         rc = run_plan(&out, &errtext, &status, exe, config, dir, err);
     if (rc == 0)
-        rc = parse_answer(plan, exe, &out, &errtext, status, err);
+        rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
     lf_io_remove_tree(dir, NULL);
     lf_buf_fini(&out);
     lf_buf_fini(&errtext);
@@ -193,12 +209,16 @@ int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
             continue;
         json_t *plan = NULL, *row = json_pack("{s:O}", "name", json_object_get(s->stage, "name"));
         lf_err e = LF_ERR_INIT;
-        if (ask_one(&plan, p, s->stage, &e) == 0)
+        bool refused = false;
+        if (ask_one(&plan, &refused, p, s->stage, &e) == 0)
             rc = lf_json_set_new(row, "plan", plan, err);
         else
             rc = lf_json_set_new(row, "error", json_string(lf_text_clean(e.text)), err);
         if (rc == 0)
             rc = lf_json_push_new(list, row, err);
+        if (rc == 0 && refused)
+            rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s",
+                         json_string_value(json_object_get(s->stage, "name")), e.text);
     }
     if (rc < 0)
         json_decref(list);

@@ -13,7 +13,7 @@
 #include "flow/prep.h"
 
 /* Ask every stage that would run. *out: array of {"name","plan":{...} or "error":text}, in order. Stages whose
- * executable is missing have an error too. */
+ * executable is missing have an error too. LF_EINVAL: a stage refuses its settings. */
 int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err);
 
 typedef struct lf_cost_fit {

@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/lock.h"
 #include "engine/base/sys.h"
 #include "flow/record.h"
+#include "flow/sched.h"
 #include "flow/series.h"
 
 static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
@@ -28,6 +30,20 @@ static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
     }
 }
 
+/* Seconds that the steps left will take at the pace of this incarnation, by the clock of its own records. */
+static void add_eta(json_t *o, const char *path, const json_t *last, double step, double steps)
+{
+    json_t *first = lf_metrics_first(path);
+    double dt = json_number_value(json_object_get(last, "t")) - json_number_value(json_object_get(first, "t"));
+    double gained = step - json_number_value(json_object_get(first, "step"));
+    if (dt > 0 && gained > 0) {
+        double left = (steps - step) * dt / gained - (lf_wall_s() - json_number_value(json_object_get(last, "t")));
+        json_object_set_new(o, "steps_per_s", json_real(gained / dt));
+        json_object_set_new(o, "eta_s", json_real(left > 0 ? left : 0));
+    }
+    json_decref(first);
+}
+
 static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
 {
     char path[PATH_MAX];
@@ -36,11 +52,14 @@ static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
     json_t *last = lf_metrics_last(path);
     const json_t *step = json_object_get(last, "step");
     const json_t *steps = json_object_get(json_object_get(s->stage, "plan"), "steps");
-    if (json_is_number(step)) {
+    /* Stages that count no steps write their results at step 0. */
+    if (json_is_number(step) && (json_number_value(step) > 0 || json_number_value(steps) > 0)) {
         json_object_set_new(o, "step", json_integer((json_int_t)json_number_value(step)));
         if (json_number_value(steps) > 0) {
             json_object_set_new(o, "steps", json_integer((json_int_t)json_number_value(steps)));
             json_object_set_new(o, "progress", json_real(json_number_value(step) / json_number_value(steps)));
+            if (s->state == LF_STATE_RUNNING)
+                add_eta(o, path, last, json_number_value(step), json_number_value(steps));
         }
     }
     if (last != NULL)
@@ -52,6 +71,10 @@ json_t *lf_describe_stage(const lf_stage_view *s)
     json_t *o = json_pack("{s:O, s:O, s:s, s:s, s:O, s:i}", "name", json_object_get(s->stage, "name"), "kind",
                           json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "reason", s->reason,
                           "spec_id", json_object_get(s->stage, "spec_id"), "attempts", (int)s->n_attempts);
+    if (o != NULL && s->n_incs > 0)
+        json_object_set_new(o, "segments", json_integer((json_int_t)s->n_incs));
+    if (o != NULL && s->job != NULL)
+        json_object_set(o, "job", s->job);
     const lf_incarnation *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
                                 : s->n_incs > 0                              ? &s->incs[s->n_incs - 1]
                                                                              : NULL;
@@ -101,6 +124,15 @@ json_t *lf_describe_run(const lf_run_view *v)
                      v->run.dir, "stages", stages);
 }
 
+bool lf_describe_lives(const lf_run_view *v, const lf_stage_view *s)
+{
+    char lock[PATH_MAX];
+    if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live)
+        return true;
+    return (s->state == LF_STATE_PENDING || s->state == LF_STATE_WAITING) &&
+           lf_path_set(lock, NULL, "%s/driver.lock", v->run.dir) == 0 && lf_lock_held(lock);
+}
+
 int lf_view_find(lf_run_view *out, const lf_project *p, const char *word, lf_err *err)
 {
     lf_run run;
@@ -110,5 +142,9 @@ int lf_view_find(lf_run_view *out, const lf_project *p, const char *word, lf_err
     rc = lf_view_load(out, &run, err);
     if (rc < 0)
         lf_run_fini(&run);
+    else
+        rc = lf_sched_overlay(out, false, err); /* what cannot be asked is said in the stages' reasons */
+    if (rc < 0 && out->n > 0)
+        lf_view_fini(out);
     return rc;
 }

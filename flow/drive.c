@@ -86,6 +86,7 @@ static int reload(struct driver *dr, lf_err *err)
     }
     lf_view_fini(&dr->view);
     dr->view = fresh;
+    lf_select_force(&dr->view, &dr->d->select);
     return 0;
 }
 

@@ -53,7 +53,9 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err);
 
 /* exec_config.c: fills x->inputs and x->resume, writes config.ini. LF_ENOENT: something it depends on is not done. */
 int lf_exec_prepare(lf_exec *x, lf_err *err);
-/* The config.ini of a stage whose producers need not be done: their outputs get a path below x->dir where nothing is. */
+/* The config.ini of a stage whose producers need not be done: their outputs get a path below x->dir where nothing is, in
+ * a directory of this name. */
+#define LF_NOT_MADE "not-made-yet"
 int lf_exec_plan_config(lf_exec *x, lf_err *err);
 /* exec_child.c: run the stage to its end; fills x->ev. */
 int lf_exec_child(lf_exec *x, lf_err *err);

@@ -46,7 +46,7 @@ static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json
     lf_err e = LF_ERR_INIT;
     int rc = find_upstream(&up, x, name, &e);
     if (rc == LF_ENOENT && x->planning) {
-        lf_buf_addf(value, "%s/not-made-yet/%s.%s", x->dir, name, output);
+        lf_buf_addf(value, "%s/" LF_NOT_MADE "/%s.%s", x->dir, name, output);
         return 0;
     }
     if (rc < 0)

@@ -230,6 +230,8 @@ int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const 
     lf_buf_fini(&b);
     if (rc == 0 && (r.data == NULL || r.dir == NULL))
         rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_data_check_owner(r.data, err);
     bool first = rc == 0 && !lf_io_exists(r.data);
     if (rc == 0)
         rc = lf_io_mkdirs(r.dir, 0750, err);

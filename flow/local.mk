@@ -12,26 +12,46 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/sched.h flow/sched_cmd.c flow/sched_poll.c flow/sched_view.c \
   flow/select.h flow/select.c flow/drive.h flow/drive.c flow/repair.c flow/sync.c \
   flow/cost.h flow/cost.c flow/prep.h flow/prep.c flow/conf_print.c flow/series.h flow/series.c \
-  flow/describe.h flow/describe.c flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
+  flow/describe.h flow/describe.c flow/table.h flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
   flow/cmd_plan.c flow/cmd_run.c flow/cmd_status.c flow/cmd_config.c \
   flow/cmd_logs.c flow/cmd_show.c flow/cmd_cancel.c flow/cmd_metrics.c \
   flow/cmd_ledger.c flow/cmd_doctor.c flow/doctor.h flow/doctor_fs.c flow/doctor_limits.c \
   flow/doctor_slurm.c flow/doctor_pbs.c flow/cmd_gc.c \
   flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/init_texts.h
+# Asking.
+flow_libflow_a_SOURCES += flow/cmd_watch.c
 # Launchers of ranks.
 flow_libflow_a_SOURCES += flow/launch.h
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
 loong_flow_LDADD = $(LF_FLOW_LIBS)
 nodist_flow_libflow_a_SOURCES = flow/init_texts.c
-dist_man_MANS += flow/loong-flow.1
+man_MANS += flow/loong-flow.1
 bashcompdir = $(datadir)/bash-completion/completions
-EXTRA_DIST += flow/README.md flow/init_texts.awk flow/loong-flow.bash
+zshcompdir = $(datadir)/zsh/site-functions
+fishcompdir = $(datadir)/fish/vendor_completions.d
+EXTRA_DIST += flow/README.md flow/init_texts.awk flow/loong-flow.1.in
+
+# The program prints its own completion files and the man page's part on commands. Building for another machine needs a
+# loong-flow of this one: make LOONG_FLOW=/path.
+LOONG_FLOW = ./loong-flow$(EXEEXT)
+LF_COMPLETIONS = flow/loong-flow.bash flow/loong-flow.zsh flow/loong-flow.fish
+all-local: $(LF_COMPLETIONS)
+$(LF_COMPLETIONS): loong-flow$(EXEEXT)
+	$(AM_V_GEN)$(LOONG_FLOW) completion `echo $@ | sed 's/.*\.//'` > $@.tmp && mv $@.tmp $@
+flow/loong-flow.1: $(srcdir)/flow/loong-flow.1.in loong-flow$(EXEEXT)
+	$(AM_V_GEN)$(LOONG_FLOW) completion man > $@.part && \
+	  $(AWK) -v part=$@.part '$$0 == "@COMMANDS@" { while ((getline line < part) > 0) print line; next } { print }' \
+	  $(srcdir)/flow/loong-flow.1.in > $@.tmp && mv $@.tmp $@ && rm -f $@.part
+CLEANFILES += $(LF_COMPLETIONS) flow/loong-flow.1
 
 install-data-hook:
-	$(MKDIR_P) $(DESTDIR)$(bashcompdir) && $(INSTALL_DATA) $(srcdir)/flow/loong-flow.bash $(DESTDIR)$(bashcompdir)/loong-flow
+	$(MKDIR_P) $(DESTDIR)$(bashcompdir) $(DESTDIR)$(zshcompdir) $(DESTDIR)$(fishcompdir)
+	$(INSTALL_DATA) flow/loong-flow.bash $(DESTDIR)$(bashcompdir)/loong-flow
+	$(INSTALL_DATA) flow/loong-flow.zsh $(DESTDIR)$(zshcompdir)/_loong-flow
+	$(INSTALL_DATA) flow/loong-flow.fish $(DESTDIR)$(fishcompdir)/loong-flow.fish
 uninstall-hook:
-	rm -f $(DESTDIR)$(bashcompdir)/loong-flow
+	rm -f $(DESTDIR)$(bashcompdir)/loong-flow $(DESTDIR)$(zshcompdir)/_loong-flow $(DESTDIR)$(fishcompdir)/loong-flow.fish
 
 CLEANFILES += flow/init_texts.c
 LF_INIT_TEMPLATES_SRC = $(srcdir)/templates/init/pretrain.ini $(srcdir)/templates/init/tokenize.ini $(srcdir)/templates/init/eval.ini

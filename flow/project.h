@@ -66,6 +66,9 @@ int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
 /* May this user start jobs from this run? Its directory must be the user's or root's, no symbolic link, and not writable
  * by everybody: the executables of its revisions are about to be started. Reading needs no such check. */
 int lf_run_check_owner(const lf_run *r, lf_err *err);
+/* The same for DATA/<project id> and its runs directory, above the run: who owns these could exchange the run. Absent is
+ * well: they are about to be made. */
+int lf_data_check_owner(const char *data, lf_err *err);
 /* The stage document of a run, or NULL. */
 json_t *lf_run_stage(const lf_run *r, const char *name);
 

@@ -243,17 +243,34 @@ int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
     return rc;
 }
 
-int lf_run_check_owner(const lf_run *r, lf_err *err)
+static int check_dir_owner(const char *dir, lf_err *err)
 {
     struct stat st;
     const char *why = NULL;
-    if (lstat(r->dir, &st) < 0)
-        return lf_fail_errno(err, "run %s", r->dir);
+    if (lstat(dir, &st) < 0)
+        return lf_fail_errno(err, "run %s", dir);
     if (!S_ISDIR(st.st_mode))
-        return lf_fail(err, LF_EINVAL, "%s is not a directory (symbolic links are refused)", r->dir);
+        return lf_fail(err, LF_EINVAL, "%s is not a directory (symbolic links are refused)", dir);
     if (!lf_owner_allowed(st.st_uid, st.st_mode, geteuid(), NULL, 0, &why))
-        return lf_fail(err, LF_EINVAL, "%s: nothing is started from it: %s", r->dir, why);
+        return lf_fail(err, LF_EINVAL, "%s: nothing is started from it: %s", dir, why);
     return 0;
+}
+
+int lf_data_check_owner(const char *data, lf_err *err)
+{
+    char runs[PATH_MAX];
+    if (!lf_io_exists(data))
+        return 0; /* it is about to be made */
+    if (snprintf(runs, sizeof runs, "%s/runs", data) >= (int)sizeof runs)
+        return lf_fail(err, LF_EINVAL, "%s: the path is too long", data);
+    int rc = check_dir_owner(data, err);
+    return rc < 0 || !lf_io_exists(runs) ? rc : check_dir_owner(runs, err);
+}
+
+int lf_run_check_owner(const lf_run *r, lf_err *err)
+{
+    int rc = lf_data_check_owner(r->data, err);
+    return rc < 0 ? rc : check_dir_owner(r->dir, err);
 }
 
 json_t *lf_run_stage(const lf_run *r, const char *name)

@@ -60,6 +60,15 @@ static void select_needs(bool *out, const lf_run_view *v, size_t until)
                 out[i] = true;
 }
 
+void lf_select_force(lf_run_view *v, const lf_select *s)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        v->stages[i].forced = s->until != NULL && strcmp(s->until, name_of(v, i)) == 0;
+        for (size_t k = 0; k < s->n_only; k++)
+            v->stages[i].forced = v->stages[i].forced || strcmp(s->only[k], name_of(v, i)) == 0;
+    }
+}
+
 int lf_select_stages(bool *out, const lf_run_view *v, const lf_select *s, lf_err *err)
 {
     size_t at = 0;

@@ -20,6 +20,8 @@ typedef struct lf_select {
 
 /* out: v->n flags. Nothing given: all. LF_EINVAL: no such stage, with the nearest name. */
 int lf_select_stages(bool *out, const lf_run_view *v, const lf_select *s, lf_err *err);
+/* Stages that were asked for by name (only, until) are wanted, also when a purge took what nobody reads any more. */
+void lf_select_force(lf_run_view *v, const lf_select *s);
 /* Mark everything that needs stage i, directly or not; not i itself. */
 void lf_select_after(bool *out, const lf_run_view *v, size_t i);
 /* Index of a stage; LF_EINVAL when there is none of that name. */

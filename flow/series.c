@@ -62,6 +62,24 @@ json_t *lf_metrics_last(const char *path)
     return last;
 }
 
+static int take_first(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
+{
+    (void)offset;
+    (void)err;
+    *(json_t **)ctx = json_loadb(payload, n, 0, NULL);
+    return 0;
+}
+
+json_t *lf_metrics_first(const char *path)
+{
+    json_t *first = NULL;
+    int64_t offset = 0;
+    if (lf_frame_read(path, &offset, take_first, &first, NULL) >= 0 && json_is_object(first))
+        return first;
+    json_decref(first);
+    return NULL;
+}
+
 struct reading {
     json_t *records;
     double first_step; /* of this file; negative before the first record */

@@ -12,6 +12,8 @@
 #include "engine/base/err.h"
 #include "flow/state.h"
 
+/* The first record of a metrics file, NULL when there is none. */
+json_t *lf_metrics_first(const char *path);
 /* The newest whole record of a metrics file, NULL when there is none; looks at the end of the file only. */
 json_t *lf_metrics_last(const char *path);
 /* Every record that counts of a stage, by rising step, as an array of objects. */

@@ -520,6 +520,8 @@ lf_stage_view *lf_view_stage(lf_run_view *v, const char *name)
 bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected)
 {
     bool has_dependent = false;
+    if (v->stages[i].forced)
+        return true;
     for (size_t k = 0; k < v->n; k++) {
         json_t *deps = json_object_get(v->stages[k].stage, "deps");
         for (size_t j = 0; j < json_array_size(deps); j++) {

@@ -55,6 +55,7 @@ typedef struct lf_stage_view {
     bool live;              /* a scheduler has a job of the newest attempt, or may have one for all that is known */
     json_t *job;            /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
     char ended_class[32];   /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes it down) */
+    bool forced;            /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
     bool resumable;         /* an earlier incarnation left an out directory this spec may continue from */
 } lf_stage_view;
 
@@ -70,7 +71,8 @@ void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
 lf_stage_view *lf_view_stage(lf_run_view *v, const char *name);
-/* A purged stage is made again only when something that is still to be made reads it, or nothing reads it at all.
+/* A purged stage is made again only when something that is still to be made reads it, or nothing reads it at all, or when
+ * it is forced.
  * selected: stages that count, NULL: all. */
 bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected);
 

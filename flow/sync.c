@@ -42,18 +42,22 @@ static lf_ledger *open_for_writing(const char *dir, const char *db, lf_err *err)
     return l;
 }
 
-static int with_ledger(const lf_project *p, const char *data, const char *run, double wait_s, lf_err *err)
+static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char *data, const char *run, bool everything,
+                       double wait_s, lf_err *err)
 {
     char *lock_path = lf_path_join(p->dot, "lock", err), *db = lf_path_join(p->dot, "ledger.db", err);
     int rc = lock_path == NULL || db == NULL ? LF_ENOMEM : 0;
     lf_lock_opts opts = {.purpose = "loong-flow", .wait_s = wait_s, .ttl_s = 0};
     lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &opts, err) : NULL;
     lf_ledger *l = lock != NULL ? open_for_writing(p->dot, db, err) : NULL;
-    if (rc == 0 && l == NULL)
+    if (rc == 0 && l == NULL) {
         rc = err != NULL && err->rc != 0 ? err->rc : LF_EIO;
+        if (rc == LF_ENOTSUP) /* a newer ledger: for the exit code the same as a damaged one */
+            rc = err->rc = LF_EFORMAT;
+    }
     if (rc == 0 && data != NULL) {
-        lf_ledger_ingest_opts io = {.run = run, .trusted = NULL, .n_trusted = 0};
-        rc = lf_ledger_ingest(l, data, &io, NULL, err);
+        lf_ledger_ingest_opts io = {.run = run, .everything = everything, .trusted = NULL, .n_trusted = 0};
+        rc = lf_ledger_ingest(l, data, &io, out, err);
         if (rc == 0)
             rc = lf_ledger_publish(l, err);
     }
@@ -66,10 +70,15 @@ static int with_ledger(const lf_project *p, const char *data, const char *run, d
 
 int lf_sync(const lf_project *p, const char *data, const char *run, lf_err *err)
 {
-    return with_ledger(p, data, run, 10.0, err);
+    return with_ledger(NULL, p, data, run, false, 10.0, err);
 }
 
 int lf_sync_probe(const lf_project *p, lf_err *err)
 {
-    return with_ledger(p, NULL, NULL, 10.0, err);
+    return with_ledger(NULL, p, NULL, NULL, false, 10.0, err);
+}
+
+int lf_sync_count(lf_ledger_ingested *out, const lf_project *p, const char *data, bool everything, lf_err *err)
+{
+    return with_ledger(out, p, data, NULL, everything, 10.0, err);
 }

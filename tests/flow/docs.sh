@@ -1,23 +1,57 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The man page and the completion file know every command and option, and no other.
+# What is made from the option tables: man page and completion files know every command, option and exit code, and shells
+# can use them.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-man=$LF_SRCDIR/flow/loong-flow.1
-"$LF" completion >c
-cmp -s c "$LF_SRCDIR/flow/loong-flow.bash"
-ok $? "flow/loong-flow.bash is what \`loong-flow completion\` prints (make it again)"
-if command -v bash >/dev/null; then bash -n c; ok $? "bash can read it"; fi
-sed 's/\\-/-/g; s/\\(aq/'"'"'/g' "$man" >m
-for c in $("$LF" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+F=$LF_BUILDDIR/loong-flow
+"$F" completion man >part
+awk -v part=part '$0 == "@COMMANDS@" { while ((getline line < part) > 0) print line; next } { print }' \
+    "$LF_SRCDIR/flow/loong-flow.1.in" >want.1
+cmp -s want.1 "$LF_BUILDDIR/flow/loong-flow.1"
+ok $? "the built man page is what the program prints between its prose"
+sed 's/\\-/-/g; s/\\(aq/'"'"'/g; s/\\fR//g; s/\\fB//g' want.1 >m
+for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     missing=
     grep -q "^.SS $c" m || missing=" (its section)"
-    for o in $("$LF" "$c" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p'); do
+    for o in $("$F" "$c" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p'); do
         sed -n "/^.SS $c\( \|\$\)/,/^.S[SH]/p" m | grep -q "^.B $o\( \|\$\)" ||
             sed -n '/^.SH COMMON OPTIONS/,/^.SH EXIT/p' m | grep -q "^.B $o\( \|\$\)" || missing="$missing $o"
     done
     [ -z "$missing" ]; ok $? "man page: $c" "missing:$missing"
 done
-for c in $(sed -n 's/^.SS \([a-z]*\).*/\1/p' m); do
-    "$LF" "$c" --help >/dev/null 2>&1 || { ok 1 "man page: $c does not exist"; }
+for e in 0 1 2 4 5 6 7 8 9 75; do
+    sed -n '/^.SH EXIT/,/^.SH FILES/p' m | grep -q "^.B $e\$" || missing="$missing $e"
 done
+[ -z "$missing" ]; ok $? "man page: exit codes" "missing:$missing"
+"$F" --help >h
+like h '^  75 +stopped' "--help lists them too"
+
+"$F" completion >c.bash
+cmp -s c.bash "$LF_BUILDDIR/flow/loong-flow.bash"; ok $? "the built bash file is what the program prints"
+if command -v bash >/dev/null; then
+    cat >try.bash <<'END'
+. ./c.bash
+t() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _loong_flow; echo "${COMPREPLY[*]}"; }
+t loong-flow stat
+t loong-flow status --col
+t loong-flow metrics --format pl
+END
+    bash try.bash >o 2>&1
+    is "$(cat o)" "status
+--columns
+plot" "bash completes commands, options and choices"
+else
+    ok 0 "bash completes commands, options and choices # SKIP no bash"
+fi
+"$F" completion zsh >c.zsh
+if command -v zsh >/dev/null; then zsh -n c.zsh; ok $? "zsh can read its file"; else ok 0 "zsh can read its file # SKIP no zsh"; fi
+"$F" completion fish >c.fish
+if command -v fish >/dev/null; then fish -n c.fish; ok $? "fish can read its file"; else ok 0 "fish can read its file # SKIP no fish"; fi
+for f in c.zsh c.fish; do
+    missing=
+    for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do grep -q "[ ']$c[ :')]" $f || missing="$missing $c"; done
+    [ -z "$missing" ]; ok $? "$f has every command" "missing:$missing"
+done
+is "$(tr -cd "'" <c.zsh | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
+runs 2 "$F" completion tcsh
 finish

@@ -167,6 +167,10 @@ static int mix_inputs(char state[LF_HASH_HEX], const lf_optset *o, const char *o
 
 static int print_plan(const lf_optset *o, const char *kind)
 {
+    if (strcmp(kind, "work") == 0 && lf_optset_int(o, "fail_at") == 1 && lf_optset_choice(o, "fail_how") == 5) {
+        fprintf(stderr, "lf-work: --factor is wrong\n");
+        return 2;
+    }
     if (strcmp(kind, "join") == 0) {
         printf("{\"stage\":\"join\",\"bytes\":{\"total\":1000},\"disk_bytes\":100,\"outputs\":[\"joined\"],\"notes\":[]}\n");
         return 0;
@@ -200,6 +204,11 @@ static int run_join(lf_optset *o, lf_err *err)
 {
     char state[LF_HASH_HEX] = "join";
     if (mix_inputs(state, o, "parts", err) < 0)
+        return 1;
+    /* Results of a stage that counts no steps, such as an evaluation, are one record at step 0. */
+    lf_frame_writer *m = lf_frame_writer_open(lf_optset_str(o, "metrics"), err);
+    static const char result[] = "{\"step\":0,\"score\":0.5}";
+    if (m == NULL || lf_frame_append(m, result, sizeof result - 1, err) < 0 || lf_frame_writer_close(m, err) < 0)
         return 1;
     return publish_result(lf_optset_str(o, "out"), "joined", state, err) < 0 ? 1 : 0;
 }

@@ -4,7 +4,7 @@
 . "$LF_SRCDIR/tests/flow/lib.sh"
 pipeline
 sed 's/steps = 30/steps = 12/' pipeline.ini >p && cp p pipeline.ini
-runs 1 "$LF" status
+runs 8 "$LF" status
 like err 'no loong-flow project' "no project: said so"
 runs 0 "$LF" run
 runs 0 "$LF" run --new --set second.factor=2 --set first.step_time=1
@@ -44,7 +44,7 @@ like err 'did you mean status' "commands are checked"
 runs 2 "$LF" status a b
 runs 2 "$LF" status --al
 like err 'did you mean' "options are checked"
-runs 1 "$LF" status zzzz
+runs 8 "$LF" status zzzz
 like err 'no run "zzzz"' "runs are checked"
 runs 0 "$LF" status "$(echo "$a" | cut -c 20-)"
 runs 2 "$LF"

@@ -56,7 +56,7 @@ runs 1 "$LF" ledger backup copy.db
 like err 'exists' "a backup overwrites nothing"
 
 echo "this is not a database, and long enough to be looked at: $(seq 1 200 | tr '\n' ' ')" >.loong/ledger.db
-runs 1 "$LF" run --new
+runs 7 "$LF" run --new
 like err 'rebuild' "a damaged ledger is named, with what to do"
 is "$(wc -l <err)" 1 "in one line"
 is "$(state last)" done "and status still works"
@@ -64,7 +64,7 @@ runs 0 "$LF" ledger rebuild
 cp .loong/ledger.db good.db
 printf '\377' | dd of=.loong/ledger.db bs=1 seek=63 conv=notrunc 2>/dev/null # user_version, big-endian at bytes 60 to 63
 before=$(cksum <.loong/ledger.db)
-runs 1 "$LF" run --new
+runs 7 "$LF" run --new
 like err 'newer' "a newer ledger schema is refused"
 is "$(cksum <.loong/ledger.db)" "$before" "and left alone"
 cp good.db .loong/ledger.db
@@ -84,7 +84,7 @@ pipeline
 p1=$!
 BG="$BG $p1"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
-runs 1 "$LF" resume
+runs 6 "$LF" resume
 like err 'driven by another loong-flow' "a second one on the same run is told who drives it"
 "$LF" run --new --set first.factor=3 >o2 2>e2 &
 p2=$!
