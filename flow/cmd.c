@@ -82,7 +82,7 @@ static int command_help(const lf_cmd_def *d)
 static const struct {
     char letter;
     const char *option;
-} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"}, {'h', "help"},
+} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"}, {'n', "dry_run"}, {'h', "help"},
               {'y', "yes"},     {'j', "jobs"},   {'a', "all"},    {'q', "quiet"}, {'s', "state"}};
 
 char lf_cmd_short(const lf_opt_table *t, const char *name)

@@ -11,12 +11,14 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/cmd_batch.h"
 #include "flow/cmds.h"
 #include "flow/cost.h"
 #include "flow/drive.h"
 #include "flow/exec.h"
 #include "flow/pipeline_priv.h"
 #include "flow/prep.h"
+#include "flow/sched.h"
 #include "flow/select.h"
 
 #define DRIVE_ROWS                                                                                                     \
@@ -36,9 +38,16 @@ static const lf_opt run_rows[] = {
     LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "a new run that takes over nothing"),
 };
 LF_CMD_TABLE(run, "run a pipeline on this machine, or continue it", run_rows);
-LF_CMD_TABLE(submit, "hand a pipeline to its scheduler (local: the same as run)", run_rows);
+static const lf_opt submit_rows[] = {
+    DRIVE_ROWS,
+    LF_CMD_BATCH_ROWS,
+    LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "a new run that takes over nothing"),
+};
+LF_CMD_TABLE(submit, "hand a pipeline to its scheduler, all stages at once (local: the same as run)", submit_rows);
 static const lf_opt resume_rows[] = {
     DRIVE_ROWS,
+    LF_CMD_BATCH_ROWS,
+    LF_CMD_ROW("local", LF_OPT_BOOL, 0, "no", NULL, "on this machine, whatever the scheduler of the pipeline"),
     LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, NULL, NULL, "the edited pipeline file; default: the run's own"),
     LF_CMD_ROW("restart", LF_OPT_BOOL, 0, "no", NULL, "start unfinished stages over instead of from their checkpoints"),
 };
@@ -157,17 +166,98 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
     return rc < 0 ? rc : code;
 }
 
+static bool wants_dry_run(const lf_cmd *c)
+{
+    return strcmp(c->def->table->stage, "run") != 0 && lf_optset_bool(c->opts, "dry_run");
+}
+
+/* run is for this machine, whatever the pipeline says; the others go where it says. */
+static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_prep *p, lf_err *err)
+{
+    const char *cmd = c->def->table->stage;
+    bool here = strcmp(cmd, "run") == 0 || (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
+    int rc = lf_submitter_find(out, json_string_value(json_object_get(p->doc, "scheduler")), err);
+    if (rc < 0 || !here)
+        return rc;
+    *out = &lf_submitter_local;
+    for (size_t i = 0; i < p->view.n; i++) {
+        const json_t *st = p->view.stages[i].stage;
+        if (json_integer_value(json_object_get(json_object_get(st, "resources"), "nodes")) > 1)
+            return lf_fail(err, LF_EINVAL, "stage %s asks for %d nodes; this machine is one (submit hands it to its scheduler)",
+                           json_string_value(json_object_get(st, "name")),
+                           (int)json_integer_value(json_object_get(json_object_get(st, "resources"), "nodes")));
+    }
+    return 0;
+}
+
+/* A stage that a scheduler has in its hands is not started here too. */
+static int check_no_jobs(lf_prep *p, lf_err *err)
+{
+    int rc = p->has_run ? lf_sched_overlay(&p->view, true, err) : 0;
+    for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
+        const lf_stage_view *s = &p->view.stages[i];
+        if (s->live && s->state != LF_STATE_DONE)
+            rc = lf_fail(err, LF_EBUSY, "stage %s is with a scheduler: %s; cancel it first",
+                         json_string_value(json_object_get(s->stage, "name")), s->reason);
+    }
+    return rc;
+}
+
+static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_select *select, const json_t *accepted,
+                      bool restart, lf_err *err)
+{
+    bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
+    int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
+                                                 : (int)json_integer_value(json_object_get(p->doc, "jobs"));
+    lf_drive d = {.project = &p->project, .submitter = sub, .accepted = accepted, .fresh = restart,
+                  .jobs = jobs > 0 ? jobs : 1, .select = *select, .say = quiet ? say_nothing : say};
+    int code = 1, rc = check_no_jobs(p, err);
+    if (rc == 0)
+        rc = lf_drive_run(&d, &p->view.run, &code, err);
+    lf_err e = LF_ERR_INIT;
+    if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0 && rc == 0)
+        lf_log(1, "the ledger was not updated: %s", e.text);
+    return rc < 0 ? rc : finish(c, p, code, err);
+}
+
+static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const json_t *accepted, bool restart, lf_err *err)
+{
+    size_t n_only = 0;
+    const char **only = list_of(c, "only", &n_only, err);
+    bool quiet = lf_optset_bool(c->opts, "quiet") || c->json, batch = (sub->can & LF_CAN_BATCH) != 0;
+    lf_select select = {.only = only, .n_only = n_only, .until = lf_optset_str(c->opts, "until"),
+                        .from = lf_optset_str(c->opts, "from")};
+    const lf_project here = {.root = p->pipeline.project}; /* a dry run makes no project */
+    lf_batch b = {.project = p->has_project ? &p->project : &here, .submitter = sub, .accepted = accepted, .fresh = restart, .select = select,
+                  .say = quiet ? say_nothing : say};
+    int rc = only == NULL ? LF_ENOMEM : 0;
+    if (rc == 0 && wants_dry_run(c)) {
+        rc = batch ? lf_cmd_batch_dry_run(c, p, &b, err)
+                   : lf_fail(err, LF_EINVAL, "scheduler = %s has no job scripts; `loong-flow plan` tells what would run", sub->name);
+        free(only);
+        return rc;
+    }
+    if (rc == 0)
+        rc = lf_prep_commit(p, err);
+    if (rc == 0 && !quiet)
+        printf("run %s\n", p->view.run.id), fflush(stdout);
+    if (rc == 0)
+        rc = batch ? lf_cmd_batch_submit(c, p, &b, err) : drive_here(c, p, sub, &select, accepted, restart, err);
+    free(only);
+    return rc;
+}
+
 static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool restart, lf_err *err)
 {
     const lf_submitter *sub = NULL;
-    int rc = lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), err);
-    if (rc == 0)
+    int rc = find_submitter(&sub, c, p, err);
+    if (rc == 0 && !wants_dry_run(c))
         rc = lf_sync_probe(&p->project, err);
     if (rc == 0)
         rc = force_named(c, p, err);
     if (rc < 0)
         return rc;
-    if (p->has_run && all_done(p)) {
+    if (p->has_run && all_done(p) && !wants_dry_run(c)) {
         rc = p->changed && takes_over(p) ? lf_prep_commit(p, err) : 0; /* gc must know what this run stands on */
         if (rc < 0)
             return rc;
@@ -178,28 +268,7 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
         return c->json ? finish(c, p, 0, err) : 0;
     }
     rc = check_costs(p, lf_optset_bool(c->opts, "check"), err);
-    if (rc == 0)
-        rc = lf_prep_commit(p, err);
-    if (rc < 0)
-        return rc;
-    bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
-    size_t n_only = 0;
-    const char **only = list_of(c, "only", &n_only, err);
-    int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
-                                                 : (int)json_integer_value(json_object_get(p->doc, "jobs"));
-    lf_drive d = {.project = &p->project, .submitter = sub, .accepted = accepted, .fresh = restart,
-                  .jobs = jobs > 0 ? jobs : 1,
-                  .select = {.only = only, .n_only = n_only, .until = lf_optset_str(c->opts, "until"),
-                             .from = lf_optset_str(c->opts, "from")}, .say = quiet ? say_nothing : say};
-    int code = 1;
-    if (!quiet)
-        printf("run %s\n", p->view.run.id), fflush(stdout);
-    rc = only == NULL ? LF_ENOMEM : lf_drive_run(&d, &p->view.run, &code, err);
-    free(only);
-    lf_err e = LF_ERR_INIT;
-    if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0 && rc == 0)
-        lf_log(1, "the ledger was not updated: %s", e.text);
-    return rc < 0 ? rc : finish(c, p, code, err);
+    return rc < 0 ? rc : start(c, p, sub, accepted, restart, err);
 }
 
 static json_t *accept_list(const lf_cmd *c)
@@ -230,7 +299,7 @@ static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *e
 
 static int run_run(lf_cmd *c, lf_err *err)
 {
-    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini", .create = true,
+    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini", .create = !wants_dry_run(c),
                       .fresh_run = lf_optset_bool(c->opts, "new")};
     return prepare_and_drive(c, &a, false, err);
 }

@@ -311,7 +311,7 @@ int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const 
 /* ---- the site ---- */
 
 static const char *const site_keys[] = {"scheduler", "data_dir", "poll", "chain", "launcher", "templates", "command_timeout",
-                                        "lost_after", "settle", "commands", "exclude"};
+                                        "lost_after", "settle", "submit_wait", "commands", "exclude"};
 
 const char *const *lf_site_keys(size_t *n)
 {
@@ -390,6 +390,8 @@ int lf_pipeline_site(json_t *doc, lf_conf *c, lf_err *err)
         rc = site_time(site, c, "lost_after", "grace_lost_s", 270, err);
     if (rc == 0)
         rc = site_time(site, c, "settle", "settle_s", 3, err);
+    if (rc == 0)
+        rc = site_time(site, c, "submit_wait", "submit_wait_s", 120, err);
     if (rc == 0)
         rc = site_commands(site, c, err);
     if (rc == 0)

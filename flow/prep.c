@@ -87,7 +87,7 @@ static json_t *essence(const json_t *doc)
 {
     static const char *const head[] = {"lf_plan", "run", "rev", "project_id", "created", "user", "host", "version",
                                        "description"};
-    static const char *const stage[] = {"path", "line", "column", "plan"};
+    static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
     json_t *c = json_deep_copy(doc), *stages = json_object_get(c, "stages");
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         json_object_del(c, head[i]);

@@ -5,7 +5,9 @@
  */
 #include "config.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/sys.h"
 #include "flow/classify.h"
@@ -13,12 +15,26 @@
 #include "flow/record.h"
 #include "flow/who.h"
 
-static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnation *inc, lf_err *err)
+/* What the scheduler said of a job whose wrapper could not: how the stage stands after it. */
+static const char *state_after(const char *cls)
+{
+    if (strcmp(cls, "cancelled") == 0)
+        return "cancelled";
+    return strcmp(cls, "oom") == 0 ? "failed" : "stopped";
+}
+
+/* told: class and reason that the scheduler gave, NULL: the process is gone and nobody knows why. */
+static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnation *inc, const char *told, lf_err *err)
 {
     bool done = inc->done != NULL;
     const char *name = json_string_value(json_object_get(s->stage, "name"));
     const char *state = done ? "done" : "stopped", *cls = done ? "" : "lost";
     const char *reason = done ? "" : "interrupted: its processes were gone without an end record";
+    if (!done && told != NULL) {
+        state = state_after(told);
+        cls = told;
+        reason = s->reason;
+    }
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/log", inc->dir);
     char *tail = rc == 0 ? lf_log_tail(path, 65536, err) : NULL;
@@ -47,11 +63,16 @@ int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
+        bool told = s->ended_class[0] != '\0' && i + 1 == s->n_incs && inc->attempt == (int)s->n_attempts;
+        if (inc->end == NULL && told) { /* on another host, and its scheduler says that the job has ended */
+            rc = end_for(run, s, inc, s->ended_class, err);
+            continue;
+        }
         if (inc->end != NULL || lf_who_look(json_object_get(inc->claim, "process")) != LF_PROC_GONE)
             continue;
         if (inc->started != NULL && lf_who_look(json_object_get(inc->started, "process")) != LF_PROC_GONE)
             continue;
-        rc = end_for(run, s, inc, err);
+        rc = end_for(run, s, inc, NULL, err);
     }
     return rc;
 }

@@ -7,7 +7,9 @@
  *   poll_s         least seconds between two looks at the queue, all processes of the user together (60)
  *   timeout_s      a command that takes longer is ended (60; looks at the queue: a quarter of it)
  *   grace_lost_s   so long after a job was last seen it counts as lost when nothing knows it (270)
- *   chain, launcher, templates
+ *   settle_s       how long a request to submit may still be on its way after it failed (3)
+ *   submit_wait_s  how long a submission is tried again while the scheduler says "not now" or nothing (120)
+ *   chain, launcher, templates, exclude (hosts), trust (users whose templates are read)
  *   commands       {"sbatch": path, ...} for commands that are not to be found on PATH
  */
 #ifndef LF_FLOW_SCHED_H

@@ -315,12 +315,15 @@ static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs
 static void judge_nothing(lf_stage_view *s, const lf_queue *q)
 {
     char path[PATH_MAX];
+    bool looked_since = q->reached && q->t > number_of(last_attempt(s), "t");
     if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 && !lf_io_exists(path)) {
         say(s, LF_STATE_PENDING, "%s", "its submission was cut short before the scheduler was asked; resume submits it");
         s->live = false;
-    } else if (q->reached) {
+    } else if (looked_since) {
         say(s, LF_STATE_PENDING, "%s", "its submission was cut short; the scheduler has no job of it; resume submits it");
         s->live = false;
+    } else if (q->reached) {
+        say(s, LF_STATE_PENDING, "%s", "being submitted, or its submission was cut short");
     } else {
         say(s, LF_STATE_UNKNOWN, "%s", "its submission was cut short, and the scheduler does not answer");
     }
