@@ -20,6 +20,7 @@
 #include "flow/attempt.h"
 #include "flow/batch_priv.h"
 #include "flow/drive.h"
+#include "flow/par.h"
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
 
@@ -98,6 +99,22 @@ static int look(lf_batch_work *w, bool now, lf_err *err)
     return lf_sched_apply(&w->view, w->b->submitter, &w->queue, err);
 }
 
+bool lf_batch_untidy(const lf_run_view *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        int n = (int)s->n_attempts;
+        char path[PATH_MAX];
+        json_t *job = n > 0 ? lf_sched_job_record(s, n) : NULL;
+        bool sent = n > 0 && lf_path_set(path, NULL, "%s/script.%d", s->dir, n) == 0 && lf_io_exists(path);
+        bool untidy = sent && job == NULL;
+        json_decref(job);
+        if (untidy)
+            return true;
+    }
+    return false;
+}
+
 /* Ends that nobody else can write down any more. */
 static int repair(lf_batch_work *w, lf_err *err)
 {
@@ -138,9 +155,12 @@ static int write_want(lf_batch_work *w, lf_err *err)
 
 /* ---- 4: attempts ---- */
 
-static int write_attempt(lf_batch_work *w, size_t i, lf_err *err)
+static int write_attempt(void *work, size_t i, lf_err *err)
 {
+    lf_batch_work *w = work;
     lf_lane *l = &w->lanes[i];
+    if (l->act != LF_LANE_SUBMIT)
+        return 0;
     lf_stage_view *s = &w->view.stages[i];
     lf_attempt_args a = {.submitter = w->b->submitter, .run = w->run, .view = s, .resources = l->resources,
                          .accepted = w->b->accepted, .script_sha256 = l->sha, .fresh = w->b->fresh};
@@ -253,6 +273,30 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
     json_decref(l->job);
     l->job = job;
     return 0;
+}
+
+/* The records of jobs that ended before anybody wrote them down. */
+static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    const json_t *att = s->attempts[s->n_attempts - 1];
+    const char *token = json_string_value(json_object_get(att, "token"));
+    json_t *ids = json_array(), *found = w->lanes[i].found;
+    int rc = ids == NULL ? LF_ENOMEM : 0;
+    for (size_t k = 0; rc == 0 && k < json_array_size(found); k++)
+        rc = lf_json_push_new(ids, json_incref(json_object_get(json_array_get(found, k), "id")), err);
+    json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O*, s:b}", "id", json_array_get(ids, 0), "ids", ids, "script_sha256",
+                                      json_object_get(att, "script_sha256"), "adopted", 1)
+                          : NULL;
+    if (rc == 0)
+        rc = job == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                         : lf_attempt_job(job, w->b->submitter, w->run, s, (int)s->n_attempts, token, err);
+    if (rc == 0)
+        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), (int)s->n_attempts, 0, "adopt",
+                             json_pack("{s:O}", "jobid", json_object_get(job, "id")), err);
+    json_decref(job);
+    json_decref(ids);
+    return rc;
 }
 
 static void tell_sent(lf_batch_work *w, size_t i)
@@ -394,8 +438,10 @@ static int act(lf_batch_work *w, lf_err *err)
 {
     int rc = w->b->automatic ? 0 : write_want(w, err);
     for (size_t i = 0; rc == 0 && i < w->view.n; i++)
-        if (w->lanes[i].act == LF_LANE_SUBMIT)
-            rc = write_attempt(w, i, err);
+        if (w->lanes[i].unnamed && w->lanes[i].act != LF_LANE_ADOPT)
+            rc = name_jobs(w, i, err);
+    if (rc == 0)
+        rc = lf_par_each(w->view.n, write_attempt, w, err);
     if (rc == 0)
         rc = end_orphans(w, err);
     if (rc == 0)
@@ -439,7 +485,7 @@ static int look_and_plan(lf_batch_work *w, bool now, lf_err *err)
 static bool plans_to_act(const lf_batch_work *w)
 {
     for (size_t i = 0; i < w->view.n; i++)
-        if (w->lanes[i].act == LF_LANE_SUBMIT || w->lanes[i].act == LF_LANE_ADOPT)
+        if (w->lanes[i].act == LF_LANE_SUBMIT || w->lanes[i].act == LF_LANE_ADOPT || w->lanes[i].unnamed)
             return true;
     return json_array_size(w->orphans) > 0;
 }

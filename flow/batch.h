@@ -48,6 +48,9 @@ typedef struct lf_batch_result {
 /* run: borrowed, frozen. LF_ECOMM: the scheduler must be asked first and does not answer. LF_EBUSY: another loong-flow is at it. */
 int lf_batch_run(const lf_batch *b, const lf_run *run, lf_batch_result *res, lf_err *err);
 
+/* Is there an attempt that was sent and has no job record? Then lf_batch_run has something to do though every stage is done. */
+bool lf_batch_untidy(const lf_run_view *v);
+
 /* What lf_batch_run would submit, without asking anybody: array of {"stage","command":[words],"script":text,"script_sha256",
  * "after":[stages]}. view: states of the stages; a new run is called RUN, tokens TOKEN, ids JOB(stage). */
 int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, bool run_exists, lf_err *err);

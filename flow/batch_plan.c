@@ -143,35 +143,34 @@ static void decide(lf_lane *l, enum lf_lane_act act, const char *why)
 }
 
 /* The newest attempt was written, and perhaps sent, but there is no job record. */
-static int cut_short(lf_batch_work *w, size_t i, lf_err *err)
+static void cut_short(lf_batch_work *w, size_t i)
 {
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     int n = (int)s->n_attempts;
-    l->found = lf_queue_by_token(&w->queue, text_of(newest(s), "token"));
+    if (l->found == NULL)
+        l->found = lf_queue_by_token(&w->queue, text_of(newest(s), "token"));
     bool waits = is_current(s) && !file_of(s, "cancel", n);
     if (json_array_size(l->found) > 0 && waits) {
-        decide(l, LF_LANE_ADOPT, "adopted: its submission was cut short");
-        return 0;
+        decide(l, LF_LANE_ADOPT, "its submission was cut short");
+        return;
     }
     bool sent = file_of(s, "script", n);
     l->reuse = !sent && waits && s->n_incs == 0 &&
                json_integer_value(json_object_get(newest(s), "rev")) == (json_int_t)w->run->rev;
     decide(l, LF_LANE_SUBMIT, "");
     l->old_jobs = json_array_size(l->found) > 0;
-    (void)err;
-    return 0;
 }
 
-static int live(lf_batch_work *w, size_t i, lf_err *err)
+static void decide_live(lf_batch_work *w, size_t i)
 {
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     l->job = lf_sched_job_record(s, (int)s->n_attempts);
     bool began = s->state == LF_STATE_RUNNING || (s->n_incs > 0 && s->incs[s->n_incs - 1].attempt == (int)s->n_attempts);
-    if (l->job == NULL)
-        return cut_short(w, i, err);
-    if (!is_current(s)) {
+    if (l->job == NULL) {
+        cut_short(w, i);
+    } else if (!is_current(s)) {
         decide(l, LF_LANE_SUBMIT, "its settings or inputs changed");
         l->old_jobs = true;
     } else if (!began && file_of(s, "cancel", (int)s->n_attempts)) {
@@ -186,7 +185,6 @@ static int live(lf_batch_work *w, size_t i, lf_err *err)
     } else {
         decide(l, LF_LANE_KEEP, s->reason);
     }
-    return 0;
 }
 
 /* tick goes on only where the policy says that no person need look. */
@@ -224,6 +222,22 @@ static bool is_blocked(lf_batch_work *w, size_t i)
     return false;
 }
 
+/* The command that made its job was killed before it could say so, and the job has ended since: it is written down all the same, so
+ * that every job has its record. */
+static void find_unnamed(lf_batch_work *w, size_t i)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    int n = (int)s->n_attempts;
+    json_t *job = lf_sched_job_record(s, n);
+    json_t *found = job == NULL && file_of(s, "script", n) ? lf_queue_by_token(&w->queue, text_of(newest(s), "token")) : NULL;
+    if (json_array_size(found) > 0) {
+        w->lanes[i].found = json_incref(found);
+        w->lanes[i].unnamed = true;
+    }
+    json_decref(job);
+    json_decref(found);
+}
+
 static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_stage_view *s = &w->view.stages[i];
@@ -234,6 +248,8 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
         if (rc < 0)
             return rc;
     }
+    if (w->looked && mine && !s->live)
+        find_unnamed(w, i);
     if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !lf_view_needed(&w->view, i, w->selected)))
         return 0;
     if (!w->selected[i]) { /* but it may be on its way for those that are */
@@ -241,8 +257,10 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
             decide(l, LF_LANE_KEEP, s->reason);
         return 0;
     }
-    if (mine && s->live)
-        return live(w, i, err);
+    if (mine && s->live) {
+        decide_live(w, i);
+        return 0;
+    }
     if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN) {
         decide(l, LF_LANE_BLOCKED, s->reason); /* a process of `run`, or nobody knows */
         return 0;
@@ -256,7 +274,9 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
         return 0;
     }
     decide(l, LF_LANE_SUBMIT, "");
-    return never_sent && !s->live && s->n_incs == 0 ? cut_short(w, i, err) : 0;
+    if (never_sent && s->n_incs == 0)
+        cut_short(w, i);
+    return 0;
 }
 
 int lf_batch_plan(lf_batch_work *w, lf_err *err)

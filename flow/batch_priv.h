@@ -20,6 +20,7 @@ enum lf_lane_act {
 typedef struct lf_lane {
     enum lf_lane_act act;
     bool reuse;       /* SUBMIT: attempt.N.json is there and was never sent */
+    bool unnamed;     /* jobs in `found` that ended before a job.N.json named them */
     bool old_jobs;    /* SUBMIT: jobs of the attempt that is given up are to be ended */
     int attempt;
     char token[LF_TOKEN_SIZE];

@@ -124,6 +124,15 @@ static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
+/* The stage looks for this file as well as for signals: it works where no signal reaches it, and while no scheduler answers. */
+static void ask_by_file(const lf_stage_view *s)
+{
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    char path[PATH_MAX];
+    if (last != NULL && last->end == NULL && lf_path_set(path, NULL, "%s/stop", last->dir) == 0)
+        lf_io_replace(path, "", 0, 0640, NULL);
+}
+
 /* An attempt of a scheduler that has not ended is marked whatever the scheduler says: it may not answer. */
 static bool to_be_marked(const lf_stage_view *s, bool first)
 {
@@ -144,6 +153,8 @@ static int cancel_once(lf_cmd *c, const bool *chosen, lf_run_view *v, bool first
         if (!chosen[i] || !to_be_marked(s, first))
             continue;
         rc = mark(&v->run, s, err);
+        if (rc >= 0 && is_batch(s))
+            ask_by_file(s);
         if (!is_batch(s) && (rc > 0 || (rc == 0 && first && s->state == LF_STATE_RUNNING)))
             stop(s, lf_optset_bool(c->opts, "now"));
     }

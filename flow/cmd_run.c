@@ -11,6 +11,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/chain.h"
 #include "flow/cmd_batch.h"
 #include "flow/cmds.h"
 #include "flow/cost.h"
@@ -76,6 +77,18 @@ static void say_nothing(void *user, const char *text)
     (void)text;
 }
 
+/* How long a stage will take, where jobs are pre-submitted: it decides how many. */
+static int set_estimate(const lf_prep *p, json_t *st, const json_t *plan, lf_err *err)
+{
+    const lf_submitter *sub = NULL;
+    if (lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), NULL) < 0 ||
+        !lf_chain_by_links(json_object_get(st, "resources"), json_object_get(p->doc, "site"), sub->can))
+        return 0;
+    double rate = lf_cost_stored_rate(p, json_string_value(json_object_get(st, "kind")));
+    double s = lf_chain_estimate_s(plan, rate);
+    return s > 0 ? lf_json_set_new(st, "estimate_s", json_real(s), err) : 0;
+}
+
 /* Keep the answers with the stages: the run remembers what it was expected to cost, which later gives rates. */
 static int check_costs(lf_prep *p, bool refuse, lf_err *err)
 {
@@ -86,6 +99,8 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
         json_t *st = lf_run_stage(&p->view.run, json_string_value(json_object_get(row, "name")));
         if (plan != NULL && st != NULL)
             rc = lf_json_set_new(st, "plan", json_incref(plan), err);
+        if (rc == 0 && plan != NULL && st != NULL)
+            rc = set_estimate(p, st, plan, err);
     }
     if (rc == 0 && refuse)
         rc = lf_cost_check(p, costs, err);
@@ -257,7 +272,8 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
         rc = force_named(c, p, err);
     if (rc < 0)
         return rc;
-    if (p->has_run && all_done(p) && !wants_dry_run(c)) {
+    bool untidy = (sub->can & LF_CAN_BATCH) != 0 && lf_batch_untidy(&p->view);
+    if (p->has_run && all_done(p) && !untidy && !wants_dry_run(c)) {
         rc = p->changed && takes_over(p) ? lf_prep_commit(p, err) : 0; /* gc must know what this run stands on */
         if (rc < 0)
             return rc;

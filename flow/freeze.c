@@ -22,6 +22,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/par.h"
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
 
@@ -94,14 +95,17 @@ static int describe_one(json_t **out, const char *name, lf_err *err)
 
 int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err)
 {
-    json_t *stages = json_object_get(doc, "stages"), *exe = NULL;
-    int rc = 0;
+    json_t *stages = json_object_get(doc, "stages"), *exe = NULL, *known = json_object(); /* each program is read once */
+    int rc = known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
         json_t *st = json_array_get(stages, i);
         char name[160];
         snprintf(name, sizeof name, "lf-%s", json_string_value(json_object_get(st, "kind")));
         lf_err e = LF_ERR_INIT;
-        rc = describe_one(&exe, name, &e);
+        exe = json_incref(json_object_get(known, name));
+        rc = exe != NULL ? 0 : describe_one(&exe, name, &e);
+        if (rc == 0)
+            json_object_set(known, name, exe);
         if (rc == LF_ENOENT && missing_ok)
             rc = 0;
         else if (rc < 0)
@@ -109,6 +113,7 @@ int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err)
         else
             rc = lf_json_set_new(st, "exe", exe, err);
     }
+    json_decref(known);
     if (rc == 0)
         rc = describe_one(&exe, "loong-flow", err);
     if (rc == 0)
@@ -283,33 +288,40 @@ static json_t *event_inputs(const json_t *stage)
     return out;
 }
 
+struct freezing {
+    const lf_run *run;
+    const json_t *doc;
+};
+
+static int stage_event(void *user, size_t i, lf_err *err)
+{
+    static const char *const classes[] = {"identity", "numeric", "operational"};
+    const struct freezing *f = user;
+    json_t *st = json_array_get(json_object_get(f->doc, "stages"), i), *options = json_object();
+    for (size_t k = 0; k < 3; k++)
+        json_object_update(options, json_object_get(st, classes[k]));
+    json_t *d = json_pack("{s:O, s:i, s:O, s:O, s:O, s:o, s:o, s:O}", "kind", json_object_get(st, "kind"), "seq", (int)i, "spec_id",
+                          json_object_get(st, "spec_id"), "spec_version", json_object_get(st, "spec_version"), "outputs",
+                          json_object_get(st, "outputs"), "options", options, "inputs", event_inputs(st), "after",
+                          json_object_get(st, "deps"));
+    json_t *sha = json_object_get(json_object_get(st, "exe"), "sha256");
+    if (d != NULL && sha != NULL)
+        json_object_set(d, "exe_sha256", sha);
+    const char *name = json_string_value(json_object_get(st, "name"));
+    char *dir = lf_path_join(f->run->dir, name, err);
+    int rc = dir == NULL ? LF_ENOMEM : lf_io_mkdirs(dir, 0750, err);
+    if (rc == 0)
+        rc = lf_record_event(dir, f->run->id, name, 0, 0, "stage", d, err);
+    else
+        json_decref(d);
+    free(dir);
+    return rc;
+}
+
 static int stage_events(const lf_run *r, const json_t *doc, lf_err *err)
 {
-    json_t *stages = json_object_get(doc, "stages");
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
-        json_t *st = json_array_get(stages, i);
-        json_t *options = json_object();
-        static const char *const classes[] = {"identity", "numeric", "operational"};
-        for (size_t k = 0; k < 3; k++)
-            json_object_update(options, json_object_get(st, classes[k]));
-        json_t *d = json_pack("{s:O, s:i, s:O, s:O, s:O, s:o, s:o, s:O}", "kind", json_object_get(st, "kind"), "seq", (int)i,
-                              "spec_id", json_object_get(st, "spec_id"), "spec_version",
-                              json_object_get(st, "spec_version"), "outputs", json_object_get(st, "outputs"), "options",
-                              options, "inputs", event_inputs(st), "after", json_object_get(st, "deps"));
-        json_t *sha = json_object_get(json_object_get(st, "exe"), "sha256");
-        if (d != NULL && sha != NULL)
-            json_object_set(d, "exe_sha256", sha);
-        const char *name = json_string_value(json_object_get(st, "name"));
-        char *dir = lf_path_join(r->dir, name, err);
-        rc = dir == NULL ? LF_ENOMEM : lf_io_mkdirs(dir, 0750, err);
-        if (rc == 0)
-            rc = lf_record_event(dir, r->id, name, 0, 0, "stage", d, err);
-        else
-            json_decref(d);
-        free(dir);
-    }
-    return rc;
+    struct freezing f = {.run = r, .doc = doc};
+    return lf_par_each(json_array_size(json_object_get(doc, "stages")), stage_event, &f, err);
 }
 
 static int next_rev_dir(int *rev, char dir[PATH_MAX], const lf_run *run, lf_err *err)

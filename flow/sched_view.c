@@ -30,7 +30,7 @@ struct jobs {
     enum fate fate;
     const json_t *entry; /* the one that says most: running, else first queued, else last that ended; borrowed */
     json_t *ids;         /* all that are known, in order of links */
-    double seen;         /* when it was known last */
+    double sent, seen;   /* when it was handed over; when it was known last */
 };
 
 static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
@@ -148,6 +148,8 @@ static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, 
     j->ids = json_array();
     int rc = j->ids == NULL ? LF_ENOMEM : 0;
     double links = (double)json_array_size(ids);
+    j->sent = job != NULL ? number_of(job, "t") : number_of(att, "t");
+    j->seen = j->sent;
     for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
         weigh(j, q, own_entry(q, json_string_value(json_array_get(ids, i)), att));
         rc = lf_json_push_new(j->ids, json_incref(json_array_get(ids, i)), err);
@@ -287,11 +289,13 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
 static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs *j, double grace)
 {
     char age[64];
-    double seen = j->seen > 0 ? j->seen : number_of(last_attempt(s), "t"), now = lf_wall_s();
+    double seen = j->seen, now = lf_wall_s();
     lf_fmt_duration(age, sizeof age, now > seen ? now - seen : 0);
     const lf_incarnation *inc = last_inc(s);
     s->live = true;
     if (inc != NULL && inc->end != NULL && !q->reached)
+        return;
+    if (q->reached && q->t <= j->sent) /* nobody has looked since it was submitted */
         return;
     if (!q->reached) {
         if (!is_running_here(s))
@@ -299,7 +303,7 @@ static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs
                 q->said, age);
         return;
     }
-    if (now - seen < grace) {
+    if (q->t - seen < grace) { /* by the time of the look: one that is old proves nothing */
         if (!is_running_here(s))
             say(s, LF_STATE_UNKNOWN, "no scheduler command knows its job; last seen %s ago", age);
         return;
@@ -333,7 +337,7 @@ static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf
 {
     static const char *const copied[] = {"id", "word", "reason", "t_submit", "t_start", "t_end", "nodes", "partition", "exit",
                                          "signal", "cause", "never"};
-    double now = lf_wall_s(), seen = j->seen > 0 ? j->seen : q->t;
+    double now = lf_wall_s(), seen = j->entry != NULL || !q->reached ? j->seen : q->t;
     json_t *o = json_pack("{s:O, s:O, s:f}", "backend", json_object_get(last_attempt(s), "backend"), "ids", j->ids, "age_s",
                           now > seen ? now - seen : 0.0);
     int rc = o == NULL ? LF_ENOMEM : 0;

@@ -6,8 +6,8 @@ tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
-TESTS += tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
-EXTRA_DIST += tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
+TESTS += tests/flow/submit.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
+EXTRA_DIST += tests/flow/submit.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
 
 # A real SLURM where there is one. Most of their time is waiting.
 TESTS += tests/flow/slurm_testbed.sh tests/flow/doctor.sh
@@ -36,3 +36,8 @@ check_PROGRAMS += tests/unit/flow_pbs
 TESTS += tests/unit/flow_pbs
 tests_unit_flow_pbs_SOURCES = tests/unit/flow_pbs.c
 tests_unit_flow_pbs_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+
+check_PROGRAMS += tests/unit/flow_slurm
+TESTS += tests/unit/flow_slurm
+tests_unit_flow_slurm_SOURCES = tests/unit/flow_slurm.c
+tests_unit_flow_slurm_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
