@@ -19,8 +19,10 @@ LF_INLINE void prefetch_b(const int m, const char *p, const int64_t b_step)
         __builtin_prefetch(p + 64 * b_step + i, 0, 2);
         __builtin_prefetch(p + 6 * b_step + i);
     }
-    if (LF_VL < 16)
-        __builtin_prefetch(p + 8 * b_step, 0, m < 6 ? 2 : 3);
+    if (LF_VL < 16 && m < 6) /* clang wants the level as a literal */
+        __builtin_prefetch(p + 8 * b_step, 0, 2);
+    else if (LF_VL < 16)
+        __builtin_prefetch(p + 8 * b_step, 0, 3);
 }
 
 /* kind: F32 units, PAIR units, or WIDE: f32 times bf16 elements of B that are widened as they are read. */
