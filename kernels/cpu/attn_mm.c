@@ -124,20 +124,6 @@ LF_INLINE lf_v row_units(const void *row, int64_t u, int64_t n, uint8_t x_type, 
     return pairs ? lf_get(row, u, LF_F32, n) : lf_get(row, u, x_type, n);
 }
 
-/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that is known at compile
- * time only after unrolling, so it gets the plain form. */
-LF_INLINE lf_v pick(lf_v a, lf_v b, lf_vi idx)
-{
-#ifdef __clang__
-    lf_v out = a;
-    for (int l = 0; l < LF_VL; l++)
-        out[l] = idx[l] < LF_VL ? a[idx[l]] : b[idx[l] - LF_VL];
-    return out;
-#else
-    return __builtin_shuffle(a, b, idx);
-#endif
-}
-
 /* Transposes LF_VL x LF_VL in registers: at each step blocks of s x s change places across the diagonal. */
 LF_INLINE void transpose(lf_v r[LF_VL])
 {
@@ -152,8 +138,8 @@ LF_INLINE void transpose(lf_v r[LF_VL])
             if (i & s)
                 continue;
             lf_v a = r[i], b = r[i + s];
-            r[i] = pick(a, b, low);
-            r[i + s] = pick(a, b, high);
+            r[i] = lf_v_pick(a, b, low);
+            r[i + s] = lf_v_pick(a, b, high);
         }
     }
 }

@@ -346,10 +346,10 @@ static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, ui
                 by2 = ((lane >> 1) & 1u) * LF_VL + (lane >> 2) * 2u + (lane & 1u);
     const lf_vu half = zero + LF_VL / 2;
     for (int h = 0; h < 2; h++) {
-        lf_vu m = by1 + (h ? half : zero);
-        lf_v x = __builtin_shuffle(f[0], f[1], m), y = __builtin_shuffle(f[2], f[3], m);
-        lf_v_store(scale + 2 * h * LF_VL, __builtin_shuffle(x, y, by2));
-        lf_v_store(scale + (2 * h + 1) * LF_VL, __builtin_shuffle(x, y, by2 + half));
+        lf_vi m = (lf_vi)(by1 + (h ? half : zero));
+        lf_v x = lf_v_pick(f[0], f[1], m), y = lf_v_pick(f[2], f[3], m);
+        lf_v_store(scale + 2 * h * LF_VL, lf_v_pick(x, y, (lf_vi)by2));
+        lf_v_store(scale + (2 * h + 1) * LF_VL, lf_v_pick(x, y, (lf_vi)(by2 + half)));
     }
 }
 

@@ -119,6 +119,20 @@ LF_INLINE lf_v lf_v_max(lf_v a, lf_v b)
 #endif
 }
 
+/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that is known at compile
+ * time only after unrolling, so it gets the plain form. */
+LF_INLINE lf_v lf_v_pick(lf_v a, lf_v b, lf_vi idx)
+{
+#ifdef __clang__
+    lf_v out = a;
+    for (int l = 0; l < LF_VL; l++)
+        out[l] = idx[l] < LF_VL ? a[idx[l]] : b[idx[l] - LF_VL];
+    return out;
+#else
+    return __builtin_shuffle(a, b, idx);
+#endif
+}
+
 /* a < b ? a : b: the second operand when either is NaN. */
 LF_INLINE lf_v lf_v_min(lf_v a, lf_v b)
 {
