@@ -109,6 +109,8 @@ json_t *lf_ledger_lineage(lf_ledger *l, const char *what, lf_err *err);
 json_t *lf_ledger_events(lf_ledger *l, const char *run, const char *after_id, int64_t limit, lf_err *err);
 /* {"t","run","stage","by","text"} */
 json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err);
+/* {"run","stage" ("": the run),"tag","t","by"}; run NULL: all */
+json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err);
 /* {"host","n","t" (last), "causes":[texts]} since t */
 json_t *lf_ledger_strikes(lf_ledger *l, double since_t, lf_err *err);
 /* {"path","t","text"}: files that ingest refused. */

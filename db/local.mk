@@ -9,7 +9,11 @@ CLEANFILES += db/schema_sql.c
 db/schema_sql.c: $(srcdir)/db/schema.sql $(srcdir)/db/embed.awk
 	$(AM_V_GEN)$(MKDIR_P) db && $(AWK) -f $(srcdir)/db/embed.awk $(srcdir)/db/schema.sql > $@.tmp && mv $@.tmp $@
 
-db_tests = tests/unit/db_open tests/unit/db_ledger
+tests_unit_db_snapshot_SOURCES = tests/unit/db_snapshot.c
+tests_unit_db_snapshot_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_db_hint_SOURCES = tests/unit/db_hint.c
+tests_unit_db_hint_LDADD = tests/tap/libtap.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+db_tests = tests/unit/db_open tests/unit/db_ledger tests/unit/db_snapshot tests/unit/db_hint
 check_PROGRAMS += $(db_tests)
 TESTS += $(db_tests)
 tests_unit_db_open_SOURCES = tests/unit/db_open.c

@@ -217,6 +217,16 @@ json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err)
                       err);
 }
 
+json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err)
+{
+    return lf_db_rows(l,
+                      lf_db_prepare(l, err,
+                                    "SELECT run, stage, tag, t, author AS by FROM tag WHERE (?1 IS NULL OR run = ?1) "
+                                    "AND removed = 0 ORDER BY run, stage, tag",
+                                    "s", run),
+                      err);
+}
+
 json_t *lf_ledger_strikes(lf_ledger *l, double since_t, lf_err *err)
 {
     return lf_db_rows(l,

@@ -11,3 +11,4 @@ include tests/fault/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
 include tests/bench/model.mk
+include tests/bench/ledger.mk

@@ -175,6 +175,65 @@ static void test_states(lf_ledger *l)
     ingest(l, 3, 0, "notes, strikes and kinds to come");
 }
 
+/* Kinds that come from outside an incarnation. */
+static void test_observed(lf_ledger *l)
+{
+    event("R3", NULL, 0, 0, "run", "{\"project\":\"p\",\"name\":\"third\"}");
+    event("R3", "s", 0, 0, "stage", "{\"kind\":\"k\",\"seq\":0,\"spec_id\":\"x\"}");
+    event("R3", "s", 1, 0, "submit", "{\"token\":\"t1\",\"backend\":\"slurm\",\"spec_id\":\"x\"}");
+    ingest(l, 3, 0, "a run of a scheduler");
+    event("R3", "s", 1, 0, "adopt", "{\"jobid\":\"77\",\"by\":\"tick\"}");
+    ingest(l, 1, 0, "a lost answer");
+    lf_err err = LF_ERR_INIT;
+    json_t *a = lf_ledger_attempt_by_token(l, "t1", &err);
+    tap_str(json_string_value(json_object_get(a, "jobid")), "77", "an adopted job's id");
+    json_decref(a);
+    event("R3", "s", 1, 0, "observed", "{\"state\":\"pending\",\"raw\":\"PENDING\"}");
+    ingest(l, 1, 0, "seen in the queue");
+    tap_str(state_of(l, "R3", "s"), "pending", "changes nothing");
+    event("R3", "s", 1, 1, "start", "{}");
+    ingest(l, 1, 0, "started");
+    tap_str(state_of(l, "R3", "s"), "running", "running");
+    event("R3", "s", 1, 0, "observed", "{\"state\":\"failed\",\"raw\":\"NODE_FAIL\",\"reason\":\"node\"}");
+    ingest(l, 1, 0, "its node failed");
+    tap_str(state_of(l, "R3", "s"), "failed", "what nobody could record is known from the scheduler");
+    event("R3", "s", 1, 2, "start", "{}");
+    event("R3", "s", 1, 1, "requeue", "{\"cause\":\"node\",\"jobid\":\"77\"}");
+    ingest(l, 2, 0, "run again");
+    tap_str(state_of(l, "R3", "s"), "running", "a later start is stronger");
+    event("R3", "s", 1, 2, "end", "{\"state\":\"stopped\",\"exit\":75}");
+    ingest(l, 1, 0, "stopped");
+    tap_str(state_of(l, "R3", "s"), "pending", "at a checkpoint");
+    event("R3", "s", 1, 0, "observed", "{\"state\":\"cancelled\",\"raw\":\"CANCELLED\"}");
+    event("R3", "s", 0, 0, "strike", "{\"host\":\"n9\",\"cause\":\"ecc\"}");
+    event("R3", NULL, 0, 0, "tag", "{\"tag\":\"paper\",\"by\":\"me\"}");
+    event("R3", NULL, 0, 0, "tag", "{\"tag\":\"draft\"}");
+    event("R3", NULL, 0, 0, "tag", "{\"tag\":\"draft\",\"remove\":true}");
+    ingest(l, 5, 0, "cancelled in the queue, a strike, tags");
+    tap_str(state_of(l, "R3", "s"), "cancelled", "cancelled while it waited");
+    json_t *tags = lf_ledger_tags(l, "R3", &err);
+    tap_i64((int64_t)json_array_size(tags), 1, "a tag that was taken off is off");
+    tap_str(json_string_value(json_object_get(json_array_get(tags, 0), "tag")), "paper", "the other is there");
+    json_decref(tags);
+    json_t *q = lf_ledger_sql(l, "SELECT cause FROM requeue WHERE run = 'R3'", &err);
+    tap_i64((int64_t)json_array_size(q), 1, "requeues are counted");
+    json_decref(q);
+    event("R3", "s", 1, 0, "observed", "{\"state\":\"fine\"}");
+    ingest(l, 0, 1, "a word that is no state is refused");
+    lf_db_exec(l, "DELETE FROM problem", NULL);
+    char path[2200];
+    snprintf(path, sizeof path, "%s/runs/R3", root);
+    lf_io_remove_tree(path, &err);
+    static const char *const all[] = {"run", "stage", "attempt", "segment", "event", "tag", "requeue", "adopt", "observed",
+                                      "node_strike"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char sql[100];
+        snprintf(sql, sizeof sql, "DELETE FROM %s WHERE run = 'R3'", all[i]);
+        lf_db_exec(l, sql, &err);
+    }
+    tap_rc(err.rc, 0, &err, NULL, "and the rest of the test goes on without it");
+}
+
 static void test_train(lf_ledger *l)
 {
     event("R1", "train", 1, 0, "submit", "{\"token\":\"T3\",\"backend\":\"local\",\"spec_id\":\"s1\"}");
@@ -502,6 +561,7 @@ int main(void)
     tap_rc(err.rc, LF_ENOENT, &err, "nothing was run here yet", "and says so");
     ingest(l, 0, 0, "no data root yet");
     test_states(l);
+    test_observed(l);
     test_train(l);
     test_queries(l);
     test_lineage(l);

@@ -1,0 +1,10 @@
+# a large project's ledger and queries: make bench-ledger
+EXTRA_PROGRAMS += tests/bench/ledger_bench
+CLEANFILES += tests/bench/ledger_bench
+tests_bench_ledger_bench_SOURCES = tests/bench/ledger_bench.c
+tests_bench_ledger_bench_LDADD = db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+EXTRA_DIST += tests/bench/ledger.sh
+
+bench-ledger: tests/bench/ledger_bench loong-flow
+	LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/bench/ledger.sh $(BENCH)
+.PHONY: bench-ledger
