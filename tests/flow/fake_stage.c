@@ -130,6 +130,7 @@ static int count_up(struct work *w, lf_err *err)
     int64_t fail_at = lf_optset_int(w->o, "fail_at");
     while (w->step < w->steps) {
         if (lf_stop_requested()) {
+            usleep((useconds_t)lf_optset_int(w->o, "save_time") * 1000);
             fprintf(stderr, "lf-work: stopped at step %lld (%s)\n", (long long)w->step, lf_stop_reason());
             return 75;
         }

@@ -10,9 +10,9 @@ TESTS += tests/flow/submit.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/rec
 EXTRA_DIST += tests/flow/submit.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
 
 # A real SLURM where there is one. Most of their time is waiting.
-TESTS += tests/flow/slurm_testbed.sh tests/flow/doctor.sh
+TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/doctor.sh
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
-  tests/flow/slurm_testbed.sh tests/flow/doctor.sh
+  tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/doctor.sh
 
 flow_unit_tests = tests/unit/flow_conf tests/unit/flow_epoch tests/unit/flow_policy
 check_PROGRAMS += $(flow_unit_tests)
