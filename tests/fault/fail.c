@@ -8,11 +8,13 @@
  *   LF_FAIL_ACTION   enospc   this call and every later one that needs space fail, a write after half of its bytes
  *                    eio      this call alone fails, nothing of it is done
  *                    kill     the process is killed before the call
+ *                    erofs    this call and every later one fail, as on a filesystem that is mounted read-only
  *                    killall  so are its parent (the wrapper of a stage) and the parent of that (loong-flow), all before it
  *                    term     the process gets SIGTERM, the call is done
  *   LF_FAIL_ONCE     a file that the first process to reach its call makes; where it exists nothing fails any more
  *   LF_FAIL_LOG      a file to which every counted call is added as "number name path"
  *   LF_FAIL_DELAY    microseconds that every counted call takes longer, to make a short stage one that can be hit
+ *   LF_FAIL_CLOCK    seconds that the clock of the day is ahead (of every process, whatever LF_FAIL_PROGRAM says)
  *   LF_FAIL_LOCKS    set: every lock of a file (fcntl, flock) fails with ENOLCK, as where no lock daemon runs
  *
  * Counted are calls that make, fill, cut, name, rename or sync a file or directory, and with eio and kill those that remove one.
@@ -29,16 +31,17 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-enum action { NONE, ENOSPC_STAYS, EIO_ONCE, KILL, KILL_ALL, TERM };
+enum action { NONE, ENOSPC_STAYS, EIO_ONCE, KILL, KILL_ALL, TERM, READ_ONLY };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
 static size_t root_len;
 static enum action action;
 static long after, calls, delay_us;
-static int full, log_fd = -1, started, no_locks;
+static int full, read_only, log_fd = -1, started, no_locks;
 
 static int read_file(const char *path, char *buf, size_t cap)
 {
@@ -61,7 +64,7 @@ static int my_program(const char *want)
 
 static void start(void)
 {
-    static const char *const names[] = {"none", "enospc", "eio", "kill", "killall", "term"};
+    static const char *const names[] = {"none", "enospc", "eio", "kill", "killall", "term", "erofs"};
     const char *dir = getenv("LF_FAIL_ROOT"), *program = getenv("LF_FAIL_PROGRAM"), *n = getenv("LF_FAIL_AFTER");
     const char *what = getenv("LF_FAIL_ACTION"), *file = getenv("LF_FAIL_LOG");
     started = 1;
@@ -71,7 +74,7 @@ static void start(void)
     root_len = strlen(root);
     after = n ? strtol(n, NULL, 10) : 0;
     delay_us = getenv("LF_FAIL_DELAY") ? strtol(getenv("LF_FAIL_DELAY"), NULL, 10) : 0;
-    for (int i = 0; what && i < 6; i++)
+    for (int i = 0; what && i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(what, names[i]) == 0)
             action = (enum action)i;
     if (file)
@@ -153,6 +156,8 @@ static int count(const char *what, const char *path, int needs_space)
     }
     if (full)
         return ENOSPC;
+    if (read_only)
+        return EROFS;
     if (calls != after || action == NONE || !first_to_come())
         return 0;
     if (action == KILL || action == KILL_ALL)
@@ -162,7 +167,8 @@ static int count(const char *what, const char *path, int needs_space)
         return 0;
     }
     full = action == ENOSPC_STAYS;
-    return action == EIO_ONCE ? EIO : ENOSPC;
+    read_only = action == READ_ONLY;
+    return action == EIO_ONCE ? EIO : action == READ_ONLY ? EROFS : ENOSPC;
 }
 
 static int count_fd(const char *what, int fd, int needs_space)
@@ -289,6 +295,37 @@ int unlinkat(int d, const char *name, int flags)
 }
 int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
 int rmdir(const char *name) { return unlinkat(AT_FDCWD, name, AT_REMOVEDIR); }
+
+/* ---- time ---- */
+
+static time_t clock_off(void)
+{
+    static time_t off;
+    static int known;
+    if (!known) {
+        const char *s = getenv("LF_FAIL_CLOCK");
+        off = s ? (time_t)strtol(s, NULL, 10) : 0;
+        known = 1;
+    }
+    return off;
+}
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    int rc = (int)syscall(SYS_clock_gettime, id, t);
+    if (rc == 0 && id == CLOCK_REALTIME)
+        t->tv_sec += clock_off();
+    return rc;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out)
+        *out = t.tv_sec;
+    return t.tv_sec;
+}
 
 /* ---- locks ---- */
 

@@ -24,6 +24,7 @@ static const lf_opt work_rows[] = {
     {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin", NULL, "how"},
     {"needs_bytes", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about memory"},
     {"needs_disk", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about disk"},
+    {"big_bytes", LF_OPT_BYTES, OP, 0, "0", 0, 0, NULL, "bytes", "size of a second file of the result, all zeros"},
     {"every", LF_OPT_DURATION, OP, 0, "1h", 0, 0, NULL, "seconds", "a time"},
 };
 

@@ -6,5 +6,5 @@ tests_flow_fakes_slurm_fakeslurm_SOURCES = tests/flow/fakes/slurm/fk.h tests/flo
   tests/flow/fakes/slurm/squeue.c tests/flow/fakes/slurm/sacct.c \
   tests/flow/fakes/slurm/scontrol.c tests/flow/fakes/slurm/scancel.c tests/flow/fakes/slurm/srun.c tests/flow/fakes/slurm/world.c
 tests_flow_fakes_slurm_fakeslurm_LDADD = $(JANSSON_LIBS)
-TESTS += tests/flow/fakes_slurm.sh
-EXTRA_DIST += tests/flow/fakes.sh tests/flow/fakes_slurm.sh tests/flow/fakes/slurm/README.md
+TESTS += tests/flow/fakes_slurm.sh tests/flow/cases_ledger.sh
+EXTRA_DIST += tests/flow/fakes.sh tests/flow/cases_ledger.sh tests/flow/fakes_slurm.sh tests/flow/fakes/slurm/README.md
