@@ -327,6 +327,12 @@ static bool lost_its_need(const lf_batch_work *w, size_t i)
     return false;
 }
 
+static void note_failure(lf_batch_work *w, size_t i, const char *text)
+{
+    if (w->res.why[0] == '\0' && text[0] != '\0')
+        snprintf(w->res.why, sizeof w->res.why, "stage %s: %.500s", lf_batch_name(w, i), text);
+}
+
 static int send_all(lf_batch_work *w, lf_err *err)
 {
     for (size_t i = 0; i < w->view.n; i++) {
@@ -348,6 +354,7 @@ static int send_all(lf_batch_work *w, lf_err *err)
         if (rc != LF_EINVAL && rc != LF_ECOMM && rc != LF_EBUSY && rc != LF_EEXIST)
             return lf_fail(err, rc, "stage %s: %s", lf_batch_name(w, i), e.text);
         w->res.failed++;
+        note_failure(w, i, e.text);
         w->res.unreachable = w->res.unreachable || rc == LF_ECOMM || rc == LF_EBUSY;
         l->act = LF_LANE_BLOCKED;
         lf_batch_tell(w, "%s: not submitted%s%s", lf_batch_name(w, i), e.text[0] != '\0' ? ": " : ", what it needs was not", e.text);
@@ -454,8 +461,11 @@ static int act(lf_batch_work *w, lf_err *err)
 static void tell_blocked(lf_batch_work *w)
 {
     for (size_t i = 0; i < w->view.n; i++)
-        if (w->selected[i] && w->lanes[i].act == LF_LANE_BLOCKED && w->lanes[i].why[0] != '\0')
+        if (w->selected[i] && w->lanes[i].act == LF_LANE_BLOCKED && w->lanes[i].why[0] != '\0') {
             lf_batch_tell(w, "%s: not submitted: %s", lf_batch_name(w, i), w->lanes[i].why);
+            if (!w->b->automatic)
+                note_failure(w, i, w->lanes[i].why);
+        }
     for (size_t i = 0; i < w->view.n && !w->b->automatic; i++)
         w->res.failed += w->selected[i] && w->lanes[i].act == LF_LANE_BLOCKED;
 }

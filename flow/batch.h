@@ -43,6 +43,7 @@ typedef struct lf_batch_result {
     int submitted, adopted, kept; /* stages */
     int failed;                   /* stages that could not be submitted, those behind them included */
     bool unreachable;             /* because the scheduler did not answer */
+    char why[600];                /* the first failure, with the scheduler's words; "" when there is none */
 } lf_batch_result;
 
 /* run: borrowed, frozen. LF_ECOMM: the scheduler must be asked first and does not answer. LF_EBUSY: another loong-flow is at it. */

@@ -26,8 +26,6 @@
 
 #define WANT_MAX_BYTES ((size_t)1 << 20)
 
-enum { EXIT_REFUSED = 4, EXIT_UNREACHABLE = 5, EXIT_BUSY = 6, EXIT_PARTIAL = 9 };
-
 /* ---- submit ---- */
 
 static int code_of(const lf_batch_result *r)
@@ -35,17 +33,17 @@ static int code_of(const lf_batch_result *r)
     if (r->failed == 0)
         return 0;
     if (r->submitted + r->adopted + r->kept > 0)
-        return EXIT_PARTIAL;
-    return r->unreachable ? EXIT_UNREACHABLE : EXIT_REFUSED;
+        return LF_FLOW_PARTIAL;
+    return r->unreachable ? LF_FLOW_UNREACHABLE : LF_FLOW_REFUSED;
 }
 
 static int say_failure(int rc, lf_err *err)
 {
-    if (rc != LF_ECOMM && rc != LF_EBUSY)
+    if (rc != LF_ECOMM)
         return rc;
     lf_log(0, "%s", err->text);
     lf_err_clear(err);
-    return rc == LF_ECOMM ? EXIT_UNREACHABLE : EXIT_BUSY;
+    return LF_FLOW_UNREACHABLE;
 }
 
 static json_t *result_json(const lf_batch_result *r, const lf_run *run, int code)
@@ -89,7 +87,9 @@ int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *
     if (rc < 0)
         return say_failure(rc, err);
     int code = code_of(&r);
-    if (lf_optset_bool(c->opts, "wait") && (code == 0 || code == EXIT_PARTIAL)) {
+    if (code != 0)
+        lf_log(0, "%s", r.why[0] != '\0' ? r.why : "not everything could be submitted");
+    if (lf_optset_bool(c->opts, "wait") && (code == 0 || code == LF_FLOW_PARTIAL)) {
         int end = 1;
         rc = lf_batch_wait(b, &p->view.run, &end, err);
         if (rc < 0)
@@ -230,7 +230,7 @@ static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, i
     json_decref(want);
     if (rc == LF_ECOMM) {
         lf_log(0, "run %s: %s", run->id, e.text);
-        *worst = EXIT_UNREACHABLE;
+        *worst = LF_FLOW_UNREACHABLE;
         return 0;
     }
     return rc < 0 && rc != LF_EBUSY ? lf_fail(err, rc, "run %s: %s", run->id, e.text) : 0;

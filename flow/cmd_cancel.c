@@ -26,8 +26,6 @@
 #include "flow/select.h"
 #include "flow/who.h"
 
-enum { EXIT_UNREACHABLE = 5 };
-
 static const lf_opt cancel_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_ROW("stage", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "only this stage, may be repeated"),
@@ -184,7 +182,7 @@ static int cancel_jobs(lf_cmd *c, const bool *chosen, const lf_run_view *v, lf_e
     rc = lf_batch_cancel_jobs(&b, &v->run, &e);
     if (rc == LF_ECOMM) {
         lf_log(0, "%s; the cancellation is noted, cancel again when it answers", e.text);
-        return EXIT_UNREACHABLE;
+        return LF_FLOW_UNREACHABLE;
     }
     return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
 }

@@ -21,6 +21,7 @@
 #include "flow/sched.h"
 
 #define RECORD_MAX_BYTES ((size_t)1 << 20)
+#define BEGUN_S 300.0     /* so long a claim that no look has confirmed counts for a living stage */
 #define RECORD_LAG_S 30.0 /* a record may reach this node so much later than the scheduler's word (NFS attribute caches) */
 
 enum fate { NOTHING, QUEUED, RUNNING, ENDED, NOT_KNOWN };
@@ -226,8 +227,6 @@ static void judge_queued(lf_stage_view *s, const struct jobs *j)
     s->live = true;
 }
 
-static bool is_running_here(const lf_stage_view *s) { return s->state == LF_STATE_RUNNING; }
-
 static void judge_running(lf_stage_view *s, const struct jobs *j)
 {
     const lf_incarnation *inc = last_inc(s);
@@ -235,7 +234,7 @@ static void judge_running(lf_stage_view *s, const struct jobs *j)
     s->live = true;
     if (inc != NULL && inc->end != NULL)
         say(s, LF_STATE_RUNNING, "job %.60s is ending its segment", text_of(j->entry, "id"));
-    else if (!is_running_here(s))
+    else if (s->state != LF_STATE_RUNNING)
         say(s, LF_STATE_RUNNING, "%sjob %.60s%s%.100s", inc == NULL ? "starting, " : "", text_of(j->entry, "id"),
             nodes[0] != '\0' ? " on " : "", nodes);
 }
@@ -298,14 +297,12 @@ static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs
     if (q->reached && q->t <= j->sent) /* nobody has looked since it was submitted */
         return;
     if (!q->reached) {
-        if (!is_running_here(s))
-            say(s, LF_STATE_UNKNOWN, "the scheduler does not answer%s%.120s; last known %s ago", q->said[0] != '\0' ? ": " : "",
-                q->said, age);
+        say(s, LF_STATE_UNKNOWN, "the scheduler does not answer%s%.120s; last known %s ago", q->said[0] != '\0' ? ": " : "",
+            q->said, age);
         return;
     }
     if (q->t - seen < grace) { /* by the time of the look: one that is old proves nothing */
-        if (!is_running_here(s))
-            say(s, LF_STATE_UNKNOWN, "no scheduler command knows its job; last seen %s ago", age);
+        say(s, LF_STATE_UNKNOWN, "no scheduler command knows its job; last seen %s ago", age);
         return;
     }
     s->live = false;
@@ -359,8 +356,24 @@ static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf
     return 0;
 }
 
+/* Its processes live on this machine, or it began after the queue was looked at: it runs, whatever was said before. */
+static bool has_begun(const lf_stage_view *s, const lf_queue *q)
+{
+    const lf_incarnation *inc = last_inc(s);
+    if (inc == NULL || inc->end != NULL || inc->done != NULL)
+        return false;
+    double t = number_of(inc->claim, "t");
+    return s->state == LF_STATE_RUNNING || (t > q->t && lf_wall_s() - t < BEGUN_S);
+}
+
 static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j)
 {
+    if (j->fate != RUNNING && has_begun(s, q)) {
+        s->live = true;
+        if (s->state != LF_STATE_RUNNING)
+            say(s, LF_STATE_RUNNING, "%s", "it has just begun");
+        return;
+    }
     switch (j->fate) {
     case NOTHING:
         if (last_inc(s) == NULL)

@@ -109,13 +109,14 @@ is "$("$LF" ledger sql "select count(*) from event where kind='adopt'" | tail -1
 
 # --- refusals ---
 runs 4 "$LF" submit --new --set resources.partition=nowhere
-like out 'invalid partition|Invalid partition' "refused: what the scheduler said"
+like err 'nvalid partition' "refused: what the scheduler said"
 runs 9 "$LF" submit --new --set last.partition=nowhere
 like out 'last: not submitted' "a part was submitted"
 runs 0 "$LF" cancel --now
 knob down always
 sed -i 's/^submit_wait = .*/submit_wait = 1/' site.ini
 runs 5 "$LF" submit --new
+like err 'nable to contact slurm controller' "and what it did not say"
 knob down
 runs 0 "$LF" resume --wait
 is "$(state last)" done "unreachable, later reached"
