@@ -10,6 +10,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/attempt.h"
 #include "flow/cmds.h"
 #include "flow/cost.h"
 #include "flow/pipeline_priv.h"
@@ -85,6 +86,16 @@ static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t 
                             json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "will_run", (int)will, "why",
                             why, "deps", json_object_get(s->stage, "deps"), "spec_id",
                             json_object_get(s->stage, "spec_id"));
+    lf_buf asks;
+    lf_buf_init(&asks);
+    lf_resources_line(&asks, s->stage);
+    json_t *res = lf_attempt_resources(s->stage, NULL, NULL);
+    if (row != NULL && res != NULL)
+        json_object_set(row, "resources", res);
+    if (row != NULL && asks.len > 0)
+        json_object_set_new(row, "asks", json_string(asks.data));
+    json_decref(res);
+    lf_buf_fini(&asks);
     const json_t *cost = cost_of(costs, json_object_get(s->stage, "name"));
     json_t *plan = json_object_get(cost, "plan");
     if (row == NULL || cost == NULL)
@@ -154,6 +165,11 @@ static void print_row(const json_t *row)
     fputs("\n      ", stdout);
     lf_print_safe(json_string_value(json_object_get(row, "why")));
     putchar('\n');
+    if (json_object_get(row, "asks") != NULL) {
+        fputs("      asks for ", stdout);
+        lf_print_safe(json_string_value(json_object_get(row, "asks")));
+        putchar('\n');
+    }
     if (json_object_get(row, "error") != NULL) {
         fputs("      cost unknown: ", stdout);
         lf_print_safe(json_string_value(json_object_get(row, "error")));

@@ -43,6 +43,8 @@ static json_t *attempts_json(const lf_stage_view *s)
                               json_object_get(inc->end, "state"), "class", json_object_get(inc->end, "class"), "reason",
                               json_object_get(inc->end, "reason"), "resume", json_object_get(inc->started, "resume"),
                               "accepted", json_object_get(att, "accepted"));
+        if (o != NULL && json_object_get(att, "resources") != NULL)
+            json_object_set(o, "resources", json_object_get(att, "resources")); /* as asked, after the failure policy */
         json_array_append_new(list, o);
     }
     return list;
@@ -51,7 +53,8 @@ static json_t *attempts_json(const lf_stage_view *s)
 static json_t *stage_json(const lf_stage_view *s)
 {
     static const char *const keys[] = {"options", "identity", "numeric", "operational", "model", "inputs", "after", "deps",
-                                       "exe", "plan", "adopted", "time_limit_s", "memory_bytes", "spec_version"};
+                                       "exe", "plan", "adopted", "time_limit_s", "memory_bytes", "grace_s", "resources",
+                                       "spec_version"};
     json_t *o = lf_describe_stage(s);
     for (size_t i = 0; o != NULL && i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(s->stage, keys[i]) != NULL)
@@ -103,6 +106,15 @@ static void print_stage(json_t *o)
     printf("\n  spec %s\n", json_string_value(json_object_get(o, "spec_id")));
     print_object("settings", json_object_get(o, "options"));
     print_object("model", json_object_get(o, "model"));
+    lf_buf asks;
+    lf_buf_init(&asks);
+    lf_resources_line(&asks, o);
+    if (asks.len > 0) {
+        fputs("  asks for ", stdout);
+        lf_print_safe(asks.data);
+        putchar('\n');
+    }
+    lf_buf_fini(&asks);
     json_t *incs = json_object_get(o, "incarnations"), *outs = json_object_get(o, "outputs"), *v;
     for (size_t i = 0; i < json_array_size(incs); i++) {
         const json_t *inc = json_array_get(incs, i);

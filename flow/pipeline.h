@@ -32,6 +32,7 @@
 #include <jansson.h>
 
 #include "engine/base/opt.h"
+#include "engine/base/str.h"
 #include "flow/conf.h"
 
 typedef struct lf_pipeline {
@@ -52,6 +53,9 @@ typedef struct lf_pipeline_args {
 /* Syntax, keys, values, references, order. Looks at no input data except that named files exist. */
 int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err);
 void lf_pipeline_fini(lf_pipeline *p);
+
+/* What a stage of the plan document asks for, as one line ("2 nodes, 4 ranks per node, 12h per job"); "" when nothing was said. */
+void lf_resources_line(lf_buf *out, const json_t *stage);
 
 const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind); /* NULL: none */
 

@@ -117,21 +117,41 @@ static void forget_old(json_t *jobs, double now)
 }
 
 /* An id that was used again is another job. */
-static int merge(json_t *jobs, const json_t *list, double now, bool in_queue, lf_err *err)
+static const json_t *asked_for(const json_t *ids, const char *id)
+{
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const char *one = json_string_value(json_object_get(json_array_get(ids, i), "id"));
+        if (one != NULL && strcmp(one, id) == 0)
+            return json_array_get(ids, i);
+    }
+    return NULL;
+}
+
+/* History knows no token: the entry is that of the job that was asked for, and keeps what was known of it. */
+static int complete(json_t *e, const json_t *old, const json_t *asked, lf_err *err)
+{
+    json_t *token = json_object_get(asked, "token");
+    int rc = token != NULL ? lf_json_set_new(e, "token", json_incref(token), err) : 0;
+    json_t *link = json_equal(json_object_get(old, "token"), token) ? json_object_get(old, "link") : NULL;
+    if (rc == 0 && link != NULL)
+        rc = lf_json_set_new(e, "link", json_incref(link), err);
+    return rc;
+}
+
+/* asked: NULL for the queue's own list, else the ids that history was asked for. */
+static int merge(json_t *jobs, const json_t *list, double now, const json_t *asked, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         json_t *e = json_array_get(list, i);
         const char *id = json_string_value(json_object_get(e, "id"));
-        json_t *old = json_object_get(jobs, id);
-        if (id == NULL || (!in_queue && !ended(e))) /* "running", says accounting, of a job that left: it does not know */
+        if (id == NULL || (asked != NULL && !ended(e))) /* "running", says accounting, of a job that left: it does not know */
             continue;
-        if (!in_queue && old != NULL) { /* history knows no token */
-            rc = json_object_update_missing(e, old) < 0 ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-        }
+        if (asked != NULL)
+            rc = complete(e, json_object_get(jobs, id), asked_for(asked, id), err);
         if (rc == 0)
             rc = lf_json_set_new(e, "seen", json_real(now), err);
-        if (rc == 0 && in_queue)
+        if (rc == 0 && asked == NULL)
             rc = lf_json_set_new(e, "listed", json_real(now), err);
         if (rc == 0)
             rc = lf_json_set_new(jobs, id, json_incref(e), err);
@@ -161,14 +181,14 @@ static int ask(json_t *c, const lf_submitter *s, void *self, const json_t *ids, 
     json_object_set_new(c, "t_try", json_real(now));
     int rc = s->list(self, &list, &e);
     if (rc == 0)
-        rc = merge(jobs, list, now, true, err);
+        rc = merge(jobs, list, now, NULL, err);
     json_decref(list);
     json_t *gone = rc == 0 ? left(jobs, ids, now) : NULL;
     list = NULL;
     if (rc == 0 && json_array_size(gone) > 0) {
         int hrc = s->history(self, gone, &list, &e);
         if (hrc == 0)
-            rc = merge(jobs, list, now, false, err);
+            rc = merge(jobs, list, now, gone, err);
         else if (hrc != LF_ENOTSUP && hrc != LF_ECOMM)
             rc = hrc;
         json_decref(list);

@@ -108,6 +108,8 @@ static const json_t *own_entry(const lf_queue *q, const char *id, const json_t *
     const char *token = json_string_value(json_object_get(e, "token"));
     if (token != NULL)
         return strcmp(token, text_of(att, "token")) == 0 ? e : NULL;
+    if (json_is_true(json_object_get(e, "foreign")))
+        return NULL;
     return number_of(e, "seen") >= number_of(att, "t") ? e : NULL;
 }
 

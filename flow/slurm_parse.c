@@ -222,6 +222,8 @@ static int squeue_row(json_t *jobs, char **f, lf_err *err)
         rc = lf_json_set_new(o, "token", json_string(token), err);
         if (rc == 0)
             rc = lf_json_set_new(o, "link", json_integer(link), err);
+    } else if (rc == 0) {
+        rc = lf_json_set_new(o, "foreign", json_true(), err);
     }
     if (rc < 0)
         json_decref(o);
