@@ -82,7 +82,7 @@ static int command_help(const lf_cmd_def *d)
 static const struct {
     char letter;
     const char *option;
-} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"}, {'n', "dry_run"}, {'h', "help"},
+} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"}, {'n', "dry_run"}, {'n', "ranks"}, {'h', "help"},
               {'y', "yes"},     {'j', "jobs"},   {'a', "all"},    {'q', "quiet"}, {'s', "state"}};
 
 char lf_cmd_short(const lf_opt_table *t, const char *name)
@@ -154,8 +154,10 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_
     char **args = lf_calloc((size_t)argc + 1, sizeof *args, &err);
     c.opts = args != NULL ? lf_optset_create(d->table, &err) : NULL;
     int rc = c.opts == NULL ? LF_ENOMEM : 0;
+    bool words = false; /* after "--" nothing is an option */
     for (int i = 0; rc == 0 && i < argc; i++) {
-        args[i] = i == 0 ? lf_strdup(argv[i], &err) : long_form(argv[i], d->table, &err);
+        words = words || strcmp(argv[i], "--") == 0;
+        args[i] = i == 0 || words ? lf_strdup(argv[i], &err) : long_form(argv[i], d->table, &err);
         rc = args[i] == NULL ? LF_ENOMEM : 0;
     }
     if (rc == 0)

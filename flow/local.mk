@@ -21,11 +21,13 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/init_texts.h
 # Asking.
 flow_libflow_a_SOURCES += flow/cmd_watch.c
-# Launchers of ranks.
-flow_libflow_a_SOURCES += flow/launch.h
+# Launchers of ranks; loong-flow is a PMIx server.
+flow_libflow_a_SOURCES += flow/launch.h flow/launch.c flow/launch_job.h flow/launch_wire.h flow/launch_wire.c \
+  flow/launch_hub.c flow/launch_daemon.c flow/launch_start.c flow/launch_pmix.c flow/launch_probe.h flow/launch_probe.c \
+  flow/cmd_launch.c
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
-loong_flow_LDADD = $(LF_FLOW_LIBS)
+loong_flow_LDADD = $(LF_FLOW_LIBS) $(PMIX_LIBS)
 nodist_flow_libflow_a_SOURCES = flow/init_texts.c
 man_MANS += flow/loong-flow.1
 bashcompdir = $(datadir)/bash-completion/completions

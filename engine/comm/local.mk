@@ -6,8 +6,30 @@ engine_libengine_a_SOURCES += engine/comm/comm.h engine/comm/comm_priv.h engine/
   engine/comm/watch_net.c
 EXTRA_DIST += engine/comm/README.md
 
-comm_unit_tests = tests/unit/comm_boot
-check_PROGRAMS += $(comm_unit_tests)
+comm_unit_tests = tests/unit/comm_boot tests/unit/comm_watch tests/unit/comm_nccl
+check_PROGRAMS += $(comm_unit_tests) tests/unit/comm_ranks tests/unit/comm_faults
 TESTS += $(comm_unit_tests)
+tests_unit_comm_watch_SOURCES = tests/unit/comm_watch.c
+tests_unit_comm_watch_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_comm_nccl_SOURCES = tests/unit/comm_nccl.c
+tests_unit_comm_nccl_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_comm_ranks_SOURCES = tests/unit/comm_ranks.c
+tests_unit_comm_ranks_LDADD = $(LF_ENGINE_LIBS)
+tests_unit_comm_faults_SOURCES = tests/unit/comm_faults.c
+tests_unit_comm_faults_LDADD = $(LF_ENGINE_LIBS)
+
+# A stand-in for libnccl and libcudart, loaded by comm_nccl.
+check_DATA += tests/unit/fake_nccl.so
+EXTRA_DIST += tests/unit/fake_nccl.c
+CLEANFILES += tests/unit/fake_nccl.so
+tests/unit/fake_nccl.so: tests/unit/fake_nccl.c
+	$(AM_V_GEN)$(MKDIR_P) tests/unit && $(CC) -shared -fPIC $(CFLAGS) -o $@ $(srcdir)/tests/unit/fake_nccl.c
 tests_unit_comm_boot_SOURCES = tests/unit/comm_boot.c
 tests_unit_comm_boot_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+
+# Ranks under launchers, with the ranks' programs from here and the launcher from flow/.
+TESTS += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh tests/unit/flow_launch
+EXTRA_DIST += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh
+check_PROGRAMS += tests/unit/flow_launch
+tests_unit_flow_launch_SOURCES = tests/unit/flow_launch.c
+tests_unit_flow_launch_LDADD = tests/tap/libtap.a flow/libflow.a $(LF_BASE_LIBS)

@@ -433,7 +433,7 @@ static int allocate(lf_watch *w, lf_err *err)
     if (!w->link || !w->guest || !w->row || !w->poll)
         return LF_ENOMEM;
     for (size_t r = 0; r < p; r++)
-        w->link[r].fd = w->guest[r].fd = -1;
+        w->link[r] = w->guest[r] = (struct link){.fd = -1, .last = {.step = -1}};
     return 0;
 }
 

@@ -78,8 +78,8 @@ static void add_waiters(struct line *l, const struct lf_beat_row *row, int n, in
     }
     if (first < 0)
         return;
-    add(l, "; missing in ");
-    add_collective(l, &row[first].beat);
+    add(l, "; missing ");
+    add_where(l, &row[first].beat);
     add(l, ", where rank %d", first);
     if (count > 1)
         add(l, " and %d more", count - 1);
@@ -93,6 +93,17 @@ static int blame(struct line *l, const struct lf_beat_row *row, const struct lf_
     add(l, " %s, ", what);
     add_where(l, &row[r].beat);
     add_waiters(l, row, n, r);
+    return r;
+}
+
+/* One that cannot be asked any more: what it last said may be old. */
+static int mourn(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, int r, const char *what)
+{
+    add_rank(l, peer, r);
+    add(l, " %s", what);
+    add_waiters(l, row, n, r);
+    add(l, "; %.1f s ago it was ", row[r].unheard_s);
+    add_where(l, &row[r].beat);
     return r;
 }
 
@@ -120,30 +131,37 @@ static int deadlock(struct line *l, const struct lf_beat_row *row, const struct 
     return longest;
 }
 
-int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s, char *text,
-                   size_t cap)
+/* Rules 1 and 2: who cannot be heard. */
+static int unheard(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s)
 {
-    struct line l = {text, cap, 0};
+    char what[80];
+    for (int r = 0; r < n; r++) {
+        if (row[r].lost)
+            return mourn(l, row, peer, n, r, "died");
+        if (row[r].beat.state != LF_BEAT_GONE && row[r].unheard_s > patience_s / 2) {
+            snprintf(what, sizeof what, "has not been heard of for %.0f s (stopped, or its node is)", row[r].unheard_s);
+            return mourn(l, row, peer, n, r, what);
+        }
+    }
+    return -1;
+}
+
+/* Rule 3: who keeps others waiting. */
+static int late(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s)
+{
     char what[80];
     int waits = -1, computes = -1, gone = -1, busy = 0;
-    text[0] = '\0';
     for (int r = 0; r < n; r++) {
         const struct lf_beat *b = &row[r].beat;
-        if (row[r].lost)
-            return blame(&l, row, peer, n, r, "died");
-        if (b->state != LF_BEAT_GONE && row[r].unheard_s > patience_s / 2) {
-            snprintf(what, sizeof what, "has not been heard of for %.0f s (stopped, or its node is)", row[r].unheard_s);
-            return blame(&l, row, peer, n, r, what);
-        }
         if (in_phase(b))
             return -1; /* whoever waits may wait for this one, by way of others */
-        if (b->state == LF_BEAT_COLLECTIVE && b->still_s > patience_s && (waits < 0 || b->still_s > row[waits].beat.still_s))
-            waits = r;
-        if (b->state == LF_BEAT_GONE)
+        if (b->state == LF_BEAT_GONE) {
             gone = gone < 0 ? r : gone;
-        if (b->state == LF_BEAT_COLLECTIVE && b->still_s <= patience_s)
-            busy++;
-        if (b->state == LF_BEAT_COMPUTE || b->state == LF_BEAT_PHASE) {
+        } else if (b->state == LF_BEAT_COLLECTIVE) {
+            busy += b->still_s <= patience_s;
+            if (b->still_s > patience_s && (waits < 0 || b->still_s > row[waits].beat.still_s))
+                waits = r;
+        } else {
             busy += b->since_s <= patience_s;
             if (b->since_s > patience_s && (computes < 0 || b->since_s > row[computes].beat.since_s))
                 computes = r;
@@ -155,11 +173,20 @@ int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *pee
         snprintf(what, sizeof what, "hangs: %s for %.0f s",
                  row[computes].beat.state == LF_BEAT_PHASE ? "beyond the limit of its phase" : "computing",
                  row[computes].beat.since_s);
-        return blame(&l, row, peer, n, computes, what);
+        return blame(l, row, peer, n, computes, what);
     }
     if (busy) /* somebody gets on; others may wait for it by way of others */
         return -1;
     if (gone >= 0)
-        return blame(&l, row, peer, n, gone, "has ended its work");
-    return deadlock(&l, row, peer, n, waits);
+        return blame(l, row, peer, n, gone, "has ended its work");
+    return deadlock(l, row, peer, n, waits);
+}
+
+int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s, char *text,
+                   size_t cap)
+{
+    struct line l = {text, cap, 0};
+    text[0] = '\0';
+    int r = unheard(&l, row, peer, n, patience_s);
+    return r >= 0 ? r : late(&l, row, peer, n, patience_s);
 }

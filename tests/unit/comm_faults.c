@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank of the watchdog's test, started by tests/flow/ranks_faults.sh: comm_faults WHAT RANK. All ranks add numbers
+ * step by step; at step 3 the named one does what is asked of it. Nobody ends by itself before step 10^9.
+ */
+#include "config.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "engine/comm/comm.h"
+
+static lf_err err = LF_ERR_INIT;
+
+static int fail(void)
+{
+    fprintf(stderr, "%s\n", err.text);
+    return 1;
+}
+
+static void misbehave(lf_comm *c, const char *what)
+{
+    if (strcmp(what, "kill") == 0)
+        raise(SIGKILL);
+    if (strcmp(what, "stop") == 0)
+        raise(SIGSTOP);
+    if (strcmp(what, "exit") == 0)
+        _exit(3);
+    for (volatile int spin = 1; strcmp(what, "loop") == 0 && spin;) {
+    }
+    if (strcmp(what, "other") == 0) /* another collective than everybody else's */
+        lf_comm_barrier(c, &err);
+    if (strcmp(what, "phase") == 0) { /* longer than the patience, but announced */
+        lf_comm_phase(c, "save", 600);
+        sleep(11);
+        lf_comm_phase(c, NULL, 0);
+    }
+    if (strcmp(what, "overlong") == 0) { /* longer than announced */
+        lf_comm_phase(c, "save", 2);
+        sleep(600);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int64_t who = 0, steps = 1000000000;
+    if (argc > 2 && lf_parse_i64(&who, argv[2], &err))
+        return fail();
+    if (lf_stop_install(NULL, &err))
+        return fail();
+    lf_boot *b = lf_boot_create(&err);
+    lf_comm *c = b ? lf_comm_create(b, &err) : NULL;
+    if (!c)
+        return fail();
+    if (strcmp(what, "phase") == 0 || strcmp(what, "leave") == 0 || strcmp(what, "none") == 0)
+        steps = 6;
+    for (int64_t step = 0; step < steps; step++) {
+        float x[3000] = {1};
+        int64_t stop = lf_stop_requested();
+        lf_comm_step(c, step);
+        if (step == 3 && c->rank == who)
+            misbehave(c, what);
+        if (step == 3 && c->rank == who && strcmp(what, "leave") == 0)
+            break;
+        if (lf_comm_all_reduce(c, x, 3000, LF_COMM_F32, LF_COMM_SUM, &err) || lf_comm_agree_max(c, &stop, &err))
+            return fail();
+        if (stop) { /* the same step on every rank */
+            printf("stopped at step %lld\n", (long long)step);
+            lf_comm_destroy(c);
+            lf_boot_destroy(b);
+            return 75;
+        }
+        if (strcmp(what, "steps") == 0)
+            usleep(5000);
+    }
+    lf_comm_destroy(c);
+    lf_boot_destroy(b);
+    printf("done\n");
+    return 0;
+}

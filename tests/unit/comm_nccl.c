@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The NCCL transport without a GPU: libraries that are not there, lack a call or fail are errors with a name; with a
+ * stand-in for both (fake_nccl.c) the calls are those of NCCL's interface.
+ */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/comm/comm.h"
+#include "tests/tap/tap.h"
+
+static lf_err err = LF_ERR_INIT;
+static lf_boot *boot;
+
+static lf_comm *make(void)
+{
+    const struct lf_comm_opts o = {.transport = "nccl", .device = 3};
+    return lf_comm_create_with(boot, &o, &err);
+}
+
+static void refuses(const char *library, const char *fail, int rc, const char *text, const char *name)
+{
+    setenv("LOONG_NCCL_LIB", library, 1);
+    setenv("LOONG_CUDART_LIB", library, 1);
+    setenv("FAKE_NCCL_FAIL", fail, 1);
+    lf_comm *c = make();
+    tap_ok(c == NULL, "%s: no communicator", name);
+    lf_comm_destroy(c);
+    tap_rc(err.rc, rc, &err, text, name);
+    setenv("FAKE_NCCL_FAIL", "", 1);
+}
+
+static void test_calls(const char *library)
+{
+    setenv("LOONG_NCCL_LIB", library, 1);
+    setenv("LOONG_CUDART_LIB", library, 1);
+    void *h = dlopen(library, RTLD_NOW);
+    char *calls = h ? dlsym(h, "fake_calls") : NULL;
+    lf_comm *c = make();
+    tap_ok(c && calls && strcmp(c->ops->name, "nccl") == 0, "joined: %s", err.text);
+    if (!c || !calls)
+        return;
+    tap_str(calls, "SetDevice(3) StreamCreate GetUniqueId CommInitRank ", "device, stream, id, communicator");
+    float x[8] = {1, 2, 3};
+    const size_t counts[] = {3};
+    calls[0] = '\0';
+    tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_BF16, LF_COMM_SUM, &err), 0, &err, NULL, "all_reduce of bf16");
+    tap_rc(lf_comm_all_reduce(c, x, 2, LF_COMM_I64, LF_COMM_MAX, &err), 0, &err, NULL, "all_reduce of i64");
+    tap_rc(lf_comm_all_reduce(c, x, 0, LF_COMM_F32, LF_COMM_SUM, &err), 0, &err, NULL, "of nothing");
+    tap_str(calls, "AllReduce(3,9,0) StreamSynchronize CommGetAsyncError AllReduce(2,4,2) StreamSynchronize CommGetAsyncError ",
+            "types, operations, waited for");
+    calls[0] = '\0';
+    tap_rc(lf_comm_reduce_scatter(c, x + 3, x, counts, LF_COMM_F32, &err), 0, &err, NULL, "reduce_scatter");
+    tap_rc(lf_comm_all_gather(c, x, counts, &err), 0, &err, NULL, "all_gather");
+    tap_rc(lf_comm_broadcast(c, x, 5, 0, &err), 0, &err, NULL, "broadcast");
+    tap_str(calls, "Reduce(3,7,0,grouped) StreamSynchronize CommGetAsyncError Broadcast(3,0,0,grouped) StreamSynchronize "
+                   "CommGetAsyncError Broadcast(5,0,0) StreamSynchronize CommGetAsyncError ",
+            "chunks of different length in one group");
+    setenv("FAKE_NCCL_FAIL", "CommGetAsyncError", 1);
+    tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_F32, LF_COMM_SUM, &err), LF_ECOMM, &err, "internal error",
+           "a failure on the way is noticed");
+    setenv("FAKE_NCCL_FAIL", "", 1);
+    int64_t v = 5;
+    tap_ok(lf_comm_agree_max(c, &v, &err) == 0 && v == 5, "small agreements stay in host memory");
+    calls[0] = '\0';
+    lf_comm_destroy(c);
+    tap_str(calls, "CommDestroy StreamDestroy ", "everything is given back");
+    dlclose(h);
+}
+
+int main(void)
+{
+    char library[4096];
+    const char *build = getenv("LF_BUILDDIR");
+    snprintf(library, sizeof library, "%s/tests/unit/fake_nccl.so", build ? build : ".");
+    boot = lf_boot_create(&err);
+    if (!boot)
+        tap_bail("%s", err.text);
+    refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so", "a library that is not there");
+    refuses("libm.so.6", "", LF_ENOTSUP, "ncclGetUniqueId", "a library that is something else");
+    refuses(library, "CommInitRank", LF_ECOMM, "device 3: unhandled cuda error", "no GPU for NCCL");
+    refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient", "no GPU for CUDA");
+    test_calls(library);
+    unsetenv("LOONG_NCCL_LIB");
+    unsetenv("LOONG_CUDART_LIB");
+    lf_comm *c = make(); /* the real ones, where they are: they work or they say why not */
+    tap_ok(c != NULL || err.rc == LF_ENOTSUP || err.rc == LF_EDEVICE || err.rc == LF_ECOMM, "real libraries: %s", err.text);
+    lf_comm_destroy(c);
+    lf_boot_destroy(boot);
+    return tap_done();
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The watchdog's judgement over tables of heartbeats: who is blamed, and who is left in peace.
+ */
+#include "config.h"
+
+#include <string.h>
+
+#include "engine/comm/watch_priv.h"
+#include "tests/tap/tap.h"
+
+enum { N = 4 };
+#define PATIENCE 40.0
+
+static struct lf_beat_row row[N];
+static struct lf_comm_peer peer[N];
+
+static void set(int r, enum lf_beat_state s, double since, double still, const char *what, uint64_t seq)
+{
+    row[r] = (struct lf_beat_row){.beat = {.state = s, .since_s = since, .still_s = still, .seq = seq, .step = 12}};
+    strncpy(row[r].beat.what, what, sizeof row[r].beat.what - 1);
+}
+
+static void all_compute(double since)
+{
+    for (int r = 0; r < N; r++) {
+        set(r, LF_BEAT_COMPUTE, since, since, "all_reduce", 8);
+        peer[r] = (struct lf_comm_peer){.pid = 100 + r};
+        memcpy(peer[r].host, "node", 5);
+    }
+}
+
+static void blames(int want, const char *text, const char *name)
+{
+    char got[1000];
+    tap_i64(lf_watch_judge(row, peer, N, PATIENCE, got, sizeof got), want, name);
+    if (text)
+        tap_str(got, text, name);
+    else
+        tap_str(got, "", name);
+}
+
+static void test_peace(void)
+{
+    all_compute(10000);
+    blames(-1, NULL, "all compute for hours: nobody waits");
+    set(0, LF_BEAT_COLLECTIVE, 39, 39, "all_reduce", 9);
+    blames(-1, NULL, "one waits, not for long");
+    set(0, LF_BEAT_COLLECTIVE, 500, 3, "all_reduce", 9);
+    blames(-1, NULL, "a long collective whose bytes move");
+    set(0, LF_BEAT_COLLECTIVE, 500, 500, "all_reduce", 9);
+    set(1, LF_BEAT_PHASE, 500, 500, "save", 0);
+    blames(-1, NULL, "somebody saves: others may wait for it");
+    row[1].beat.limit_s = 501;
+    blames(-1, NULL, "within the limit of the phase");
+    all_compute(10);
+    set(0, LF_BEAT_COLLECTIVE, 41, 41, "all_reduce", 9);
+    blames(-1, NULL, "one waits for long, but all others began something a moment ago");
+    all_compute(10);
+    row[2].unheard_s = 19;
+    blames(-1, NULL, "a late heartbeat");
+    all_compute(10);
+    set(3, LF_BEAT_GONE, 500, 500, "all_reduce", 9);
+    row[3].unheard_s = 500;
+    blames(-1, NULL, "one has ended, nobody waits for it");
+}
+
+static void test_blame(void)
+{
+    all_compute(10);
+    for (int r = 0; r < N; r++)
+        set(r, LF_BEAT_COLLECTIVE, 50 + r, 50, "broadcast", 9);
+    set(2, LF_BEAT_COMPUTE, 52, 52, "all_reduce", 8);
+    blames(2,
+           "rank 2 (host node, pid 102) hangs: computing for 52 s, after all_reduce #8, step 12; missing in broadcast #9, "
+           "step 12, where rank 3 and 2 more wait",
+           "three wait for one");
+    set(2, LF_BEAT_PHASE, 52, 52, "save", 8);
+    row[2].beat.limit_s = 51;
+    blames(2,
+           "rank 2 (host node, pid 102) hangs: beyond the limit of its phase for 52 s, in phase \"save\", step 12; missing in "
+           "broadcast #9, step 12, where rank 3 and 2 more wait",
+           "a phase that took too long");
+    set(2, LF_BEAT_GONE, 52, 52, "all_reduce", 8);
+    blames(2,
+           "rank 2 (host node, pid 102) has ended its work, after all_reduce #8, step 12; missing in broadcast #9, step 12, where "
+           "rank 3 and 2 more wait",
+           "one left too early");
+    set(2, LF_BEAT_COLLECTIVE, 60, 60, "barrier", 9);
+    row[2].beat.id = 4;
+    row[2].beat.step = -1;
+    blames(2,
+           "all ranks wait and no byte has moved for 60 s: rank 0 (host node, pid 100) in broadcast #9, step 12; rank 2 (host "
+           "node, pid 102) in barrier #9 of communicator 4",
+           "different collectives");
+    all_compute(10);
+    row[1].lost = true;
+    row[1].unheard_s = 0.3;
+    blames(1, "rank 1 (host node, pid 101) died; 0.3 s ago it was after all_reduce #8, step 12", "one died, nobody waits yet");
+    set(0, LF_BEAT_PHASE, 1, 1, "save", 0);
+    blames(1, "rank 1 (host node, pid 101) died; 0.3 s ago it was after all_reduce #8, step 12", "a phase does not excuse a death");
+    all_compute(10);
+    row[3].unheard_s = 21;
+    row[3].beat.seq = 0;
+    set(0, LF_BEAT_COLLECTIVE, 1, 1, "all_reduce", 1);
+    blames(3,
+           "rank 3 (host node, pid 103) has not been heard of for 21 s (stopped, or its node is); missing in all_reduce #1, step "
+           "12, where rank 0 waits; 21.0 s ago it was before its first collective, step 12",
+           "one is stopped");
+}
+
+int main(void)
+{
+    test_peace();
+    test_blame();
+    return tap_done();
+}
