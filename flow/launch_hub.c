@@ -412,6 +412,18 @@ static struct conn *add_conn(struct hub *h, int fd, bool proven, lf_err *err)
     return c;
 }
 
+/* A daemon on this machine had no time to: its ranks died with it, but what they had started did not. */
+static void clean_after(struct hub *h, int node)
+{
+    for (int i = 0; i < h->job->node[node].n; i++) {
+        const struct rank *r = &h->rank[h->job->node[node].first + i];
+        if (!r->ended && r->pid > 0)
+            kill(-(pid_t)r->pid, SIGKILL);
+    }
+    if (h->node[node].tmp[0] != '\0')
+        lf_io_remove_tree(h->node[node].tmp, NULL);
+}
+
 static void lose_conn(struct hub *h, struct conn *c)
 {
     if (c->wire.fd >= 0)
@@ -429,10 +441,10 @@ static void lose_conn(struct hub *h, struct conn *c)
         say("the daemon of node %d (host %s) is gone", c->node, n->host);
         fail_job(h, 1, true);
     }
+    if (h->job->start == LF_START_LOCAL)
+        clean_after(h, c->node);
     for (int i = 0; i < h->job->node[c->node].n; i++)
         rank_gone(h, h->job->node[c->node].first + i);
-    if (h->job->start == LF_START_LOCAL && n->tmp[0] != '\0')
-        lf_io_remove_tree(n->tmp, NULL); /* it had no time to */
 }
 
 static void serve_conn(struct hub *h, struct conn *c)

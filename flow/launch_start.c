@@ -45,6 +45,25 @@ static int count_from(const char *variable, int *out)
     return 0;
 }
 
+/* The fewest processors that the job has on one of its nodes: SLURM_JOB_CPUS_PER_NODE is "4(x2),1". */
+static int least_cpus(void)
+{
+    const char *p = getenv("SLURM_JOB_CPUS_PER_NODE");
+    int64_t least = 0;
+    while (p != NULL && *p >= '0' && *p <= '9') {
+        const size_t len = strcspn(p, "(,");
+        char text[16];
+        int64_t n = 0;
+        snprintf(text, sizeof text, "%.*s", len < sizeof text ? (int)len : 0, p);
+        if (lf_parse_i64(&n, text, NULL) < 0)
+            break;
+        least = least == 0 || n < least ? n : least;
+        p += strcspn(p, ",");
+        p += *p == ',';
+    }
+    return least > 0 ? (int)least : 1;
+}
+
 static int plain_nodes(struct lf_launch_job *j, int nodes, lf_err *err)
 {
     j->node = lf_calloc((size_t)nodes, sizeof *j->node, err);
@@ -206,9 +225,7 @@ static int start_srun(const struct lf_launch_job *j, uint16_t port, pid_t *pids,
     int rc = boot_document(j, port, false, &boot, err);
     for (int k = 0; k < j->nodes; k++)
         per = j->node[k].n > per ? j->node[k].n : per;
-    int c = j->cpus * per;
-    if (c == 0 && count_from("SLURM_CPUS_ON_NODE", &c) < 0)
-        c = 1;
+    const int c = j->cpus > 0 ? j->cpus * per : least_cpus();
     snprintf(nodes, sizeof nodes, "--nodes=%d", j->nodes);
     snprintf(tasks, sizeof tasks, "--ntasks=%d", j->nodes);
     snprintf(cpus, sizeof cpus, "%d", c);

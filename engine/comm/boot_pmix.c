@@ -9,16 +9,26 @@
 
 #ifdef HAVE_PMIX
 #include <pmix.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
 #include "engine/comm/boot_priv.h"
 
 struct pmix {
     struct lf_boot base;
     pmix_proc_t me;
+    double patience_s;
+    pmix_info_t collect;
+    pthread_mutex_t lock; /* of met and met_status */
+    pthread_cond_t cond;
+    bool met;
+    pmix_status_t met_status;
 };
 
 static int failed(lf_err *err, const char *what, pmix_status_t st)
@@ -37,6 +47,44 @@ static int put_one(const struct lf_boot_blob *s, lf_err *err)
     return st == PMIX_SUCCESS ? 0 : failed(err, s->key, st);
 }
 
+static void met(pmix_status_t st, void *arg)
+{
+    struct pmix *p = arg;
+    pthread_mutex_lock(&p->lock);
+    p->met = true;
+    p->met_status = st;
+    pthread_cond_signal(&p->cond);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* The fence of all ranks, with patience: nobody watches over ranks that have not met yet. */
+static int meet(struct pmix *p, lf_err *err)
+{
+    pmix_proc_t all = p->me;
+    all.rank = PMIX_RANK_WILDCARD;
+    bool collect = true;
+    PMIX_INFO_LOAD(&p->collect, PMIX_COLLECT_DATA, &collect, PMIX_BOOL); /* must outlive the call */
+    p->met = false;
+    pmix_status_t st = PMIx_Fence_nb(&all, 1, &p->collect, 1, met, p);
+    if (st != PMIX_SUCCESS)
+        return st == PMIX_OPERATION_SUCCEEDED ? 0 : failed(err, "fence", st);
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (time_t)p->patience_s;
+    int timed_out = 0;
+    pthread_mutex_lock(&p->lock);
+    while (!p->met && timed_out == 0)
+        timed_out = pthread_cond_timedwait(&p->cond, &p->lock, &end);
+    const bool done = p->met;
+    st = p->met_status;
+    pthread_mutex_unlock(&p->lock);
+    if (!done)
+        return lf_fail(err, LF_ECOMM,
+                       "rank %d (host %s) has waited %.0f s for the other ranks to start (LOONG_COMM_START: other seconds)",
+                       p->base.info.rank, p->base.host, p->patience_s);
+    return st == PMIX_SUCCESS ? 0 : failed(err, "fence", st);
+}
+
 static int pmix_fence(lf_boot *b, lf_err *err)
 {
     for (size_t i = b->published; i < b->n; i++) {
@@ -47,15 +95,7 @@ static int pmix_fence(lf_boot *b, lf_err *err)
     pmix_status_t st = b->n > b->published ? PMIx_Commit() : PMIX_SUCCESS;
     if (st != PMIX_SUCCESS)
         return failed(err, "commit", st);
-    pmix_proc_t all = ((struct pmix *)b)->me;
-    all.rank = PMIX_RANK_WILDCARD;
-    pmix_info_t info;
-    bool collect = true;
-    PMIX_INFO_CONSTRUCT(&info);
-    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    st = PMIx_Fence(&all, 1, &info, 1);
-    PMIX_INFO_DESTRUCT(&info);
-    return st == PMIX_SUCCESS ? 0 : failed(err, "fence", st);
+    return meet((struct pmix *)b, err);
 }
 
 static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err)
@@ -176,6 +216,15 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
     struct pmix *p = lf_calloc(1, sizeof *p, err);
     if (!p)
         return NULL;
+    const char *start = getenv("LOONG_COMM_START");
+    p->patience_s = 300;
+    if (start && (lf_parse_f64(&p->patience_s, start, NULL) || p->patience_s < 1)) {
+        lf_fail(err, LF_EINVAL, "LOONG_COMM_START=%s: seconds, at least 1", start);
+        free(p);
+        return NULL;
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->cond, NULL);
     pmix_status_t st = PMIx_Init(&p->me, NULL, 0);
     if (st != PMIX_SUCCESS) {
         if (st == PMIX_ERR_UNREACH)

@@ -135,6 +135,21 @@ static void msg_release(lf_msg *m)
     free(m);
 }
 
+/* Do the ranks of this machine outnumber the processors they may use? Ranks that were bound have sets of their own. */
+static bool is_crowded(const struct lf_comm_peer *peer, int n, int me)
+{
+    int ranks = 0;
+    int64_t cpus = 0;
+    for (int r = 0; r < n; r++) {
+        bool counted = peer[r].boot != peer[me].boot;
+        ranks += !counted;
+        for (int k = 0; k < r && !counted; k++)
+            counted = peer[k].boot == peer[me].boot && peer[k].cpus == peer[r].cpus;
+        cpus += counted ? 0 : peer[r].n_cpus;
+    }
+    return ranks > cpus;
+}
+
 static lf_msg *msg_create(struct lf_comm_job *job, lf_err *err)
 {
     const struct lf_boot_info *i = lf_boot_info(job->boot);
@@ -145,10 +160,7 @@ static lf_msg *msg_create(struct lf_comm_job *job, lf_err *err)
     m->size = i->size;
     m->rank = i->rank;
     m->watch = job->watch;
-    int here = 0;
-    for (int r = 0; r < i->size; r++)
-        here += job->peer[r].boot == job->peer[i->rank].boot;
-    m->crowded = here > lf_ncpu();
+    m->crowded = is_crowded(job->peer, i->size, i->rank);
     m->ep = lf_calloc((size_t)m->size, sizeof(ucp_ep_h), err);
     m->address = lf_calloc((size_t)m->size, sizeof *m->address, err);
     if (!m->ep || !m->address || open_worker(m, err) || publish_address(m, job->boot, err) ||

@@ -4,6 +4,7 @@
  */
 #include "engine/comm/watch_net.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -43,7 +44,13 @@ static int describe(struct card *c, lf_boot *boot, lf_err *err)
     snprintf(c->peer.host, sizeof c->peer.host, "%.63s", lf_boot_info(boot)->host);
     c->peer.pid = getpid();
     memcpy(&c->peer.boot, h, sizeof c->peer.boot);
-    return 0;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        c->peer.n_cpus = CPU_COUNT(&set);
+    rc = lf_hash_buf(h, &set, sizeof set, err);
+    memcpy(&c->peer.cpus, h, sizeof c->peer.cpus);
+    return rc;
 }
 
 static int open_root(struct card *me, bool everywhere, int *listen_fd, lf_err *err)

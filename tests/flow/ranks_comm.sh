@@ -8,6 +8,8 @@ TMPDIR=$T/tmp
 mkdir "$TMPDIR"
 export TMPDIR
 UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
+export ASAN_OPTIONS
 export UCX_LOG_LEVEL
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
@@ -98,7 +100,7 @@ for s in TERM USR2 INT; do
 done
 
 # ---- nothing is left behind ----
-"$LF" launch -n 3 --nodes 2 --start local -- sh -c "sleep 1000 & echo \$! >>$T/pids; echo \$\$ >>$T/pids; wait" 2>err &
+"$LF" launch -n 3 --nodes 2 --start local -- sh -c "sleep 300 & echo \$! >>$T/pids; echo \$\$ >>$T/pids; wait" 2>err &
 p=$!
 BG="$BG $p"
 until_true 20 sh -c "[ \$(wc -l <$T/pids) -eq 6 ]"
@@ -109,14 +111,17 @@ until_true 20 none_alive
 ok $? "a launcher that is killed takes ranks and their children with it"
 until_true 10 sh -c "[ -z \"\$(ls $TMPDIR)\" ]"
 ok $? "no temporary directory is left" "$(ls "$TMPDIR")"
-"$LF" launch -n 2 -- sh -c "echo \$PPID >$T/daemon; sleep 1000" 2>err &
+rm "$T/pids"
+"$LF" launch -n 2 -- sh -c "echo \$PPID >$T/daemon; sleep 300 & echo \$! >>$T/pids; echo \$\$ >>$T/pids; wait" 2>err &
 p=$!
 BG="$BG $p"
-until_true 20 test -s "$T/daemon"
+until_true 20 sh -c "[ \$(cat $T/pids 2>/dev/null | wc -l) -eq 4 ]"
 kill -9 "$(cat "$T/daemon")"
 wait $p
 is $? 1 "a daemon that is killed ends the job"
 like err 'the daemon of node 0 .* is gone' "and is named"
+until_true 20 none_alive
+ok $? "neither its ranks nor their children live on"
 until_true 10 sh -c "[ -z \"\$(ls $TMPDIR)\" ]"
 ok $? "its temporary directory is removed" "$(ls "$TMPDIR")"
 
@@ -147,7 +152,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --mpi=none | --export=ALL | --nodes=2 | --ntasks-per-node=1 | --kill-on-bad-exit=0) ;;
     --ntasks=2) n=2 ;;
-    -c) shift ;;
+    -c) [ "$2" = 2 ] || exit 1; shift ;;
     -*) echo "srun: unrecognized option '$1'" >&2; exit 1 ;;
     *) break ;;
     esac
@@ -171,7 +176,7 @@ runs 0 env PATH="$T/bin:$PATH" PBS_NODEFILE="$T/nodefile" PBS_JOBID=7 "$LF" laun
 is "$(bits out)" "$(cat bits.4)" "4 ranks on the 2 hosts of a PBS job: the same bits"
 is "$(sort "$SSH_HOSTS" | tr '\n' ' ')" "0 2 " "one daemon on the first slot of each host"
 [ -z "$(ls -A | grep loong-launch)" ]; ok $? "the key's file is removed"
-runs 0 env PATH="$T/bin:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=2 "$LF" launch -n 4 -- "$R" who
+runs 0 env PATH="$T/bin:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_CPUS_PER_NODE='3,2(x2)' "$LF" launch -n 4 -- "$R" who
 like out '^\[3\] rank 3 of 4, local 1 of 2, node 1 of 2' "ranks follow SLURM's node numbers, whoever comes first"
 printf '#!/bin/sh\nexit 9\n' >bin/ssh
 runs 1 env PATH="$T/bin:$PATH" "$LF" launch --hosts alpha:1,beta:2 -- true
@@ -191,6 +196,20 @@ for l in mpirun prterun; do
         skip "3 ranks under $l" "no $l"
     fi
 done
+
+# MPI's own sum of the same numbers.
+if command -v mpicc >/dev/null && mpicc -O1 -o comm_mpi "$LF_SRCDIR/tests/bench/comm_mpi.c" -lm; then
+    mkdir dump
+    runs 0 "$LF" launch -n 3 -- "$R" dump "$T/dump"
+    set -- mpirun -np 3 --oversubscribe
+    [ "$(id -u)" -ne 0 ] || set -- "$@" --allow-run-as-root
+    runs 0 "$@" ./comm_mpi ref "$T/dump"
+    like out '^300000 elements, 0 wrong$' "MPI_Allreduce in f64 agrees with our f32 sums"
+    printf '\000\000\000\000' | dd of=dump/sum bs=4 seek=7 conv=notrunc 2>/dev/null
+    runs 1 "$@" ./comm_mpi ref "$T/dump"
+else
+    skip "MPI_Allreduce agrees with our sums" "no mpicc"
+fi
 
 # ---- again and again ----
 i=0 failed=0

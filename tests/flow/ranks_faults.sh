@@ -6,6 +6,8 @@
 F=$LF_BUILDDIR/tests/unit/comm_faults
 LOONG_COMM_PATIENCE=${LF_TEST_PATIENCE:-8}
 UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
+export ASAN_OPTIONS
 export LOONG_COMM_PATIENCE UCX_LOG_LEVEL
 if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
     echo "1..0 # SKIP built --without-pmix"
@@ -79,6 +81,8 @@ like err.exit "rank 1 $p died; missing in all_reduce #7" "leaving without a word
 ended leave 70
 like err.leave "rank 1 $p has ended its work, .*; missing in all_reduce #7" "leaving with a goodbye while others wait"
 
+runs 1 env LOONG_COMM_START=3 "$LF" launch -n 2 -- "$F" late 1
+like err 'rank 0 .* has waited 3 s for the other ranks to start' "a rank that does not start is not waited for without end"
 runs 0 env LOONG_COMM_PATIENCE=off "$LF" launch -n 2 -- "$F" none 9
 runs 1 env LOONG_COMM_PATIENCE=soon "$LF" launch -n 2 -- "$F" none 9
 like err 'LOONG_COMM_PATIENCE=soon' "a patience that is no number is refused"

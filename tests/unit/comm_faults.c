@@ -54,6 +54,9 @@ int main(int argc, char **argv)
         return fail();
     if (lf_stop_install(NULL, &err))
         return fail();
+    const char *rank = getenv("PMIX_RANK");
+    if (strcmp(what, "late") == 0 && argc > 2 && rank && strcmp(rank, argv[2]) == 0)
+        sleep(600); /* before anybody can watch it */
     lf_boot *b = lf_boot_create(&err);
     lf_comm *c = b ? lf_comm_create(b, &err) : NULL;
     if (!c)
