@@ -71,8 +71,23 @@ struct child {
     int fd[2]; /* its stdout and stderr */
 };
 
+/* The first `name` below a list of directories; only execve, as nothing else is safe here. */
+static void exec_in(const char *dirs, char *const *argv, char **env)
+{
+    char path[4096];
+    for (const char *p = dirs; *p != '\0';) {
+        size_t n = strcspn(p, ":");
+        if (n > 0 && *p == '/' && (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)n, p, argv[0]) < sizeof path)
+            execve(path, argv, env);
+        p += n + (p[n] == ':');
+    }
+}
+
+/* Inside a PBS job the PATH is that of the node's daemon or of a login shell, which may lack PBS's own commands; the job
+ * knows the PATH of its submission. */
 static void become(char *const *argv, char **env, int out, int err_fd, pid_t parent)
 {
+    const char *submit_path = getenv("PBS_O_PATH");
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -87,6 +102,10 @@ static void become(char *const *argv, char **env, int out, int err_fd, pid_t par
     signal(SIGXFSZ, SIG_DFL);
     environ = env;
     execvp(argv[0], argv);
+    if (errno == ENOENT && submit_path != NULL && strchr(argv[0], '/') == NULL) {
+        exec_in(submit_path, argv, env);
+        errno = ENOENT;
+    }
     _exit(errno == ENOENT ? EXIT_MISSING : 126);
 }
 

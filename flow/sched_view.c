@@ -224,7 +224,7 @@ static void judge_queued(lf_stage_view *s, const struct jobs *j)
     bool again = last_inc(s) != NULL;
     say(s, LF_STATE_PENDING, "%s as job %.60s%s%.100s%s%s%s", again ? "queued again" : "queued", text_of(e, "id"),
         text_of(e, "reason")[0] != '\0' ? ": " : "", text_of(e, "reason"), at,
-        strcmp(text_of(e, "what"), "held") == 0 ? "; held: release it" : "",
+        strcmp(text_of(e, "what"), "held") != 0 || strcmp(text_of(e, "hold"), "depend") == 0 ? "" : "; held: release it",
         json_is_true(json_object_get(e, "never")) ? "; it can never start as it is: cancel it, change what it asks for, resume" : "");
     s->live = true;
 }

@@ -224,6 +224,7 @@ int qstat_main(int argc, char **argv)
     options(&a, argc, argv);
     fake_unreachable();
     state_lock();
+    settle(); /* a real server starts jobs by itself */
     json_t *jobs = json_object(), *job;
     const char *key;
     int code = 0;
@@ -233,7 +234,7 @@ int qstat_main(int argc, char **argv)
         int rc = show_id(&a, argv[i], jobs);
         code = rc != 0 ? rc : code;
     }
-    state_unlock(false);
+    state_unlock(true);
     if (a.format == JSON) {
         json_t *o = json_pack("{s:I, s:s, s:s, s:o}", "timestamp", (json_int_t)now_s(), "pbs_version",
                               conf_str("version", "23.06.06"), "pbs_server", conf_server(), "Jobs", jobs);
