@@ -20,6 +20,7 @@
 #include "stages/stage.h"
 
 typedef struct eval {
+    lf_comm *comm; /* NULL: alone */
     const char *checkpoint, *tokenizer_path, *split, *prefix, *out, *metrics;
     const char **data, **text, **choice, **last, **from;
     size_t n_data, n_text, n_choice, n_last, n_from, block;
@@ -136,27 +137,50 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     return lf_tasks_check_line(((eval *)arg)->tasks, index, line, len, err);
 }
 
+static bool first(const eval *e)
+{
+    return !e->comm || e->comm->rank == 0;
+}
+
+/* Append the lines of all ranks, in their order; rank 0 writes. */
+static int append(eval *e, const lf_buf *mine, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    if (!e->comm)
+        return lf_lines_append(e->lines, mine->data, mine->len, err);
+    int rc = lf_comm_gather_blobs(e->comm, mine->data, mine->len, &all, err);
+    if (rc == 0 && first(e))
+        rc = lf_lines_append(e->lines, all.data, all.offset[e->comm->size], err);
+    lf_comm_blobs_fini(&all);
+    return rc;
+}
+
+/* Blocks of documents, dealt to the ranks in turn. */
 static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
 {
     lf_score_model m;
     lf_progress p;
     lf_buf out;
-    size_t n = lf_tasks_n_docs(e->tasks);
+    size_t n = lf_tasks_n_docs(e->tasks), ranks = e->comm ? (size_t)e->comm->size : 1;
+    size_t ahead = e->comm ? (size_t)e->comm->rank * e->block : 0;
     int rc = lf_runner_score_model(r, &m, err);
     lf_buf_init(&out);
-    lf_progress_begin(&p, "eval", "documents", (double)kept, (double)n);
+    if (first(e))
+        lf_progress_begin(&p, "eval", "documents", (double)kept, (double)n);
     for (size_t at = kept; rc == 0 && at < n;) {
-        size_t k = n - at < e->block ? n - at : e->block;
+        size_t from = at + ahead < n ? at + ahead : n, k = n - from < e->block ? n - from : e->block;
         lf_buf_clear(&out);
-        rc = lf_tasks_score(e->tasks, &m, at, k, &out, lf_stop_requested, err);
+        rc = lf_stage_agree(e->comm, lf_tasks_score(e->tasks, &m, from, k, &out, lf_stop_requested, err), err);
         if (rc == 0)
-            rc = lf_lines_append(e->lines, out.data, out.len, err);
-        at += k;
-        lf_progress_update(&p, (double)at);
+            rc = lf_stage_agree(e->comm, append(e, &out, err), err);
+        at = n - at < ranks * e->block ? n : at + ranks * e->block;
+        if (first(e))
+            lf_progress_update(&p, (double)at);
     }
-    lf_progress_end(&p);
+    if (first(e))
+        lf_progress_end(&p);
     lf_buf_fini(&out);
-    if (rc == LF_EINTR)
+    if (rc == LF_EINTR && first(e))
         (void)lf_lines_sync(e->lines, NULL);
     return rc;
 }
@@ -228,36 +252,68 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
     return rc;
 }
 
-static int run(void *self, lf_err *err)
+/* Rank 0: is it done already? Collective. */
+static int check_done(const eval *e, const char *dir, bool *done, lf_err *err)
+{
+    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
+    int rc = lf_stage_agree(e->comm, first(e) ? lf_artifact_state(&state, dir, err) : 0, err);
+    int64_t v = state == LF_ARTIFACT_PRESENT;
+    if (rc == 0 && e->comm)
+        rc = lf_comm_agree_max(e->comm, &v, err);
+    *done = v != 0;
+    return rc;
+}
+
+static int load(eval *e, lf_runner **r, lf_err *err)
+{
+    lf_score_model m;
+    int rc = lf_runner_open(r, e->checkpoint, &e->run, err);
+    if (rc == 0)
+        rc = lf_runner_score_model(*r, &m, err);
+    return rc ? rc : add_tasks(e, m.max_context, err);
+}
+
+/* Rank 0 opens the file of lines; everybody learns how many are kept. Collective. */
+static int open_lines(eval *e, const char *dir, size_t *kept, lf_err *err)
+{
+    int rc = 0;
+    *kept = 0;
+    if (first(e))
+        rc = lf_infer_lines(&e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, kept, err);
+    rc = lf_stage_agree(e->comm, rc, err);
+    int64_t v = (int64_t)*kept;
+    if (rc == 0 && e->comm)
+        rc = lf_comm_agree_max(e->comm, &v, err);
+    *kept = (size_t)v;
+    if (rc == 0 && v > 0 && first(e))
+        lf_log(2, "continuing behind %zu of %zu documents", *kept, lf_tasks_n_docs(e->tasks));
+    return rc;
+}
+
+static int run(void *self, lf_comm *comm, lf_err *err)
 {
     eval *e = self;
     lf_runner *r = NULL;
-    lf_score_model m;
     size_t kept = 0;
-    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
+    bool done = false;
+    e->comm = comm;
     if (!e->out)
         return lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
+    if (comm) /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
+        lf_comm_phase(comm, "evaluation", 0);
     char *dir = lf_path_join(e->out, "results", err);
-    int rc = dir ? lf_artifact_state(&state, dir, err) : LF_ENOMEM;
-    if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
+    int rc = dir ? check_done(e, dir, &done, err) : LF_ENOMEM;
+    if (rc == 0 && done && first(e))
         lf_log(2, "%s is complete already", dir);
-        goto out;
+    if (rc == 0 && !done) {
+        rc = lf_stage_agree(e->comm, load(e, &r, err), err);
+        if (rc == 0)
+            rc = open_lines(e, dir, &kept, err);
+        if (rc == 0)
+            rc = score_all(e, r, kept, err);
+        if (rc == 0)
+            rc = lf_stage_agree(e->comm, first(e) ? publish(e, dir, r, err) : 0, err);
     }
-    if (rc == 0)
-        rc = lf_runner_open(&r, e->checkpoint, &e->run, err);
-    if (rc == 0)
-        rc = lf_runner_score_model(r, &m, err);
-    if (rc == 0)
-        rc = add_tasks(e, m.max_context, err);
-    if (rc == 0)
-        rc = lf_infer_lines(&e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, &kept, err);
-    if (rc == 0 && kept > 0)
-        lf_log(2, "continuing behind %zu of %zu documents", kept, lf_tasks_n_docs(e->tasks));
-    if (rc == 0)
-        rc = score_all(e, r, kept, err);
-    if (rc == 0)
-        rc = publish(e, dir, r, err);
-out:
     lf_runner_close(r);
     free(dir);
     return rc;
@@ -265,6 +321,6 @@ out:
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_eval_opts, "text", setup, plan, run, destroy};
+    static const lf_stage stage = {&lf_eval_opts, "text", setup, plan, run, destroy, true};
     return lf_stage_main(&stage, argc, argv);
 }

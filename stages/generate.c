@@ -231,8 +231,9 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
     return rc;
 }
 
-static int run(void *self, lf_err *err)
+static int run(void *self, lf_comm *comm, lf_err *err)
 {
+    (void)comm;
     generate *g = self;
     lf_runner *r = NULL;
     char *dir = NULL;
@@ -268,6 +269,6 @@ out:
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy};
+    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy, false};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -36,6 +36,16 @@ extern const lf_opt_table *const lf_all_opts[];
          "out directory of an earlier incarnation, oldest first"},                                                     \
         LF_CLI("stop_file", LF_OPT_PATH, NULL, NULL, "stop at the next safe point when this file exists"),             \
         LF_CLI("plan", LF_OPT_BOOL, "no", NULL, "print what the stage would cost as JSON and exit"),                   \
+        {"ranks",                                                                                                      \
+         LF_OPT_INT,                                                                                                   \
+         LF_OPT_OPERATIONAL,                                                                                           \
+         LF_OPT_CLI_ONLY,                                                                                              \
+         "1",                                                                                                          \
+         1,                                                                                                            \
+         1 << 20,                                                                                                      \
+         NULL,                                                                                                         \
+         NULL,                                                                                                         \
+         "with plan: ranks to plan for; a run learns them from its launcher"},                                         \
         LF_CLI("print_config", LF_OPT_BOOL, "no", NULL, "print the options in effect as INI and exit"),                \
         {"log_level",                                                                                                  \
          LF_OPT_ENUM,                                                                                                  \

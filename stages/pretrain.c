@@ -163,6 +163,7 @@ static void read_training(struct lf_train_config *c, const lf_optset *o)
     c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);
+    c->plan_ranks = (int)lf_optset_int(o, "ranks");
 }
 
 static void read_operation(struct lf_train_config *c, const lf_optset *o)
@@ -171,6 +172,7 @@ static void read_operation(struct lf_train_config *c, const lf_optset *o)
     c->valid_tokens = lf_optset_int(o, "valid_tokens");
     c->save_interval = lf_optset_int(o, "save_interval");
     c->save_time_s = (double)lf_optset_int(o, "save_time");
+    c->verify = (enum lf_train_verify)lf_optset_choice(o, "verify");
     c->save_async = lf_optset_bool(o, "save_async");
     c->keep = (int)lf_optset_int(o, "keep");
     c->keep_every = lf_optset_int(o, "keep_every");
@@ -256,15 +258,15 @@ static bool stop(void *user)
     return lf_stop_requested();
 }
 
-static int run(void *self, lf_err *err)
+static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct pretrain *p = self;
     struct lf_train_sink sink = {.log = log_line, .stop = stop};
-    return lf_train_run(&p->c, &sink, err);
+    return lf_train_run(&p->c, &sink, comm, err);
 }
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_pretrain_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy};
+    const lf_stage stage = {.table = &lf_pretrain_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -11,3 +11,5 @@ tests_stage_train_tool_SOURCES = tests/stage/train_tool.c
 tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
 TESTS += tests/stage/pretrain.sh
 EXTRA_DIST += tests/stage/pretrain.sh
+TESTS += tests/stage/ranks.sh
+EXTRA_DIST += tests/stage/ranks.sh

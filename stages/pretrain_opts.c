@@ -16,6 +16,8 @@ static const lf_opt opts[] = {
      "share of each data in the samples, one per data; unset: in proportion to their tokens"},
     {"valid_data", LF_OPT_PATH, OP, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "shards artifact whose valid split is measured; unset: those of data that have one"},
+    {"verify", LF_OPT_ENUM, OP, 0, "auto", 0, 0, "auto|yes|no", NULL,
+     "read the data again at the start and compare its hashes; auto: data of at most 4 GiB"},
     {"init_from", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "checkpoint whose weights to begin with; unset: random"},
 

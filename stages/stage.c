@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/id.h"
 #include "engine/base/io.h"
@@ -21,43 +22,31 @@
 
 int lf_stage_threads(const lf_optset *o)
 {
-    int64_t n = lf_optset_int(o, "threads");
-    return n > 0 ? (int)n : lf_ncpu();
+    int64_t n = lf_optset_int(o, "threads"), env = 0;
+    const char *text = getenv("OMP_NUM_THREADS");
+    if (n > 0)
+        return (int)n;
+    return text && lf_parse_i64(&env, text, NULL) == 0 && env > 0 && env <= 4096 ? (int)env : lf_ncpu();
 }
 
-/* One option as INI; a value of several lines continues on lines that start with a blank. */
-static int config_line(lf_buf *out, const lf_optset *o, const char *name, lf_err *err)
+int lf_stage_agree(lf_comm *comm, int rc, lf_err *err)
 {
-    lf_buf v;
-    lf_buf_init(&v);
-    int rc = lf_optset_canonical(o, name, &v, err);
-    if (rc == 0) {
-        lf_buf_addf(out, "%s = ", name);
-        for (size_t i = 0; i < v.len; i++) {
-            lf_buf_addc(out, v.data[i]);
-            if (v.data[i] == '\n')
-                lf_buf_adds(out, "  ");
-        }
-        lf_buf_addc(out, '\n');
-        rc = lf_buf_check(out, err);
-    }
-    lf_buf_fini(&v);
-    return rc;
+    if (!comm)
+        return rc;
+    int64_t v[] = {rc == LF_EINTR, rc != 0 && rc != LF_EINTR};
+    int failed = lf_comm_all_reduce(comm, v, 2, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
+    if (failed)
+        return rc ? rc : failed;
+    if (v[1])
+        return lf_comm_agree_ok(comm, rc == LF_EINTR ? 0 : rc, err);
+    return v[0] && !rc ? lf_fail(err, LF_EINTR, "another rank was asked to stop") : rc;
 }
 
-static int print_config(const lf_opt_table *t, const lf_optset *o, lf_err *err)
+static int print_config(const lf_optset *o, lf_err *err)
 {
     lf_buf out;
     lf_buf_init(&out);
-    lf_buf_adds(&out, "[stage]\n");
-    int rc = 0;
-    for (size_t i = 0; i < t->n_opts && rc == 0; i++) {
-        const lf_opt *op = &t->opts[i];
-        if (op->flags & LF_OPT_CLI_ONLY)
-            continue;
-        if (op->def || lf_optset_is_set(o, op->name))
-            rc = config_line(&out, o, op->name, err);
-    }
+    int rc = lf_optset_print_ini(o, &out, err);
     if (rc == 0 && (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0))
         rc = lf_fail_errno(err, "writing to standard output");
     lf_buf_fini(&out);
@@ -129,6 +118,7 @@ static void read_common(const lf_optset *o)
     static const char *const paths[] = {"config", "out", "metrics", "stop_file"};
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
         (void)lf_optset_str(o, paths[i]);
+    (void)lf_optset_int(o, "ranks");
     for (size_t i = 0; i < lf_optset_count(o, "resume_from"); i++)
         (void)lf_optset_str_at(o, "resume_from", i);
 }
@@ -181,18 +171,61 @@ static int sign_in(const char *dir, lf_err *err)
     return rc;
 }
 
+/* Join the ranks that a launcher started. *comm stays NULL for one. */
+static int join(lf_boot **boot, lf_comm **comm, const lf_stage *st, const lf_optset *o, lf_err *err)
+{
+    *boot = lf_boot_create(err);
+    if (!*boot)
+        return err->rc;
+    const struct lf_boot_info *i = lf_boot_info(*boot);
+    if (i->size == 1)
+        return 0;
+    if (!st->ranks)
+        return lf_fail(err, LF_ENOTSUP, "lf-%s runs on one rank, %d were started", st->table->stage, i->size);
+    char text[16];
+    int share = lf_ncpu() / (i->local_size > 0 ? i->local_size : 1);
+    snprintf(text, sizeof text, "%d", share > 0 ? share : 1);
+    if (lf_optset_int(o, "threads") == 0 && setenv("OMP_NUM_THREADS", text, 0) != 0)
+        return lf_fail_errno(err, "OMP_NUM_THREADS");
+    *comm = lf_comm_create(*boot, err);
+    return *comm ? 0 : err->rc;
+}
+
+static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage, lf_err *err);
+
 static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int *usage, lf_err *err)
+{
+    bool alone = lf_optset_bool(o, "plan") || lf_optset_bool(o, "print_config");
+    lf_boot *boot = NULL;
+    lf_comm *comm = NULL;
+    char name[80];
+    int level = lf_optset_choice(o, "log_level");
+    lf_log_init(program, level);
+    int rc = alone ? 0 : join(&boot, &comm, st, o, err);
+    if (comm && comm->rank > 0) { /* rank 0 speaks for all, but for warnings */
+        snprintf(name, sizeof name, "%s.%d", program, comm->rank);
+        lf_log_init(name, level < 1 ? level : 1);
+    }
+    if (rc == 0)
+        rc = work(st, o, program, comm, usage, err);
+    if (comm && rc == LF_ECOMM) /* launchers end all ranks after the first: let the one that knows why say it */
+        sleep(1);
+    lf_comm_destroy(comm);
+    lf_boot_destroy(boot);
+    return rc;
+}
+
+static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage, lf_err *err)
 {
     void *self = NULL;
     lf_lock *lock = NULL;
     bool plan = lf_optset_bool(o, "plan"), show = lf_optset_bool(o, "print_config");
-    lf_log_init(program, lf_optset_choice(o, "log_level"));
     int threads = lf_stage_threads(o);
     omp_set_num_threads(threads);
     read_common(o);
     int rc = 0;
     if (show)
-        return print_config(st->table, o, err);
+        return print_config(o, err);
     if (!plan)
         rc = lf_stop_install(lf_optset_str(o, "stop_file"), err);
     if (rc == 0) {
@@ -208,8 +241,9 @@ static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int 
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
     if (rc == 0 && !plan)
         rc = sign_in(getenv("LOONG_RANKS_DIR"), err);
+    rc = lf_stage_agree(comm, rc, err);
     if (rc == 0)
-        rc = plan ? print_plan(st, self, err) : st->run(self, err);
+        rc = plan ? print_plan(st, self, err) : st->run(self, comm, err);
     if (st->destroy)
         st->destroy(self);
     lf_lock_release(lock);

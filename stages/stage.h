@@ -6,7 +6,9 @@
  *   setup    read and cross-check every option (and the rest of the INI file); touch no input data. LF_EINVAL = exit 2.
  *            An option given explicitly that setup does not read is an error naming it.
  *   plan     for --plan only: fill the JSON object; "stage" and "outputs" are there already.
- *   run      do the work. LF_EINTR = stopped at a good checkpoint = exit 75; other failures = exit 1.
+ *   run      do the work. comm: the ranks that a launcher started (engine/comm); NULL when this process is alone. A stage
+ *            whose `ranks` is false is refused more than one. LF_EINTR = stopped at a good checkpoint = exit 75; other
+ *            failures = exit 1.
  *   destroy  release self (may be NULL).
  *
  * Exit codes: 0 done, 1 failed, 2 usage or bad option, 75 stopped at a good checkpoint.
@@ -17,6 +19,7 @@
 #include <jansson.h>
 
 #include "engine/base/opt.h"
+#include "engine/comm/comm.h"
 
 #define LF_EXIT_FAILED 1
 #define LF_EXIT_USAGE 2
@@ -27,14 +30,19 @@ typedef struct lf_stage {
     const char *words; /* REPEAT option that plain command-line words are added to, NULL: words are refused */
     int (*setup)(void **self, const lf_optset *o, lf_err *err);
     int (*plan)(void *self, json_t *plan, lf_err *err);
-    int (*run)(void *self, lf_err *err);
+    int (*run)(void *self, lf_comm *comm, lf_err *err);
     void (*destroy)(void *self);
+    bool ranks; /* can run on several */
 } lf_stage;
 
 /* Returns the exit code; a failure has been logged as one line. */
 int lf_stage_main(const lf_stage *st, int argc, char **argv);
 
-/* Value of `threads`, with 0 replaced by the processors available. */
+/* Collective over comm (NULL: returns rc): how all ranks fared. A failure of one is a failure of all, and so is LF_EINTR:
+ * one rank that was asked to stop stops all. */
+int lf_stage_agree(lf_comm *comm, int rc, lf_err *err);
+
+/* Value of `threads`, with 0 replaced by OMP_NUM_THREADS, which launchers set, or by the processors available. */
 int lf_stage_threads(const lf_optset *o);
 
 #endif

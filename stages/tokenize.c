@@ -260,6 +260,26 @@ static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
     return rc;
 }
 
+/* Collective: where to begin, as rank 0 found it. */
+static int share_start(const tokenize *s, const tok_writer *w, tok_pipe *p, lf_err *err)
+{
+    uint64_t v[] = {w->at.source, w->at.source_first, w->at.next, w->at.raw_bytes};
+    int rc = lf_tokenize_ranks_u64(s->k, v, sizeof(v) / sizeof(v[0]), err);
+    p->start = (tok_start){(size_t)v[0], v[1], v[2]};
+    p->bytes_before = v[3];
+    return rc;
+}
+
+/* The way of encoded batches: to the writer, from the other ranks to rank 0's. */
+static void set_sink(tokenize *s, tok_writer *w, tok_pipe *p)
+{
+    p->sink = s->k->rank == 0 ? lf_tokenize_ranks_take : lf_tokenize_ranks_give;
+    p->sink_ctx = s->k;
+    s->k->sink = lf_tokenize_writer_sink;
+    s->k->sink_ctx = w;
+}
+
+/* Collective; w is rank 0's. */
 static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id, tok_writer *w, lf_err *err)
 {
     size_t n = (size_t)s->threads;
@@ -274,19 +294,21 @@ static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t 
         rc = e.states[i] ? 0 : LF_ENOMEM;
     }
     tok_pipe p = {.corpus = c,
-                  .start = {w->at.source, w->at.source_first, w->at.next},
                   .max_docs = s->limit_docs,
                   .max_bytes = s->limit_bytes,
-                  .bytes_before = w->at.raw_bytes,
                   .threads = s->threads,
+                  .rank = s->k->rank,
+                  .ranks = s->k->size,
                   .work = encode_batch,
-                  .sink = lf_tokenize_writer_sink,
                   .ctx = &e,
-                  .sink_ctx = w,
                   .what = "tokenizing",
                   .reader_left = &s->reader_left};
+    set_sink(s, w, &p);
+    rc = lf_stage_agree(s->k->comm, rc, err);
     if (rc == 0)
-        rc = lf_tokenize_pipe(&p, err);
+        rc = share_start(s, w, &p, err);
+    if (rc == 0)
+        rc = lf_tokenize_ranks_end(s->k, lf_tokenize_pipe(&p, err), err);
     for (size_t i = 0; i < n; i++) {
         if (e.texts)
             lf_buf_fini(&e.texts[i]);
@@ -349,7 +371,9 @@ static int finished(const tokenize *s, char sha[LF_HASH_HEX], lf_err *err)
 static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *err)
 {
     lf_tokenizer *t = NULL;
+    tok_ranks alone = {.size = 1}; /* nothing is trained here, so nobody else is needed */
     int64_t eos_id;
+    s->k = &alone;
     int rc = s->tokenizer_path ? lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err) : 0;
     if (t && strcmp(lf_tokenizer_sha256(t), sha) != 0)
         rc = lf_fail(err, LF_EEXIST, "%s/shards was made with another tokenizer; use another out", s->out);
@@ -359,49 +383,79 @@ static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *e
     return rc;
 }
 
+/* Collective: rank 0 writes, all work. */
 static int make_shards(tokenize *s, lf_corpus *c, lf_err *err)
 {
     lf_tokenizer *t = NULL;
     tok_writer w = {0};
     int64_t eos_id = -1;
     int rc = lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err);
-    if (rc == 0)
+    if (rc == 0 && s->k->rank == 0)
         rc = lf_tokenize_writer_open(&w, s, t, c, eos_id, err);
+    rc = lf_stage_agree(s->k->comm, rc, err);
     if (rc == 0)
         rc = encode_all(s, c, t, eos_id, &w, err);
-    if (rc == 0)
+    if (rc == 0 && s->k->rank == 0)
         rc = lf_tokenize_finish(&w, err);
+    rc = lf_stage_agree(s->k->comm, rc, err);
     lf_tokenize_writer_fini(&w);
     lf_tokenizer_destroy(t);
     return rc;
 }
 
-static int run(void *self, lf_err *err)
+static int open_corpus(tokenize *s, lf_corpus **c, lf_err *err)
+{
+    int rc = s->k->rank == 0 ? lf_io_mkdirs(s->out, 0750, err) : 0;
+    if (rc == 0)
+        rc = lf_corpus_open(c, &s->corpus, err);
+    if (rc == 0 && s->k->size > 1 && lf_corpus_total_bytes(*c) < 0)
+        rc = lf_fail(err, LF_EINVAL, "standard input reaches one rank only; tokenize it on one, or name files");
+    if (rc == 0 && !s->tokenizer_path && lf_corpus_total_bytes(*c) < 0)
+        rc = lf_fail(err, LF_EINVAL, "a tokenizer cannot be trained on standard input, which is read once; name one");
+    return rc ? rc : hash_sources(s, *c, err);
+}
+
+/* Collective. */
+static int tokenize_on(tokenize *s, lf_corpus **c, lf_err *err)
+{
+    char sha[LF_HASH_HEX] = "";
+    int rc = lf_stage_agree(s->k->comm, open_corpus(s, c, err), err);
+    if (rc != 0)
+        return rc;
+    rc = s->k->rank == 0 ? finished(s, sha, err) : 0;
+    uint64_t done = rc == 1;
+    rc = lf_stage_agree(s->k->comm, rc < 0 ? rc : 0, err);
+    if (rc == 0)
+        rc = lf_tokenize_ranks_u64(s->k, &done, 1, err);
+    if (rc != 0)
+        return rc;
+    if (!done)
+        return make_shards(s, *c, err);
+    lf_comm *comm = s->k->comm;
+    rc = s->k->rank == 0 ? check_tokenizer(s, *c, sha, err) : 0;
+    return lf_stage_agree(comm, rc, err);
+}
+
+static int run(void *self, lf_comm *comm, lf_err *err)
 {
     tokenize *s = self;
     lf_corpus *c = NULL;
-    char sha[LF_HASH_HEX] = "";
-    int rc = lf_io_mkdirs(s->out, 0750, err);
+    tok_ranks k;
+    int rc = lf_tokenize_ranks_open(&k, comm, err);
+    s->k = &k;
+    if (comm) /* reading, training and writing are rank 0's and may take long; a dead rank is noticed all the same */
+        lf_comm_phase(comm, "tokenizing", 0);
     if (rc == 0)
-        rc = lf_corpus_open(&c, &s->corpus, err);
-    if (rc == 0 && !s->tokenizer_path && lf_corpus_total_bytes(c) < 0)
-        rc = lf_fail(err, LF_EINVAL, "a tokenizer cannot be trained on standard input, which is read once; name one");
-    if (rc == 0)
-        rc = hash_sources(s, c, err);
-    if (rc == 0)
-        rc = finished(s, sha, err);
-    if (rc == 1)
-        rc = check_tokenizer(s, c, sha, err);
-    else if (rc == 0)
-        rc = make_shards(s, c, err);
+        rc = tokenize_on(s, &c, err);
     if (!s->reader_left)
         lf_corpus_close(c);
+    lf_tokenize_ranks_close(&k);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
     static const lf_stage stage = {
-        .table = &lf_tokenize_opts, .words = "inputs", .setup = setup, .plan = plan, .run = run, .destroy = destroy};
+        .table = &lf_tokenize_opts, .words = "inputs", .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true};
     return lf_stage_main(&stage, argc, argv);
 }

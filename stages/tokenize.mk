@@ -3,7 +3,7 @@ stages_libopts_a_SOURCES += stages/opts.h stages/all_opts.c stages/tokenize_opts
 stages_libstages_a_SOURCES += stages/stage.h stages/stage.c
 pkglibexec_PROGRAMS += stages/lf-tokenize
 stages_lf_tokenize_SOURCES = stages/tokenize.c stages/tokenize_priv.h stages/tokenize_pipe.c stages/tokenize_vocab.c \
-  stages/tokenize_shards.c stages/tokenize_finish.c
+  stages/tokenize_shards.c stages/tokenize_finish.c stages/tokenize_ranks.c
 stages_lf_tokenize_LDADD = $(LF_STAGE_LIBS)
 check_PROGRAMS += tests/stage/tokenize_tool
 tests_stage_tokenize_tool_SOURCES = tests/stage/tokenize_tool.c

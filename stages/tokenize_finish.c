@@ -44,15 +44,10 @@ static int read_shard_row(tok_group *g, json_t *o, size_t group, const char *pat
     int k = strcmp(split, lf_tokenize_split_names[SPLIT_TRAIN]) == 0 ? SPLIT_TRAIN : SPLIT_VALID;
     tok_shard *s = &g->shard[k];
     snprintf(s->name, sizeof(s->name), "%s-%05zu.h5", lf_tokenize_split_names[k], group);
-    if (s->there || strcmp(split, lf_tokenize_split_names[k]) != 0 || strcmp(name, s->name) != 0 ||
-        strlen(hex) != 2 * LF_HASH_BYTES)
+    if (s->there || strcmp(split, lf_tokenize_split_names[k]) != 0 || strcmp(name, s->name) != 0)
         return lf_fail(err, LF_EFORMAT, "%s: not a record of this stage", path);
-    for (size_t i = 0; i < LF_HASH_BYTES; i++) {
-        unsigned b = 0;
-        if (sscanf(hex + 2 * i, "%2x", &b) != 1)
-            return lf_fail(err, LF_EFORMAT, "%s: bad hash", path);
-        s->stat.sha256[i] = (uint8_t)b;
-    }
+    if ((rc = lf_artifact_parse_hex(s->stat.sha256, hex, err)) != 0)
+        return lf_err_prefix(err, "%s", path);
     s->there = true;
     rc = get_u64(&s->stat.n_docs, o, "docs", path, err);
     if (rc == 0)

@@ -125,7 +125,7 @@ static void *reader_main(void *arg)
         pthread_mutex_lock(&g->lock);
         if (b->n > 0) { /* records before an error are worked on: the first error in order is the one told */
             b->state = FULL;
-            g->read++;
+            b->index = g->read++;
         }
         pthread_cond_broadcast(&g->changed);
         pthread_mutex_unlock(&g->lock);
@@ -155,7 +155,8 @@ static void *worker_main(void *arg)
         b->state = TAKEN;
         pthread_mutex_unlock(&g->lock);
         lf_err_clear(&b->err);
-        b->rc = g->p.work(g->p.ctx, me, b, &b->err);
+        bool mine = g->p.ranks <= 1 || b->index % (uint64_t)g->p.ranks == (uint64_t)g->p.rank;
+        b->rc = mine ? g->p.work(g->p.ctx, me, b, &b->err) : 0;
         pthread_mutex_lock(&g->lock);
         b->state = DONE;
         pthread_cond_broadcast(&g->changed);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of lf-tokenize: options as read (tokenize.c), the ordered pipeline (tokenize_pipe.c), the tokenizer artifact
- * (tokenize_vocab.c), shards with their records (tokenize_shards.c) and the manifest (tokenize_finish.c).
+ * (tokenize_vocab.c), shards with their records (tokenize_shards.c), the manifest (tokenize_finish.c) and what several
+ * ranks do together (tokenize_ranks.c).
  */
 #ifndef LF_STAGES_TOKENIZE_PRIV_H
 #define LF_STAGES_TOKENIZE_PRIV_H
@@ -17,6 +18,7 @@
 #include "engine/base/opt.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "engine/comm/comm.h"
 #include "engine/store/shard.h"
 #include "engine/text/corpus.h"
 #include "engine/text/tokenizer.h"
@@ -25,8 +27,19 @@
 enum { SPLIT_TRAIN, SPLIT_VALID, N_SPLITS };
 extern const char *const lf_tokenize_split_names[N_SPLITS];
 
+/* ---- ranks ---- */
+struct tok_batch;
+typedef struct tok_ranks {
+    lf_comm *comm; /* NULL: alone */
+    int rank, size;
+    bool *over; /* [size]: nothing more is said with that rank */
+    int (*sink)(void *ctx, struct tok_batch *b, lf_err *err); /* rank 0: where batches of all ranks go, in order */
+    void *sink_ctx;
+} tok_ranks;
+
 /* ---- options ---- */
 typedef struct tokenize {
+    tok_ranks *k;
     const lf_optset *o;
     const char **inputs;
     lf_corpus_args corpus;
@@ -70,6 +83,7 @@ typedef struct tok_batch {
     lf_buf raw, names;
     tok_record *recs;
     size_t n, cap;
+    uint64_t index; /* number of the batch: rank index % P works on it */
     uint64_t first; /* ordinal of the first record */
     int64_t bytes_done;
     lf_ids ids;
@@ -94,6 +108,7 @@ typedef struct tok_pipe {
     uint64_t max_docs, max_bytes; /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
     uint64_t bytes_before;        /* raw bytes of the records before start.skip_to, for max_bytes */
     int threads;
+    int rank, ranks; /* work is called for this rank's batches only; 0 ranks: for all */
     int (*work)(void *ctx, int thread, tok_batch *b, lf_err *err);
     int (*sink)(void *ctx, tok_batch *b, lf_err *err); /* NULL: none */
     void *ctx, *sink_ctx;
@@ -106,8 +121,22 @@ int lf_tokenize_pipe(const tok_pipe *p, lf_err *err);
 /* "file.jsonl:12" or "a.tar: member:12" for messages. */
 void lf_tokenize_where(char *buf, size_t cap, const lf_corpus *c, const tok_batch *b, size_t i);
 
+/* ---- several ranks; with one, nothing happens ---- */
+int lf_tokenize_ranks_open(tok_ranks *k, lf_comm *comm, lf_err *err);
+void lf_tokenize_ranks_close(tok_ranks *k);
+/* Sinks of the pipeline: of rank 0 (passes every batch on to k->sink) and of the others. ctx is the tok_ranks. */
+int lf_tokenize_ranks_take(void *ctx, tok_batch *b, lf_err *err);
+int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err);
+/* After a pipeline with these sinks, however it went (rc); returns what came of it, other ranks' failures included. */
+int lf_tokenize_ranks_end(tok_ranks *k, int rc, lf_err *err);
+/* Collective: add the counts of all ranks to rank 0's. */
+int lf_tokenize_ranks_words(const tok_ranks *k, lf_word_counts *words, lf_err *err);
+/* Collective: rank 0's text, number, flag on all ranks. */
+int lf_tokenize_ranks_text(const tok_ranks *k, lf_buf *text, lf_err *err);
+int lf_tokenize_ranks_u64(const tok_ranks *k, uint64_t *v, size_t n, lf_err *err);
+
 /* ---- the tokenizer artifact ---- */
-/* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended. */
+/* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended. Collective. */
 int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err);
 
 /* ---- shards ---- */

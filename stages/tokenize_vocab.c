@@ -14,6 +14,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "stages/stage.h"
 #include "stages/tokenize_priv.h"
 
 #define FILE_NAME "tokenizer.json"
@@ -61,6 +62,8 @@ static int count_words(tokenize *s, lf_corpus *corpus, lf_word_counts **out, lf_
         rc = c.counts[i] ? 0 : LF_ENOMEM;
     }
     tok_pipe p = {.corpus = corpus, .threads = s->threads, .work = count_batch, .ctx = &c, .what = "counting words"};
+    p.rank = s->k->rank;
+    p.ranks = s->k->size;
     p.reader_left = &s->reader_left;
     p.max_docs = s->limit_docs;
     p.max_bytes = s->limit_bytes;
@@ -70,6 +73,9 @@ static int count_words(tokenize *s, lf_corpus *corpus, lf_word_counts **out, lf_
         rc = lf_tokenize_pipe(&p, err);
     for (size_t i = 1; i < n && rc == 0; i++)
         rc = lf_word_counts_merge(c.counts[0], c.counts[i], err);
+    rc = lf_stage_agree(s->k->comm, rc, err);
+    if (rc == 0)
+        rc = lf_tokenize_ranks_words(s->k, c.counts[0], err);
     if (rc == 0) {
         *out = c.counts[0];
         c.counts[0] = NULL;
@@ -93,12 +99,17 @@ static int train_progress(void *arg, size_t done, size_t total)
     return lf_stop_requested() ? LF_EINTR : 0;
 }
 
+/* Collective: all count, rank 0 trains. */
 static int train(tokenize *s, lf_corpus *corpus, lf_buf *json, lf_err *err)
 {
     lf_word_counts *words = NULL;
     size_t n = 0;
     int rc = count_words(s, corpus, &words, err);
-    if (rc == 0 && lf_word_counts_size(words) == 0)
+    if (rc != 0 || s->k->rank > 0) {
+        lf_word_counts_destroy(words);
+        return rc;
+    }
+    if (lf_word_counts_size(words) == 0)
         rc = lf_fail(err, LF_EINVAL, "the inputs hold no text to train a tokenizer on");
     if (rc == 0) {
         lf_progress p;
@@ -222,28 +233,46 @@ static int find_eos(const tokenize *s, const lf_tokenizer *t, int64_t *eos_id, l
                    "the tokenizer has no end-of-document token under a usual name; set eos_token or append_eos = no");
 }
 
+/* What is there already into json: 1 found, 0 it must be trained. */
+static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
+{
+    int rc = 0;
+    if (s->tokenizer_path) {
+        rc = read_given(s->tokenizer_path, json, err);
+        return rc == 0 ? 1 : rc;
+    }
+    for (size_t i = 0; i < s->n_dirs && rc == 0; i++)
+        rc = adopt(s, s->dirs[i], json, err);
+    return rc;
+}
+
+/* tokenizer.json on every rank. Collective. */
+static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
+{
+    int rc = s->k->rank == 0 ? look_for(s, json, err) : 0;
+    uint64_t found = rc == 1;
+    rc = lf_stage_agree(s->k->comm, rc < 0 ? rc : 0, err);
+    if (rc == 0)
+        rc = lf_tokenize_ranks_u64(s->k, &found, 1, err);
+    if (rc == 0 && !found)
+        rc = lf_stage_agree(s->k->comm, train(s, c, json, err), err);
+    return rc ? rc : lf_tokenize_ranks_text(s->k, json, err);
+}
+
 int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err)
 {
     lf_buf json;
     lf_buf_init(&json);
     lf_tokenizer *t = NULL;
     const char *name = s->tokenizer_path ? s->tokenizer_path : FILE_NAME;
-    int rc = 0;
-    if (s->tokenizer_path) {
-        rc = read_given(s->tokenizer_path, &json, err);
-    } else {
-        for (size_t i = 0; i < s->n_dirs && rc == 0; i++)
-            rc = adopt(s, s->dirs[i], &json, err);
-        if (rc == 0)
-            rc = train(s, c, &json, err);
-        rc = rc > 0 ? 0 : rc;
-    }
+    int rc = get_json(s, c, &json, err);
     if (rc == 0) {
         t = lf_tokenizer_parse(json.data, json.len, name, err);
         rc = t ? find_eos(s, t, eos_id, err) : LF_EFORMAT;
+        if (rc == 0 && s->k->rank == 0)
+            rc = publish(s, t, &json, *eos_id, err);
+        rc = lf_stage_agree(s->k->comm, rc, err);
     }
-    if (rc == 0)
-        rc = publish(s, t, &json, *eos_id, err);
     lf_buf_fini(&json);
     if (rc == 0)
         *out = t;

@@ -42,6 +42,10 @@ size_t lf_word_counts_size(const lf_word_counts *w);
 /* Add from's counts to w. */
 int lf_word_counts_merge(lf_word_counts *w, const lf_word_counts *from, lf_err *err);
 
+/* As bytes, to be added to the counts of another process of this machine type. */
+int lf_word_counts_pack(const lf_word_counts *w, lf_buf *out, lf_err *err);
+int lf_word_counts_unpack(lf_word_counts *w, const char *data, size_t len, lf_err *err);
+
 /* Called now and then with the merges found so far; a negative return ends training with it. */
 typedef int (*lf_bpe_progress_fn)(void *arg, size_t done, size_t total);
 

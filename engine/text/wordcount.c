@@ -113,3 +113,30 @@ int lf_word_counts_merge(lf_word_counts *w, const lf_word_counts *from, lf_err *
         rc = lf_word_counts_add(w, from->text + from->v[i].at, from->v[i].len, from->v[i].count, err);
     return rc;
 }
+
+int lf_word_counts_pack(const lf_word_counts *w, lf_buf *out, lf_err *err)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        lf_buf_add(out, &w->v[i].count, sizeof(w->v[i].count));
+        lf_buf_add(out, &w->v[i].len, sizeof(w->v[i].len));
+        lf_buf_add(out, w->text + w->v[i].at, w->v[i].len);
+    }
+    return lf_buf_check(out, err);
+}
+
+int lf_word_counts_unpack(lf_word_counts *w, const char *data, size_t len, lf_err *err)
+{
+    lf_word x;
+    int rc = 0;
+    for (size_t at = 0; at < len && rc == 0; at += x.len) {
+        if (len - at < sizeof(x.count) + sizeof(x.len))
+            return lf_fail(err, LF_EFORMAT, "packed word counts end in the middle of a word");
+        memcpy(&x.count, data + at, sizeof(x.count));
+        memcpy(&x.len, data + at + sizeof(x.count), sizeof(x.len));
+        at += sizeof(x.count) + sizeof(x.len);
+        if (x.len > len - at)
+            return lf_fail(err, LF_EFORMAT, "packed word counts end in the middle of a word");
+        rc = lf_word_counts_add(w, (const uint8_t *)data + at, x.len, x.count, err);
+    }
+    return rc;
+}

@@ -21,13 +21,13 @@ static int add_ints(json_t *o, const char *key, const int32_t *v, int64_t n)
     return bad | json_object_set_new(o, key, a);
 }
 
-static int add_micro_batch(lf_trainer *t, json_t *micro, const lf_loader_batch *b, bool tokens, lf_err *err)
+static int add_micro_batch(const lf_loader *l, json_t *micro, const lf_loader_batch *b, bool tokens, lf_err *err)
 {
     json_t *o = json_object(), *docs = json_array();
     int64_t rows = (int64_t)b->B * b->T;
     int bad = !o || !docs || json_object_set(o, "documents", docs);
     for (int32_t i = 0; i < b->B && !bad; i++) {
-        json_t *d = lf_loader_describe(t->data, b->sample_ids[i], err);
+        json_t *d = lf_loader_describe(l, b->sample_ids[i], err);
         bad = !d || json_array_append_new(docs, d);
     }
     if (!bad && tokens)
@@ -39,13 +39,13 @@ static int add_micro_batch(lf_trainer *t, json_t *micro, const lf_loader_batch *
     return bad ? lf_fail(err, LF_ENOMEM, "keeping the batch: out of memory") : 0;
 }
 
-/* Read the step's batch again: the loader can go back to any step. */
-static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
+/* The step's batch from a loader, which can go back to any step. */
+static int add_micro_batches(const lf_trainer *t, lf_loader *l, json_t *batch, lf_err *err)
 {
     lf_loader_step step;
-    int rc = lf_loader_seek(t->data, t->s.cursor, err);
+    int rc = lf_loader_seek(l, t->s.cursor, err);
     if (!rc)
-        rc = lf_loader_begin_step(t->data, &step, err);
+        rc = lf_loader_begin_step(l, &step, err);
     if (rc < 0)
         return rc;
     json_t *micro = json_array();
@@ -53,11 +53,22 @@ static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
     rc = micro && !json_object_set(batch, "micro_batches", micro) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     for (int32_t i = 0; i < step.n_micro && !rc; i++) {
         const lf_loader_batch *b;
-        rc = lf_loader_next(t->data, &b, err);
+        rc = lf_loader_next(l, &b, err);
         if (!rc)
-            rc = add_micro_batch(t, micro, b, tokens, err);
+            rc = add_micro_batch(l, micro, b, tokens, err);
     }
     json_decref(micro);
+    return rc;
+}
+
+/* All of it, also where this rank trained on a part. */
+static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
+{
+    lf_loader *whole = NULL;
+    int rc = t->ranks > 1 ? lf_train_open_loader(&whole, t, 0, 1, err) : 0;
+    if (!rc)
+        rc = add_micro_batches(t, whole ? whole : t->data, batch, err);
+    lf_loader_close(whole);
     return rc;
 }
 
@@ -107,7 +118,8 @@ static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, 
     return rc;
 }
 
-int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
+/* Rank 0: keep it and word it. */
+static int diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
 {
     bool kept;
     char *dir = place(t, &kept, err);
@@ -125,4 +137,15 @@ int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char 
         rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept", (long long)t->s.step + 1, why);
     free(dir);
     return rc;
+}
+
+int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
+{
+    lf_train_phase(t, "keeping the weights of a diverged step");
+    int rc = lf_train_first_rank(t) ? diverged(t, st, why, err) : 0;
+    int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc ? NULL : err);
+    if (rc || agreed)
+        return rc ? rc : agreed;
+    return lf_fail(err, LF_ENUMERIC, "diverged at step %lld: %s; rank 0 keeps the batch and the weights before it",
+                   (long long)t->s.step + 1, why);
 }

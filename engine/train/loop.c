@@ -42,6 +42,7 @@ static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_e
     return rc ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
 }
 
+/* Every micro-batch of this rank. */
 static int forward_backward(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_err *err)
 {
     for (int32_t i = 0; i < ls->n_micro; i++) {
@@ -87,29 +88,47 @@ static const char *suspicious(const lf_trainer *t, double loss)
     return NULL;
 }
 
-static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+static bool late(const lf_trainer *t)
 {
-    lf_loader_step ls;
+    return t->c->save_time_s > 0 && lf_now_s() - t->last_save >= t->c->save_time_s;
+}
+
+/* This rank's part of a step up to its gradients; what it has to say about it in sums. */
+static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums, lf_err *err)
+{
     double t0 = lf_now_s();
-    int rc = lf_loader_begin_step(t->data, &ls, err);
+    int rc = lf_loader_begin_step(t->data, ls, err);
     if (rc < 0)
         return rc;
-    *st = (struct lf_train_step){.batch = ls.number, .samples = ls.n_samples, .trained = ls.trained, .valid_loss = NAN};
-    if (rc == 0 || ls.trained < 1)
-        return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls.number);
+    *st = (struct lf_train_step){
+        .batch = ls->number, .samples = ls->n_samples, .trained = ls->trained, .valid_loss = NAN, .grad_norm = NAN};
+    if (rc == 0 || ls->trained < 1)
+        return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls->number);
     st->data_seconds = lf_now_s() - t0;
-    st->lr = lf_schedule_lr(&t->lr, t->s.samples + ls.n_samples);
-    struct lf_step_record rec = step_record(t, &ls, st->lr);
+    st->lr = lf_schedule_lr(&t->lr, t->s.samples + ls->n_samples);
+    struct lf_step_record rec = step_record(t, ls, st->lr);
     rc = lf_exec_record_write(t->m.ex, &rec, err);
     if (!rc)
-        rc = forward_backward(t, &ls, &st->data_seconds, err);
+        rc = forward_backward(t, ls, &st->data_seconds, err);
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
+    *sums = (struct lf_train_sums){.loss = rec.loss_sum, .z = rec.z_sum, .tokens = rec.tokens, .late = late(t)};
+    return rc;
+}
+
+static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    lf_loader_step ls = {0};
+    struct lf_train_sums sums = {0};
+    struct lf_step_record rec;
+    double t0 = lf_now_s();
+    lf_train_phase_step(t);
+    int rc = lf_train_exchange(t, compute(t, &ls, st, &sums, err), &sums, err);
     if (rc)
         return rc;
-    st->loss = rec.loss_sum / (double)ls.trained;
-    st->z = rec.z_sum / (double)ls.trained;
-    st->grad_norm = NAN;
+    st->loss = sums.loss / (double)ls.trained;
+    st->z = sums.z / (double)ls.trained;
+    t->late = sums.late;
     const char *why = suspicious(t, st->loss);
     if (why)
         return lf_train_diverged(t, st, why, err);
@@ -122,6 +141,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     if (rec.skip)
         return lf_train_diverged(t, st, "the gradient is not finite", err);
     st->seconds = lf_now_s() - t0;
+    t->longest_s = st->seconds > t->longest_s ? st->seconds : t->longest_s;
     t->s.step++;
     t->s.samples += ls.n_samples;
     t->s.tokens += ls.trained;
@@ -133,9 +153,9 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 
 /* ---- validation ---- */
 
-static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+/* This rank's share of the validation data. */
+static int validate_share(lf_trainer *t, struct lf_train_sums *sums, lf_err *err)
 {
-    double t0 = lf_now_s();
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     lf_loader_step ls;
     int rc = lf_loader_seek(t->vdata, 0, err);
@@ -154,11 +174,21 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     }
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
-    if (!rc && rec.tokens < 1)
+    *sums = (struct lf_train_sums){.loss = rec.loss_sum, .tokens = rec.tokens};
+    return rc;
+}
+
+static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    double t0 = lf_now_s();
+    struct lf_train_sums sums;
+    lf_train_phase(t, "validation");
+    int rc = lf_train_exchange(t, validate_share(t, &sums, err), &sums, err);
+    if (!rc && sums.tokens < 1)
         rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
     if (rc)
         return rc;
-    st->valid_loss = t->s.valid_loss = rec.loss_sum / (double)rec.tokens;
+    st->valid_loss = t->s.valid_loss = sums.loss / (double)sums.tokens;
     if (!(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
     st->valid_seconds = lf_now_s() - t0;
@@ -172,60 +202,72 @@ static bool at_interval(int64_t step, int64_t interval)
 
 /* ---- between steps ---- */
 
-static int save_here(lf_trainer *t, lf_err *err)
+/* Collective. rc: how this rank fared since the last exchange. */
+static int save_here(lf_trainer *t, int rc, lf_err *err)
 {
-    char *dir = lf_ckpt_step_dir(t->c->out, t->s.step, err);
-    if (!dir)
-        return LF_ENOMEM;
-    int rc = lf_train_save_begin(t, dir, NULL, err);
+    rc = lf_train_agree(t, rc, err);
+    if (!rc)
+        rc = lf_train_replicas(t, err);
+    char *dir = rc ? NULL : lf_ckpt_step_dir(t->c->out, t->s.step, err);
+    if (!rc)
+        rc = dir ? lf_train_save_begin(t, dir, NULL, err) : LF_ENOMEM;
     free(dir);
     return rc;
 }
 
-static int save_if_due(lf_trainer *t, bool *saved, lf_err *err)
+static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
     *saved = false;
-    if (t->saving && lf_ckpt_save_idle(t->writer)) {
-        int rc = lf_train_save_wait(t, err);
-        if (rc)
-            return rc;
-    }
-    bool late = c->save_time_s > 0 && lf_now_s() - t->last_save >= c->save_time_s;
-    if (t->s.step == t->total_steps || !(at_interval(t->s.step, c->save_interval) || late))
-        return 0;
+    if (!rc && t->saving && lf_ckpt_save_idle(t->writer))
+        rc = lf_train_save_wait(t, err);
+    if (t->s.step == t->total_steps || !(at_interval(t->s.step, c->save_interval) || t->late))
+        return rc;
     *saved = true;
-    return save_here(t, err);
+    return save_here(t, rc, err);
+}
+
+/* After a step: what is measured, told and kept. */
+static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_err *err)
+{
+    int rc = 0;
+    if (t->s.step == 1) {
+        t->s.first_loss = st->loss;
+        lf_train_report_first(t, st);
+    }
+    if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
+        rc = validate(t, st, err);
+    if (rc) /* on every rank */
+        return rc;
+    return save_if_due(t, lf_train_report(t, st, err), saved, err);
+}
+
+static int stop_here(lf_trainer *t, bool saved, lf_err *err)
+{
+    int rc = saved ? 0 : save_here(t, 0, err);
+    if (!rc)
+        rc = lf_train_save_wait(t, err);
+    rc = lf_train_agree(t, rc, err);
+    return rc ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
 }
 
 static int steps(lf_trainer *t, lf_err *err)
 {
     struct lf_train_step st;
-    bool saved = true; /* where we begin there is a checkpoint, or nothing to save */
+    bool stop, saved = true; /* where we begin there is a checkpoint, or nothing to save */
+    int rc = 0;
     while (t->s.step < t->total_steps) {
-        if (t->sink->stop && t->sink->stop(t->sink->user)) {
-            int rc = saved ? 0 : save_here(t, err);
-            if (!rc)
-                rc = lf_train_save_wait(t, err);
-            return rc ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
-        }
-        int rc = train_step(t, &st, err);
+        rc = lf_train_stop(t, rc, &stop, err);
         if (rc)
             return rc;
-        if (t->s.step == 1) {
-            t->s.first_loss = st.loss;
-            lf_train_report_first(t, &st);
-        }
-        if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
-            rc = validate(t, &st, err);
-        if (!rc)
-            rc = lf_train_report(t, &st, err);
-        if (!rc)
-            rc = save_if_due(t, &saved, err);
+        if (stop)
+            return stop_here(t, saved, err);
+        rc = train_step(t, &st, err);
         if (rc)
             return rc;
+        rc = after_step(t, &st, &saved, err);
     }
-    return 0;
+    return lf_train_agree(t, rc, err);
 }
 
 static int finish(lf_trainer *t, lf_err *err)
@@ -233,10 +275,13 @@ static int finish(lf_trainer *t, lf_err *err)
     char *dir = lf_path_join(t->c->out, "checkpoint", err);
     if (!dir)
         return LF_ENOMEM;
-    int rc = lf_train_save_begin(t, dir, NULL, err);
+    int rc = lf_train_replicas(t, err);
+    if (!rc)
+        rc = lf_train_save_begin(t, dir, NULL, err);
     if (!rc)
         rc = lf_train_save_wait(t, err);
     free(dir);
+    rc = lf_train_agree(t, rc, err);
     if (rc)
         return rc;
     char valid[48] = "";
@@ -249,17 +294,33 @@ static int finish(lf_trainer *t, lf_err *err)
 
 /* ---- a run ---- */
 
-static int resolve_model(lf_trainer *t, lf_err *err)
+static int model_of_checkpoint(lf_trainer *t, lf_err *err)
 {
-    t->mc = t->c->model;
-    if (t->c->model_given)
-        return 0;
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
     if (rc)
         return lf_err_prefix(err, "init_from");
     rc = lf_weights_config(&t->mc, ck, err);
     lf_ckpt_close(ck);
+    return rc;
+}
+
+/* The description comes from the settings, or from the checkpoint that rank 0 reads. */
+static int resolve_model(lf_trainer *t, lf_err *err)
+{
+    json_t *o = NULL;
+    t->mc = t->c->model;
+    if (t->c->model_given)
+        return 0;
+    int rc = lf_train_first_rank(t) ? model_of_checkpoint(t, err) : 0;
+    if (!rc && t->ranks > 1 && lf_train_first_rank(t) && !(o = lf_model_config_to_json(&t->mc, err)))
+        rc = LF_ENOMEM;
+    rc = lf_train_agree(t, rc, err);
+    if (!rc)
+        rc = lf_train_share_json(t, &o, err);
+    if (!rc && !lf_train_first_rank(t))
+        rc = lf_model_config_from_json(&t->mc, o, "rank 0's model", err);
+    json_decref(o);
     return rc;
 }
 
@@ -276,19 +337,17 @@ static int dropout_buffers(lf_trainer *t, lf_err *err)
     return 0;
 }
 
-static int set_up(lf_trainer *t, lf_err *err)
+static int set_up_alone(lf_trainer *t, lf_err *err)
 {
     t->arena = lf_arena_create(err);
     t->history = json_array();
     if (!t->arena || !t->history)
         return LF_ENOMEM;
-    int rc = resolve_model(t, err);
-    if (!rc)
-        rc = lf_io_mkdirs(t->c->out, 0777, err);
+    int rc = lf_train_first_rank(t) ? lf_io_mkdirs(t->c->out, 0777, err) : 0;
     if (!rc)
         rc = lf_train_open_data(t, err);
     if (!rc)
-        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata != NULL, err);
+        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata != NULL, t->ranks, err);
     if (!rc)
         rc = dropout_buffers(t, err);
     t->rss0 = lf_rss_bytes();
@@ -296,8 +355,18 @@ static int set_up(lf_trainer *t, lf_err *err)
         rc = lf_train_model_bind(&t->m, t->c, err);
     if (rc)
         return rc;
+    lf_train_connect(t);
     t->fingerprint = lf_train_fingerprint(t, err);
     return t->fingerprint ? 0 : LF_ENOMEM;
+}
+
+/* Collective. */
+static int set_up(lf_trainer *t, lf_err *err)
+{
+    lf_train_phase(t, "setting up");
+    int rc = resolve_model(t, err);
+    rc = lf_train_agree(t, rc ? rc : set_up_alone(t, err), err);
+    return rc ? rc : lf_train_same(t, err);
 }
 
 static void tear_down(lf_trainer *t)
@@ -313,9 +382,14 @@ static void tear_down(lf_trainer *t)
     lf_arena_destroy(t->arena);
 }
 
-int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_err *err)
+int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm, lf_err *err)
 {
-    lf_trainer t = {.c = c, .sink = sink, .m = {.valid = -1}};
+    lf_trainer t = {.c = c,
+                    .sink = sink,
+                    .comm = comm,
+                    .rank = comm ? comm->rank : 0,
+                    .ranks = comm ? comm->size : 1,
+                    .m = {.valid = -1}};
     bool done = false;
     int rc = lf_train_check(c, err);
     if (!rc)
@@ -328,6 +402,7 @@ int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *si
         rc = lf_train_metrics_open(&t, err);
         if (!rc)
             rc = lf_train_writer_open(&t, err);
+        rc = lf_train_agree(&t, rc, err);
         if (!rc) {
             lf_train_report_begin(&t);
             rc = steps(&t, err);

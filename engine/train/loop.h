@@ -13,6 +13,10 @@
  *   diverged/                    when the loss spiked or was not finite: the weights before the offending step, and in
  *                                state.json the batch (its samples, documents and tokens)
  *
+ * Data-parallel: the global batch is cut into micro-batches that are dealt to the ranks in turn (loader.h), gradients are
+ * summed over ranks in rank order, losses too. Any number of ranks therefore computes the loss of one rank up to the
+ * rounding of f32 sums, and continues the checkpoint of any other number.
+ *
  * Invariants
  *   1. A checkpoint taken after step s holds everything step s + 1 depends on: weights, moments, cursor, seed, running
  * mean.
@@ -25,10 +29,14 @@
 
 #include <jansson.h>
 
+#include "engine/comm/comm.h"
 #include "engine/graph/plan.h"
 #include "engine/model/config.h"
 #include "engine/train/loader.h"
 #include "engine/train/schedule.h"
+
+/* Read the data again at the start and compare its hashes. Lengths are compared in any case. */
+enum lf_train_verify { LF_VERIFY_AUTO, LF_VERIFY_YES, LF_VERIFY_NO }; /* AUTO: what has at most 4 GiB */
 
 /* What the loop tells the world. Every member may be NULL but stop. */
 struct lf_train_sink {
@@ -48,6 +56,7 @@ struct lf_train_config {
     const char *const *valid; /* artifacts whose valid split is measured */
     size_t n_valid;
     bool valid_required; /* false: a source without a valid split is no error */
+    enum lf_train_verify verify;
     int32_t seq_length, micro_batch, max_docs;
     enum lf_pack_policy packing;
     const lf_ramp_row *ramp; /* samples of a step; multiples of micro_batch */
@@ -69,6 +78,7 @@ struct lf_train_config {
     enum lf_numeric numeric;
     enum lf_recompute recompute;
     int threads;
+    int plan_ranks; /* lf_train_plan: ranks to plan for; a run asks its comm */
 
     int64_t valid_interval, valid_tokens, save_interval, keep_every, log_interval;
     double save_time_s; /* 0: never */
@@ -87,11 +97,13 @@ struct lf_train_config {
 /* Refuse what contradicts itself, without looking at data. Worded with the stage's option names. */
 int lf_train_check(const struct lf_train_config *c, lf_err *err);
 
-/* What the run would take: adds parameters, bytes, flops_per_step, steps, tokens, disk_bytes and notes to plan. Reads
- * at most the manifests of the data. */
+/* What the run would take: adds ranks, parameters, bytes (of one rank), comm (what a rank sends in a step), flops_per_step
+ * (of all ranks), steps, tokens, disk_bytes and notes to plan. Reads at most the manifests of the data. */
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err);
 
-/* Run to the end. LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: diverged, see out/diverged. */
-int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_err *err);
+/* Run to the end. comm: data-parallel over its ranks, each of which calls this with the same c (NULL: alone); rank 0
+ * alone reads and writes checkpoints and metrics. LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: diverged, see
+ * out/diverged. */
+int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm, lf_err *err);
 
 #endif

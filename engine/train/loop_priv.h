@@ -6,6 +6,8 @@
 
 #include "engine/base/frame.h"
 #include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
@@ -47,6 +49,10 @@ struct lf_train_step {
 typedef struct lf_trainer {
     const struct lf_train_config *c;
     const struct lf_train_sink *sink;
+    lf_comm *comm; /* used when ranks > 1 */
+    int rank, ranks;
+    double longest_s; /* step so far */
+    bool late;        /* of the last step: time to save, agreed */
     lf_model_config mc; /* resolved */
     struct lf_train_model m;
     lf_loader *data, *vdata;
@@ -84,14 +90,20 @@ double lf_train_loss_mean(const lf_trainer *t);
 
 /* setup.c */
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
-                        bool valid, lf_err *err);
+                        bool valid, int ranks, lf_err *err);
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
-int lf_train_open_data(lf_trainer *t, lf_err *err);
 int64_t lf_train_max_docs(const struct lf_train_config *c);
 /* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an error). */
 int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
                     int64_t epoch_samples, lf_err *err);
+
+/* data.c */
+int lf_train_open_data(lf_trainer *t, lf_err *err);
+/* The training data as `rank` of `ranks` sees it. */
+int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err);
+/* Host memory of the loaders, from the manifests of the data as far as they are there. */
+size_t lf_train_data_bytes(const struct lf_train_config *c);
 
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
@@ -102,6 +114,9 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
 /* resume.c: positions the run; *done when the final checkpoint is in place already. */
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
+/* "key was x, is y" is added to out when the two differ; the same over the members of an object. */
+void lf_train_difference(json_t *was, json_t *is, const char *prefix, const char *key, lf_buf *out);
+void lf_train_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out);
 
 /* report.c */
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -110,7 +125,36 @@ int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 
-/* diverge.c: keep the weights and the batch, then fail with LF_ENUMERIC. */
+/* ranks.c. Collective means: every rank calls it, at the same point. */
+/* Sums over the micro-batches of a step or of a validation, over all ranks after lf_train_exchange. */
+struct lf_train_sums {
+    double loss, z;
+    int64_t tokens;
+    bool late; /* rank 0's clock says that it is time to save */
+};
+/* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all return a failure. */
+int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
+/* Collective: shall we stop here? One rank asked suffices. rc as above. */
+int lf_train_stop(const lf_trainer *t, int rc, bool *stop, lf_err *err);
+/* Collective: true everywhere when it is true somewhere. */
+int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err);
+/* Collective: 0 when rc is 0 everywhere. */
+int lf_train_agree(const lf_trainer *t, int rc, lf_err *err);
+bool lf_train_first_rank(const lf_trainer *t);
+/* Tell the watchdog: work of unknown length (NULL: it is over); a step. */
+void lf_train_phase(const lf_trainer *t, const char *name);
+void lf_train_phase_step(const lf_trainer *t);
+/* Let the executor sum gradients over ranks. */
+void lf_train_connect(lf_trainer *t);
+/* Collective: rank 0's object on all ranks (theirs must be NULL before; NULL stays NULL), its weights and moments. */
+int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err);
+int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);
+/* Collective: LF_EINVAL when a rank has other settings, data or kernels than rank 0. */
+int lf_train_same(const lf_trainer *t, lf_err *err);
+/* Collective: LF_ECOMM when the ranks do not hold the same weights any more. */
+int lf_train_replicas(const lf_trainer *t, lf_err *err);
+
+/* diverge.c: keep the weights and the batch, then fail with LF_ENUMERIC. Collective. */
 int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err);
 
 #endif

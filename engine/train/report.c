@@ -14,7 +14,7 @@
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
 {
     char text[1200];
-    if (!t->sink || !t->sink->log)
+    if (!t->sink || !t->sink->log || (level > 1 && !lf_train_first_rank(t)))
         return;
     va_list ap;
     va_start(ap, fmt);
@@ -37,7 +37,7 @@ static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, 
 
 int lf_train_metrics_open(lf_trainer *t, lf_err *err)
 {
-    if (!t->c->metrics)
+    if (!t->c->metrics || !lf_train_first_rank(t))
         return 0;
     int rc = lf_frame_truncate(t->c->metrics, keep_until, t, NULL, err);
     if (rc)

@@ -15,7 +15,8 @@
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err)
 {
     json_t *o = lf_exec_fingerprint(t->m.ex, err);
-    if (o && json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch))) {
+    if (o && (json_object_set_new(o, "micro_batch", json_integer(t->c->micro_batch)) ||
+              json_object_set_new(o, "ranks", json_integer(t->ranks)))) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");
         return NULL;
@@ -23,22 +24,23 @@ json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err)
     return o;
 }
 
-/* "isa was x, is y; ..." over members that differ; empty when the continuation is bitwise. */
-static void fingerprint_diff(json_t *was, json_t *is, const char *prefix, lf_buf *out)
+/* One thing that may differ: "isa was x, is y" is added to out when it does. */
+void lf_train_difference(json_t *was, json_t *is, const char *prefix, const char *key, lf_buf *out)
+{
+    if (was && json_equal(was, is))
+        return;
+    char *a = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *b = json_dumps(is, JSON_ENCODE_ANY);
+    lf_buf_addf(out, "%s%s%s was %s, is %s", out->len ? "; " : "", prefix, key, a ? a : "not recorded", b ? b : "?");
+    free(a);
+    free(b);
+}
+
+/* The same over the members of an object. */
+void lf_train_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out)
 {
     const char *key;
     json_t *v;
-    json_object_foreach(is, key, v)
-    {
-        json_t *w = json_object_get(was, key);
-        if (w && json_equal(w, v))
-            continue;
-        char *a = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY);
-        lf_buf_addf(out, "%s%s%s was %s, is %s", out->len ? "; " : "", prefix, key, a ? a : "not recorded",
-                    b ? b : "?");
-        free(a);
-        free(b);
-    }
+    json_object_foreach(is, key, v) lf_train_difference(json_object_get(was, key), v, prefix, key, out);
 }
 
 static int get_i64(int64_t *out, json_t *state, const char *key, const char *dir, lf_err *err)
@@ -97,9 +99,10 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     json_t *is = lf_train_state_json(t, err);
     if (!is)
         return LF_ENOMEM;
-    fingerprint_diff(json_object_get(state, "fingerprint"), t->fingerprint, "", &why);
-    fingerprint_diff(json_object_get(state, "optimizer"), json_object_get(is, "optimizer"), "", &why);
-    fingerprint_diff(json_object_get(state, "schedule"), json_object_get(is, "schedule"), "schedule ", &why);
+    lf_train_differences(json_object_get(state, "fingerprint"), t->fingerprint, "", &why);
+    lf_train_differences(json_object_get(state, "optimizer"), json_object_get(is, "optimizer"), "", &why);
+    lf_train_differences(json_object_get(state, "schedule"), json_object_get(is, "schedule"), "schedule ", &why);
+    lf_train_difference(json_object_get(state, "batch"), json_object_get(is, "batch"), "", "batch", &why);
     json_decref(is);
     int rc = lf_buf_check(&why, err);
     json_t *old = json_object_get(state, "history");
@@ -121,6 +124,7 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     return rc;
 }
 
+/* Rank 0: everything of a checkpoint that is not the same on every rank anyway. */
 static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
 {
     lf_model_config mc;
@@ -267,7 +271,8 @@ static int fresh(lf_trainer *t, lf_err *err)
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }
 
-int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
+/* Rank 0, or alone. *state: of the checkpoint that the run goes on from, owned; NULL when it begins. */
+static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
     size_t n = c->n_resume_from + 1;
@@ -275,7 +280,6 @@ int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
     char *dir = NULL, *final = lf_path_join(c->out, "checkpoint", err);
     lf_ckpt *ck = NULL;
     int rc = dirs && final ? 0 : LF_ENOMEM;
-    *done = false;
     for (size_t i = 0; i < c->n_resume_from && !rc; i++) {
         dirs[i] = c->resume_from[i];
         if (!lf_io_exists(dirs[i]))
@@ -287,9 +291,10 @@ int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
         goto out;
     dirs[n - 1] = c->out;
     rc = open_newest(t, dirs, n, &ck, &dir, err);
-    if (!rc && ck)
+    if (!rc && ck) {
         rc = resume_from(t, ck, dir, err);
-    else if (!rc) {
+        *state = json_incref(lf_ckpt_state(ck));
+    } else if (!rc) {
         if (c->n_resume_from)
             lf_train_log(t, 1, "no earlier incarnation left a checkpoint: beginning at step 0");
         rc = fresh(t, err);
@@ -299,5 +304,33 @@ out:
     free(dir);
     free(final);
     free(dirs);
+    return rc;
+}
+
+/* The other ranks follow. */
+static int start_other(lf_trainer *t, json_t *state, lf_err *err)
+{
+    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN};
+    int rc = state ? restore_state(t, state, "rank 0's checkpoint", err) : lf_pstore_init(t->m.ps, t->c->seed, err);
+    return rc ? rc : lf_loader_seek(t->data, t->s.cursor, err);
+}
+
+int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
+{
+    json_t *state = NULL;
+    lf_train_phase(t, "reading the checkpoint");
+    *done = false;
+    int rc = lf_train_first_rank(t) ? start_first(t, done, &state, err) : 0;
+    rc = lf_train_agree(t, rc, err);
+    if (!rc)
+        rc = lf_train_any(t, done, err);
+    if (!rc)
+        rc = lf_train_share_json(t, &state, err);
+    if (!rc && !*done && !lf_train_first_rank(t))
+        rc = start_other(t, state, err);
+    rc = lf_train_agree(t, rc, err);
+    if (!rc && !*done)
+        rc = lf_train_share_weights(t, state != NULL, err);
+    json_decref(state);
     return rc;
 }

@@ -10,6 +10,8 @@
 
 int lf_train_writer_open(lf_trainer *t, lf_err *err)
 {
+    if (!lf_train_first_rank(t))
+        return 0;
     lf_ckpt_tensor *tensors = NULL;
     int rc = lf_weights_tensors(&tensors, &t->n_tensors, t->m.ps, LF_WEIGHTS_PREFIX, true, t->arena, err);
     if (rc)
@@ -31,6 +33,19 @@ static json_t *real_or_null(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* The batch schedule as pairs [from sample, samples of a step]. */
+static json_t *batch_json(const struct lf_train_config *c)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; rows && i < c->n_ramp; i++)
+        if (json_array_append_new(rows, json_pack("[I,I]", (json_int_t)c->ramp[i].from_sample,
+                                                  (json_int_t)c->ramp[i].samples))) {
+            json_decref(rows);
+            return NULL;
+        }
+    return rows;
+}
+
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
@@ -50,6 +65,7 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                               t->lr.peak, "min", t->lr.min, "warmup", (json_int_t)t->lr.warmup, "total",
                               (json_int_t)t->lr.total, "decay", (json_int_t)t->lr.decay);
     int bad = !o || json_object_set_new(o, "optimizer", optim) | json_object_set_new(o, "schedule", sched) |
+                        json_object_set_new(o, "batch", batch_json(c)) |
                         json_object_set_new(o, "loss_sum", json_real(t->s.loss_sum)) |
                         json_object_set_new(o, "first_loss", real_or_null(t->s.first_loss)) |
                         json_object_set_new(o, "valid_loss", real_or_null(t->s.valid_loss)) |
@@ -65,6 +81,9 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
 
 int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err)
 {
+    if (!lf_train_first_rank(t))
+        return 0;
+    lf_train_phase(t, "saving");
     int rc = lf_train_save_wait(t, err);
     /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
     if (!rc && t->metrics)
@@ -89,6 +108,7 @@ int lf_train_save_wait(lf_trainer *t, lf_err *err)
 {
     if (!t->saving)
         return 0;
+    lf_train_phase(t, "saving");
     t->saving = false;
     lf_ckpt_result r;
     int rc = lf_ckpt_save_wait(t->writer, &r, err);

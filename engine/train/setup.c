@@ -11,6 +11,13 @@
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
+/* Of gradients that are summed over ranks at once: large enough that latency does not count, small enough that several
+ * fit into a step. */
+#define BUCKET_BYTES ((size_t)25 << 20)
+
+/* What a communicator keeps for each of its ranks (two segments of coll.c). */
+#define COMM_BYTES (512.0 * 1024)
+
 #define ERA_TRAIN 1u
 #define ERA_VALID 2u
 
@@ -121,7 +128,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 }
 
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
-                        bool valid, lf_err *err)
+                        bool valid, int ranks, lf_err *err)
 {
     struct lf_plan_opts po = {.threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = true};
     m->rows = (int64_t)c->micro_batch * c->seq_length;
@@ -139,6 +146,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     rc = add_chains(m, c, valid, err);
     if (!rc)
         rc = lf_plan_optimizer(m->plan, &c->adam, err);
+    if (!rc)
+        rc = lf_plan_data_parallel(m->plan, ranks, BUCKET_BYTES, err);
     if (!rc)
         rc = lf_plan_finish(m->plan, err);
     return rc;
@@ -159,115 +168,6 @@ void lf_train_model_fini(struct lf_train_model *m)
     lf_pstore_destroy(m->ps);
     lf_decoder_destroy(m->dec);
     memset(m, 0, sizeof(*m));
-}
-
-/* ---- data ---- */
-
-static int open_train(lf_trainer *t, lf_err *err)
-{
-    const struct lf_train_config *c = t->c;
-    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_sources, sizeof(*src), err);
-    lf_loader_ramp *ramp = lf_arena_alloc(t->arena, c->n_ramp, sizeof(*ramp), err);
-    if (!src || !ramp)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < c->n_ramp; i++)
-        ramp[i] = (lf_loader_ramp){c->ramp[i].from_sample, c->ramp[i].samples};
-    for (size_t i = 0; i < c->n_sources; i++) {
-        src[i] = c->sources[i];
-        if (src[i].weight > 0)
-            continue;
-        lf_shardset *s = NULL;
-        int rc = lf_shardset_open(&s, src[i].dir, "train", err);
-        if (rc)
-            return rc;
-        src[i].weight = (double)lf_shardset_get_info(s)->n_tokens;
-        lf_shardset_close(s);
-        if (!(src[i].weight > 0))
-            return lf_fail(err, LF_EINVAL, "%s: no tokens to train on", src[i].dir);
-    }
-    lf_loader_config lc = {.mode = LF_LOADER_TRAIN,
-                           .split = "train",
-                           .sources = src,
-                           .n_sources = c->n_sources,
-                           .T = c->seq_length,
-                           .B = c->micro_batch,
-                           .policy = c->packing,
-                           .max_segs = c->max_docs,
-                           .seed = c->seed,
-                           .ramp = ramp,
-                           .n_ramp = c->n_ramp,
-                           .skip = c->skip,
-                           .n_skip = c->n_skip,
-                           .vocab_size = t->mc.vocab};
-    return lf_loader_open(&t->data, &lc, err);
-}
-
-/* 1: has a valid split, 0: has none. */
-static int has_valid(const char *dir, lf_err *err)
-{
-    lf_artifact a = {0};
-    int rc = lf_artifact_load(&a, dir, "shards", err);
-    for (size_t i = 0; !rc && i < a.n_files; i++)
-        if (lf_str_has_prefix(a.files[i].path, "valid-"))
-            rc = 1;
-    lf_artifact_fini(&a);
-    return rc;
-}
-
-static int open_valid(lf_trainer *t, lf_err *err)
-{
-    const struct lf_train_config *c = t->c;
-    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_valid, sizeof(*src), err);
-    size_t n = 0;
-    if (!src)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < c->n_valid; i++) {
-        int rc = has_valid(c->valid[i], err);
-        if (rc < 0)
-            return rc;
-        if (rc)
-            src[n++] = (lf_loader_source){c->valid[i], 1};
-        else if (c->valid_required)
-            return lf_fail(err, LF_ENOENT, "%s has no valid split to validate on", c->valid[i]);
-    }
-    if (!n)
-        return 0;
-    lf_loader_config lc = {.mode = LF_LOADER_VALID,
-                           .split = "valid",
-                           .sources = src,
-                           .n_sources = n,
-                           .T = c->seq_length,
-                           .B = c->micro_batch,
-                           .policy = c->packing,
-                           .max_segs = c->max_docs,
-                           .seed = c->seed,
-                           .max_tokens = c->valid_tokens,
-                           .vocab_size = t->mc.vocab};
-    return lf_loader_open(&t->vdata, &lc, err);
-}
-
-int lf_train_open_data(lf_trainer *t, lf_err *err)
-{
-    int rc = open_train(t, err);
-    if (!rc)
-        rc = open_valid(t, err);
-    if (rc)
-        return rc;
-    const lf_shard_info *info = lf_loader_info(t->data, 0);
-    for (size_t i = 0; i < t->c->n_sources; i++) {
-        const lf_shard_info *other = lf_loader_info(t->data, i);
-        if (strcmp(other->tokenizer_sha256, info->tokenizer_sha256) != 0)
-            return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers", t->c->sources[0].dir,
-                           t->c->sources[i].dir);
-        if (t->mc.vocab < other->vocab_size)
-            t->mc.vocab = other->vocab_size;
-    }
-    if (t->vdata && strcmp(lf_loader_info(t->vdata, 0)->tokenizer_sha256, info->tokenizer_sha256) != 0)
-        return lf_fail(err, LF_EINVAL, "valid_data and data (%s) were made with different tokenizers",
-                       t->c->sources[0].dir);
-    memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
-    return lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
-                           (int64_t)lf_loader_source_samples(t->data, 0), err);
 }
 
 /* ---- --plan ---- */
@@ -329,7 +229,9 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     double snapshot = c->save_async ? 12.0 * (double)params : 0;
-    double host = snapshot + (double)lf_target_host()->reserved;
+    double host = snapshot + (double)lf_train_data_bytes(c) + (double)lf_target_host()->reserved;
+    if (c->plan_ranks > 1)
+        host += COMM_BYTES * c->plan_ranks;
     lf_schedule lr;
     json_t *notes = json_array();
     if (c->epochs > 0 && !tokens) {
@@ -351,7 +253,12 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads,
                   "optimizer", (double)b.optimizer, "activations", (double)(b.saved + b.transient), "workspace",
                   (double)b.workspace, "inputs", (double)b.inputs, "host", host, "total", (double)b.total + host);
-    int bad = json_object_set_new(plan, "parameters", json_integer(params)) |
+    struct lf_plan_comm pc;
+    lf_plan_comm(m->plan, &pc);
+    json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step", (json_int_t)pc.messages);
+    int bad = json_object_set_new(plan, "ranks", json_integer(pc.ranks)) |
+              json_object_set_new(plan, "comm", comm) |
+              json_object_set_new(plan, "parameters", json_integer(params)) |
               json_object_set_new(plan, "bytes", bytes) |
               json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
               json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
@@ -371,7 +278,7 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     manifest_facts(c, &vocab, &tokens);
     int rc = plan_model(&mc, c, vocab, err);
     if (!rc)
-        rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0, err);
+        rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0, c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (!rc)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
     lf_train_model_fini(&m);

@@ -202,6 +202,17 @@ same $rc 1 "another model in an out that is finished is refused"
 says "ffn differs" "and names the key"
 run base --seed 6
 same $rc 1 "so is another order of data"
+run batch --batch 4 --resume-from "$dir/term1/out"
+same $rc 0 "another batch goes on where its steps begin"
+says "perhaps not bitwise: .*batch was .*0, 8.*, is .*0, 4" "and is not called bitwise"
+"$tool" state "$dir/batch/out/checkpoint" | grep -q '"history":\[{[^]]*"bitwise":false[^]]*batch was'
+ok $? "the checkpoint's history says so"
+cp -r "$dir/data" "$dir/flipped"
+file=$(ls "$dir"/flipped/train-*.h5 | head -n 1)
+printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") - 100)) conv=notrunc 2>/dev/null
+run flipped --data "$dir/flipped"
+same $rc 1 "data with a flipped byte is refused before the first step"
+says "$(basename "$file")" "by the name of the file"
 run rate --lr 4e-3 --resume-from "$dir/term1/out"
 says "perhaps not bitwise: schedule peak" "another learning rate is not called bitwise"
 run usage --steps 1T --batch 1G

@@ -78,7 +78,7 @@ static void train(train_case *t, const char *dir, const char *name, struct curve
     snprintf(t->out, sizeof t->out, "%.2000s/%s", dir, name);
     snprintf(t->metrics, sizeof t->metrics, "%.2000s/%s.metrics", dir, name);
     *c = (struct curve){0};
-    if (lf_train_run(&t->c, &sink, &err) || lf_frame_read(t->metrics, &offset, read_record, c, &err) || c->n != CASE_STEPS)
+    if (lf_train_run(&t->c, &sink, NULL, &err) || lf_frame_read(t->metrics, &offset, read_record, c, &err) || c->n != CASE_STEPS)
         tap_bail("%s: %s", name, err.text);
 }
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The data of a run: opened, checked, and what it will take in memory. */
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/train/loop_priv.h"
+
+/* Content of this much is read again at the start without being asked for: seconds, where training takes hours. */
+#define VERIFY_BYTES ((int64_t)4 << 30)
+
+
+int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_sources, sizeof(*src), err);
+    lf_loader_ramp *ramp = lf_arena_alloc(t->arena, c->n_ramp, sizeof(*ramp), err);
+    if (!src || !ramp)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < c->n_ramp; i++)
+        ramp[i] = (lf_loader_ramp){c->ramp[i].from_sample, c->ramp[i].samples};
+    for (size_t i = 0; i < c->n_sources; i++) {
+        src[i] = c->sources[i];
+        if (src[i].weight > 0)
+            continue;
+        lf_shardset *s = NULL;
+        int rc = lf_shardset_open(&s, src[i].dir, "train", err);
+        if (rc)
+            return rc;
+        src[i].weight = (double)lf_shardset_get_info(s)->n_tokens;
+        lf_shardset_close(s);
+        if (!(src[i].weight > 0))
+            return lf_fail(err, LF_EINVAL, "%s: no tokens to train on", src[i].dir);
+    }
+    lf_loader_config lc = {.mode = LF_LOADER_TRAIN,
+                           .split = "train",
+                           .sources = src,
+                           .n_sources = c->n_sources,
+                           .T = c->seq_length,
+                           .B = c->micro_batch,
+                           .policy = c->packing,
+                           .max_segs = c->max_docs,
+                           .seed = c->seed,
+                           .ramp = ramp,
+                           .n_ramp = c->n_ramp,
+                           .skip = c->skip,
+                           .n_skip = c->n_skip,
+                           .dp_rank = rank,
+                           .dp_size = ranks,
+                           .vocab_size = t->mc.vocab};
+    return lf_loader_open(out, &lc, err);
+}
+
+/* 1: has a valid split, 0: has none. */
+static int has_valid(const char *dir, lf_err *err)
+{
+    lf_artifact a = {0};
+    int rc = lf_artifact_load(&a, dir, "shards", err);
+    for (size_t i = 0; !rc && i < a.n_files; i++)
+        if (lf_str_has_prefix(a.files[i].path, "valid-"))
+            rc = 1;
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int open_valid(lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_valid, sizeof(*src), err);
+    size_t n = 0;
+    if (!src)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < c->n_valid; i++) {
+        int rc = has_valid(c->valid[i], err);
+        if (rc < 0)
+            return rc;
+        if (rc)
+            src[n++] = (lf_loader_source){c->valid[i], 1};
+        else if (c->valid_required)
+            return lf_fail(err, LF_ENOENT, "%s has no valid split to validate on", c->valid[i]);
+    }
+    if (!n)
+        return 0;
+    lf_loader_config lc = {.mode = LF_LOADER_VALID,
+                           .split = "valid",
+                           .sources = src,
+                           .n_sources = n,
+                           .T = c->seq_length,
+                           .B = c->micro_batch,
+                           .policy = c->packing,
+                           .max_segs = c->max_docs,
+                           .seed = c->seed,
+                           .max_tokens = c->valid_tokens,
+                           .dp_rank = t->rank,
+                           .dp_size = t->ranks,
+                           .vocab_size = t->mc.vocab};
+    return lf_loader_open(&t->vdata, &lc, err);
+}
+
+/* Compare the content of an artifact with its manifest, as far as `verify` asks for it. Lengths are always compared. */
+static int verify(const lf_trainer *t, const char *dir, lf_err *err)
+{
+    lf_artifact a = {0};
+    int64_t bytes = 0;
+    int rc = lf_artifact_load(&a, dir, "shards", err);
+    for (size_t i = 0; !rc && i < a.n_files; i++)
+        bytes += a.files[i].bytes;
+    if (!rc && (t->c->verify == LF_VERIFY_YES || bytes <= VERIFY_BYTES))
+        rc = lf_artifact_check_hashes(&a, dir, t->c->threads, err);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int verify_all(const lf_trainer *t, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    int rc = 0;
+    if (c->verify == LF_VERIFY_NO || !lf_train_first_rank(t))
+        return 0;
+    for (size_t i = 0; i < c->n_sources && !rc; i++)
+        rc = verify(t, c->sources[i].dir, err);
+    for (size_t i = 0; i < c->n_valid && !rc && c->valid_required; i++)
+        rc = verify(t, c->valid[i], err);
+    return rc;
+}
+
+int lf_train_open_data(lf_trainer *t, lf_err *err)
+{
+    int rc = verify_all(t, err);
+    if (!rc)
+        rc = lf_train_open_loader(&t->data, t, t->rank, t->ranks, err);
+    if (!rc)
+        rc = open_valid(t, err);
+    if (rc)
+        return rc;
+    const lf_shard_info *info = lf_loader_info(t->data, 0);
+    for (size_t i = 0; i < t->c->n_sources; i++) {
+        const lf_shard_info *other = lf_loader_info(t->data, i);
+        if (strcmp(other->tokenizer_sha256, info->tokenizer_sha256) != 0)
+            return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers", t->c->sources[0].dir,
+                           t->c->sources[i].dir);
+        if (t->mc.vocab < other->vocab_size)
+            t->mc.vocab = other->vocab_size;
+    }
+    if (t->vdata && strcmp(lf_loader_info(t->vdata, 0)->tokenizer_sha256, info->tokenizer_sha256) != 0)
+        return lf_fail(err, LF_EINVAL, "valid_data and data (%s) were made with different tokenizers",
+                       t->c->sources[0].dir);
+    memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
+    return lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
+                           (int64_t)lf_loader_source_samples(t->data, 0), err);
+}
+
+/* Of one split as the manifest counts it; 0 when it is not there (yet) or does not say. */
+static size_t split_bytes(const struct lf_train_config *c, const char *dir, const char *split)
+{
+    lf_artifact a = {0};
+    size_t n = 0;
+    if (lf_artifact_load(&a, dir, "shards", NULL) == 0) {
+        json_t *s = json_object_get(json_object_get(a.meta, "splits"), split);
+        int64_t docs = json_integer_value(json_object_get(s, "docs"));
+        int64_t tokens = json_integer_value(json_object_get(s, "tokens"));
+        if (docs > 0 && tokens > 0)
+            n = lf_loader_index_bytes(c->packing, c->seq_length, c->max_docs, (uint64_t)docs, (uint64_t)tokens);
+    }
+    lf_artifact_fini(&a);
+    return n;
+}
+
+size_t lf_train_data_bytes(const struct lf_train_config *c)
+{
+    size_t slots = lf_loader_slot_bytes(c->micro_batch, c->seq_length, c->max_docs), n = slots, valid = 0;
+    for (size_t i = 0; i < c->n_sources; i++)
+        n += split_bytes(c, c->sources[i].dir, "train");
+    for (size_t i = 0; i < c->n_valid; i++)
+        valid += split_bytes(c, c->valid[i], "valid");
+    return valid ? n + slots + valid : n;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ranks of a data-parallel run do together. Each has all weights and its share of the micro-batches; the
+ * gradients are summed in the optimizer's segment (lf_plan_data_parallel), everything else is here: one small exchange
+ * per step, one per look at the stop flag, and the state they begin with. Rank 0 alone reads and writes checkpoints and
+ * metrics. With one rank nothing here does anything.
+ *
+ * Rules that keep ranks from waiting for each other for ever:
+ *   1. A failure of one rank is told in the next exchange (rc goes in, an agreed rc comes out); a rank never returns
+ *      between two exchanges.
+ *   2. What decides about control flow is agreed or is a function of agreed values; clocks and signals are not.
+ *   3. Work of unknown length on one rank is announced (lf_comm_phase), so that the watchdog knows it from a hang.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/sys.h"
+#include "engine/model/weights.h"
+#include "engine/train/loop_priv.h"
+
+/* A step may take so much longer than the longest so far before it counts as a hang. */
+#define STEP_SLACK 4.0
+#define STEP_SLACK_S 40.0
+#define FIRST_STEP_S 1800.0
+
+bool lf_train_first_rank(const lf_trainer *t)
+{
+    return t->rank == 0;
+}
+
+int lf_train_agree(const lf_trainer *t, int rc, lf_err *err)
+{
+    return t->ranks > 1 ? lf_comm_agree_ok(t->comm, rc, err) : rc;
+}
+
+void lf_train_phase(const lf_trainer *t, const char *name)
+{
+    if (t->ranks > 1)
+        lf_comm_phase(t->comm, name, 0);
+}
+
+void lf_train_phase_step(const lf_trainer *t)
+{
+    if (t->ranks <= 1)
+        return;
+    lf_comm_step(t->comm, t->s.step + 1);
+    lf_comm_phase(t->comm, "training step", t->longest_s > 0 ? STEP_SLACK * t->longest_s + STEP_SLACK_S : FIRST_STEP_S);
+}
+
+static int reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    return lf_comm_all_reduce(user, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+void lf_train_connect(lf_trainer *t)
+{
+    if (t->ranks > 1)
+        lf_exec_set_reduce(t->m.ex, reduce, t->comm);
+}
+
+int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err)
+{
+    if (t->ranks <= 1)
+        return rc;
+    /* Counts below 2^53: exact. */
+    double v[] = {rc ? 0 : s->loss, rc ? 0 : s->z, rc ? 0 : (double)s->tokens, s->late && t->rank == 0, rc != 0};
+    int failed = lf_comm_all_reduce(t->comm, v, sizeof(v) / sizeof(v[0]), LF_COMM_F64, LF_COMM_SUM, rc ? NULL : err);
+    if (failed)
+        return rc ? rc : failed;
+    if (v[4] > 0)
+        return lf_comm_agree_ok(t->comm, rc, err);
+    *s = (struct lf_train_sums){.loss = v[0], .z = v[1], .tokens = (int64_t)v[2], .late = v[3] > 0};
+    return 0;
+}
+
+int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err)
+{
+    if (t->ranks <= 1)
+        return 0;
+    int64_t v = *flag;
+    int rc = lf_comm_agree_max(t->comm, &v, err);
+    *flag = v != 0;
+    return rc;
+}
+
+int lf_train_stop(const lf_trainer *t, int rc, bool *stop, lf_err *err)
+{
+    *stop = t->sink->stop && t->sink->stop(t->sink->user);
+    if (t->ranks <= 1)
+        return rc;
+    int64_t v[] = {*stop, rc != 0};
+    int failed = lf_comm_all_reduce(t->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
+    if (failed)
+        return rc ? rc : failed;
+    *stop = v[0] != 0;
+    return v[1] ? lf_comm_agree_ok(t->comm, rc, err) : 0;
+}
+
+/* ---- what they begin with ---- */
+
+/* A text of rank 0 on every rank: *text is in (rank 0, NULL allowed) and out, owned. */
+static int share_text(const lf_trainer *t, char **text, lf_err *err)
+{
+    int64_t n = t->rank == 0 && *text ? (int64_t)strlen(*text) : -1;
+    int rc = lf_comm_broadcast(t->comm, &n, sizeof(n), 0, err);
+    if (rc)
+        return rc;
+    if (n < 0)
+        return 0;
+    if (t->rank != 0 && !(*text = lf_malloc((size_t)n + 1, 1, err)))
+        rc = LF_ENOMEM;
+    rc = lf_comm_agree_ok(t->comm, rc, err);
+    if (!rc)
+        rc = lf_comm_broadcast(t->comm, *text, (size_t)n + 1, 0, err);
+    return rc;
+}
+
+int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err)
+{
+    char *text = NULL;
+    if (t->ranks <= 1)
+        return 0;
+    int rc = t->rank == 0 && *o && !(text = lf_json_dump(*o, err)) ? LF_ENOMEM : 0;
+    rc = lf_comm_agree_ok(t->comm, rc, err);
+    if (!rc)
+        rc = share_text(t, &text, err);
+    if (!rc && t->rank != 0 && text && !(*o = lf_json_load_text(text, strlen(text), "what rank 0 sent", err)))
+        rc = LF_EFORMAT;
+    free(text);
+    return lf_comm_agree_ok(t->comm, rc, err);
+}
+
+int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
+{
+    static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V};
+    int rc = 0;
+    if (t->ranks <= 1)
+        return 0;
+    for (size_t i = 0; i < (moments ? 3 : 1) && !rc; i++) {
+        void *data;
+        size_t bytes;
+        lf_pstore_block(t->m.ps, kinds[i], &data, &bytes);
+        rc = lf_comm_broadcast(t->comm, data, bytes, 0, err);
+    }
+    lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
+    return rc;
+}
+
+/* Say what differs between what rank 0 and another rank would write into a checkpoint. */
+static int tell_difference(const lf_trainer *t, const char *first, const char *other, int rank, lf_err *err)
+{
+    lf_buf why;
+    lf_buf_init(&why);
+    json_t *a = lf_json_load_text(first, strlen(first), "rank 0", NULL), *b = lf_json_load_text(other, strlen(other), "", NULL);
+    const char *key;
+    json_t *v;
+    lf_train_differences(json_object_get(a, "numbers"), json_object_get(b, "numbers"), "", &why);
+    json_object_foreach(b, key, v) if (strcmp(key, "numbers") != 0)
+        lf_train_difference(json_object_get(a, key), v, "", key, &why);
+    json_decref(a);
+    json_decref(b);
+    int rc = lf_fail(err, LF_EINVAL, "rank %d (%s) does not run the same as rank 0 (%s): %s", rank,
+                     lf_comm_peer_host(t->comm, rank), lf_comm_peer_host(t->comm, 0), why.data);
+    lf_buf_fini(&why);
+    return rc;
+}
+
+/* What must be alike on every rank: the settings, the data, and the kernels that update weights. Threads need not be. */
+static char *identity(const lf_trainer *t, lf_err *err)
+{
+    json_t *state = lf_train_state_json(t, err), *numbers = state ? json_copy(t->fingerprint) : NULL;
+    char *text = NULL;
+    int bad = !numbers || json_object_del(numbers, "threads") | json_object_del(state, "fingerprint") |
+                              json_object_set(state, "numbers", numbers);
+    if (!bad)
+        text = lf_json_dump(state, err);
+    else
+        lf_fail(err, LF_ENOMEM, "comparing ranks: out of memory");
+    json_decref(numbers);
+    json_decref(state);
+    return text;
+}
+
+int lf_train_same(const lf_trainer *t, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    if (t->ranks <= 1)
+        return 0;
+    char *mine = identity(t, err);
+    int rc = lf_comm_agree_ok(t->comm, mine ? 0 : LF_ENOMEM, err);
+    if (!rc)
+        rc = lf_comm_gather_blobs(t->comm, mine, strlen(mine) + 1, &all, err);
+    for (int r = 1; r < t->ranks && !rc; r++)
+        if (strcmp(all.data, all.data + all.offset[r]) != 0)
+            rc = tell_difference(t, all.data, all.data + all.offset[r], r, err);
+    lf_comm_blobs_fini(&all);
+    free(mine);
+    return rc;
+}
+
+/* ---- are they still alike? ---- */
+
+static uint64_t mix(uint64_t h, const void *data, size_t bytes)
+{
+    uint64_t lane[4] = {h, h ^ 1, h ^ 2, h ^ 3}, w[4];
+    const char *p = data;
+    for (; bytes >= sizeof(w); bytes -= sizeof(w), p += sizeof(w)) {
+        memcpy(w, p, sizeof(w));
+        for (int k = 0; k < 4; k++)
+            lane[k] = (lane[k] ^ w[k]) * 0x9E3779B97F4A7C15u;
+    }
+    for (size_t i = 0; i < bytes; i++)
+        lane[i % 4] = (lane[i % 4] ^ (unsigned char)p[i]) * 0x9E3779B97F4A7C15u;
+    for (int k = 1; k < 4; k++)
+        lane[0] = (lane[0] ^ lane[k] ^ lane[0] >> 29) * 0xBF58476D1CE4E5B9u;
+    return lane[0];
+}
+
+int lf_train_replicas(const lf_trainer *t, lf_err *err)
+{
+    if (t->ranks <= 1)
+        return 0;
+    uint64_t h = 0x10ADu;
+    for (int i = 0; i < lf_pstore_count(t->m.ps); i++) {
+        struct lf_pview v;
+        if (lf_pstore_view(t->m.ps, i, LF_P_MASTER, &v) == 1)
+            h = mix(h, v.data, v.bytes);
+    }
+    int64_t v[] = {(int64_t)(h >> 1), -(int64_t)(h >> 1)};
+    int rc = lf_comm_all_reduce(t->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
+    if (!rc && v[0] != -v[1])
+        rc = lf_fail(err, LF_ECOMM,
+                     "the ranks hold different weights after step %lld: a machine computes wrongly, or this program does; "
+                     "nothing was saved",
+                     (long long)t->s.step);
+    return rc;
+}

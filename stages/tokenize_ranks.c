@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokenizing on several ranks. Every rank reads the whole input and so cuts it into the same batches; batch k is worked on
+ * by rank k mod P alone. Rank 0 is the only one that writes: its sink takes batches in order, those of others by message,
+ * so the shards are those of one rank, bit for bit, and everything about restarts is rank 0's and needs nothing here.
+ *
+ * What rank r > 0 and rank 0 say to each other, for each batch of r in order and once at the end:
+ *
+ *     r: head (which batch, how much)     0: GO or STOP     r, after GO: documents, ids
+ *     r: head END, with its failure if it had one
+ *
+ * Rank 0 answers every head, so nobody waits for ever: when it has failed or was stopped it answers STOP from then on
+ * (lf_tokenize_ranks_end), after which r sends nothing more.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "stages/tokenize_priv.h"
+
+enum { TAG_HEAD = 1, TAG_REPLY, TAG_DOCS, TAG_IDS };
+enum { HEAD_BATCH = 1, HEAD_END };
+enum { REPLY_GO = 1, REPLY_STOP };
+
+typedef struct head {
+    int64_t kind, rc;
+    uint64_t index, first, n, n_ids, replaced; /* of the batch */
+    char text[sizeof(((lf_err *)0)->text)];    /* of the failure */
+} head;
+
+int lf_tokenize_ranks_open(tok_ranks *k, lf_comm *comm, lf_err *err)
+{
+    *k = (tok_ranks){.comm = comm, .rank = comm ? comm->rank : 0, .size = comm ? comm->size : 1};
+    k->over = lf_calloc((size_t)k->size, sizeof(*k->over), err);
+    return k->over ? 0 : LF_ENOMEM;
+}
+
+void lf_tokenize_ranks_close(tok_ranks *k)
+{
+    free(k->over);
+}
+
+/* ---- rank r > 0 ---- */
+
+/* The pipeline's sink. */
+int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err)
+{
+    tok_ranks *k = ctx;
+    int64_t reply = 0;
+    if (b->index % (uint64_t)k->size != (uint64_t)k->rank)
+        return 0;
+    head h = {.kind = HEAD_BATCH, .index = b->index, .first = b->first, .n = b->n, .n_ids = b->ids.n, .replaced = b->replaced};
+    int rc = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, err);
+    if (rc == 0)
+        rc = lf_comm_recv(k->comm, &reply, sizeof(reply), 0, TAG_REPLY, err);
+    if (rc == 0 && reply != REPLY_GO) {
+        k->over[k->rank] = true;
+        return lf_fail(err, LF_ECOMM, "rank 0 wants no more");
+    }
+    if (rc == 0)
+        rc = lf_comm_send(k->comm, b->docs, b->n * sizeof(*b->docs), 0, TAG_DOCS, err);
+    if (rc == 0)
+        rc = lf_comm_send(k->comm, b->ids.v, b->ids.n * sizeof(*b->ids.v), 0, TAG_IDS, err);
+    return rc;
+}
+
+/* After the pipeline: tell rank 0 how it went, unless it has said that it does not want to know. */
+static int say_end(tok_ranks *k, int rc, lf_err *err)
+{
+    head h = {.kind = HEAD_END, .rc = rc};
+    if (k->over[k->rank])
+        return rc;
+    if (rc != 0 && err)
+        snprintf(h.text, sizeof(h.text), "%s", err->text);
+    int sent = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, rc ? NULL : err);
+    return rc ? rc : sent;
+}
+
+/* ---- rank 0 ---- */
+
+/* What rank r failed with, as rank 0's own failure: the first in the order of the input is the one that is told. */
+static int their_failure(const head *h, int r, lf_err *err)
+{
+    if (h->rc == 0)
+        return lf_fail(err, LF_ECOMM, "rank %d has come to the end of the input before rank 0; does it see the same files?", r);
+    return lf_fail(err, (int)h->rc, "%.*s", (int)sizeof(h->text) - 1, h->text);
+}
+
+static int make_room(void *p_ptr, size_t *cap, size_t n, size_t size, lf_err *err)
+{
+    int rc = n > *cap ? lf_realloc(p_ptr, n, size, err) : 0;
+    if (rc == 0 && n > *cap)
+        *cap = n;
+    return rc;
+}
+
+/* Fill batch b, which this rank has read and rank r has worked on. */
+static int take(tok_ranks *k, tok_batch *b, int r, lf_err *err)
+{
+    head h;
+    int64_t reply = REPLY_GO;
+    int rc = lf_comm_recv(k->comm, &h, sizeof(h), r, TAG_HEAD, err);
+    if (rc != 0)
+        return rc;
+    if (h.kind == HEAD_END) {
+        k->over[r] = true;
+        return their_failure(&h, r, err);
+    }
+    if (h.index != b->index || h.first != b->first || h.n != b->n) {
+        k->over[r] = true;
+        reply = REPLY_STOP;
+        (void)lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, NULL);
+        return lf_fail(err, LF_ECOMM, "rank %d reads another text than rank 0; does it see the same files?", r);
+    }
+    b->ids.n = 0;
+    rc = make_room(&b->docs, &b->cap_docs, b->n, sizeof(*b->docs), err);
+    if (rc == 0)
+        rc = make_room(&b->ids.v, &b->ids.cap, h.n_ids, sizeof(*b->ids.v), err);
+    if (rc == 0)
+        rc = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, err);
+    if (rc == 0)
+        rc = lf_comm_recv(k->comm, b->docs, b->n * sizeof(*b->docs), r, TAG_DOCS, err);
+    if (rc == 0)
+        rc = lf_comm_recv(k->comm, b->ids.v, h.n_ids * sizeof(*b->ids.v), r, TAG_IDS, err);
+    b->ids.n = h.n_ids;
+    b->replaced = h.replaced;
+    return rc;
+}
+
+int lf_tokenize_ranks_take(void *ctx, tok_batch *b, lf_err *err)
+{
+    tok_ranks *k = ctx;
+    int r = (int)(b->index % (uint64_t)k->size);
+    int rc = r == 0 ? 0 : take(k, b, r, err);
+    return rc ? rc : k->sink(k->sink_ctx, b, err);
+}
+
+/* Hear rank r out; a failure that rank 0 does not know yet becomes its own. */
+static int hear_out(tok_ranks *k, int r, int rc, lf_err *err)
+{
+    int64_t reply = REPLY_STOP;
+    head h;
+    if (k->over[r])
+        return rc;
+    int got = lf_comm_recv(k->comm, &h, sizeof(h), r, TAG_HEAD, rc ? NULL : err);
+    if (got != 0)
+        return rc ? rc : got;
+    k->over[r] = true;
+    if (h.kind == HEAD_END)
+        return rc == 0 && h.rc != 0 ? their_failure(&h, r, err) : rc;
+    got = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc ? NULL : err);
+    if (rc || got)
+        return rc ? rc : got;
+    return lf_fail(err, LF_ECOMM, "rank %d reads more text than rank 0; does it see the same files?", r);
+}
+
+int lf_tokenize_ranks_end(tok_ranks *k, int rc, lf_err *err)
+{
+    if (k->size == 1)
+        return rc;
+    if (k->rank > 0)
+        return say_end(k, rc, err);
+    for (int r = 1; r < k->size; r++)
+        rc = hear_out(k, r, rc, err);
+    return rc;
+}
+
+/* ---- word counts ---- */
+
+int lf_tokenize_ranks_words(const tok_ranks *k, lf_word_counts *words, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    lf_buf mine;
+    if (k->size == 1)
+        return 0;
+    lf_buf_init(&mine);
+    int rc = k->rank > 0 ? lf_word_counts_pack(words, &mine, err) : 0;
+    rc = lf_comm_agree_ok(k->comm, rc, err);
+    if (rc == 0)
+        rc = lf_comm_gather_blobs(k->comm, mine.data, mine.len, &all, err);
+    for (int r = 1; r < k->size && rc == 0 && k->rank == 0; r++)
+        rc = lf_word_counts_unpack(words, all.data + all.offset[r], all.offset[r + 1] - all.offset[r], err);
+    lf_comm_blobs_fini(&all);
+    lf_buf_fini(&mine);
+    return rc;
+}
+
+/* ---- small things that rank 0 knows ---- */
+
+int lf_tokenize_ranks_u64(const tok_ranks *k, uint64_t *v, size_t n, lf_err *err)
+{
+    return k->size == 1 ? 0 : lf_comm_broadcast(k->comm, v, n * sizeof(*v), 0, err);
+}
+
+int lf_tokenize_ranks_text(const tok_ranks *k, lf_buf *text, lf_err *err)
+{
+    uint64_t n = text->len;
+    if (k->size == 1)
+        return 0;
+    int rc = lf_tokenize_ranks_u64(k, &n, 1, err);
+    if (rc != 0)
+        return rc;
+    char *p = lf_malloc((size_t)n + 1, 1, err);
+    if (p && k->rank == 0)
+        memcpy(p, text->data, (size_t)n);
+    rc = lf_comm_agree_ok(k->comm, p ? 0 : LF_ENOMEM, err);
+    if (rc == 0)
+        rc = lf_comm_broadcast(k->comm, p, (size_t)n, 0, err);
+    if (rc == 0 && k->rank > 0)
+        lf_buf_add(text, p, (size_t)n);
+    free(p);
+    return rc ? rc : lf_buf_check(text, err);
+}
