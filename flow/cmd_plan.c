@@ -114,11 +114,13 @@ static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t 
     return row;
 }
 
-static void print_bytes(const json_t *bytes)
+static void print_bytes(const json_t *plan)
 {
+    const json_t *bytes = json_object_get(plan, "bytes"), *comm = json_object_get(plan, "comm");
+    int64_t ranks = json_integer_value(json_object_get(plan, "ranks"));
     static const char *const classes[] = {"params", "grads", "optimizer", "activations", "workspace", "host", "total"};
     char b[32];
-    const char *sep = "      memory: ";
+    const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         const json_t *v = json_object_get(bytes, classes[i]);
         if (v == NULL)
@@ -128,6 +130,10 @@ static void print_bytes(const json_t *bytes)
     }
     if (sep[0] == ',')
         putchar('\n');
+    if (ranks > 1 && comm != NULL)
+        printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n", (long long)ranks,
+               lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(comm, "bytes_per_step"))),
+               (long long)json_integer_value(json_object_get(comm, "messages_per_step")));
 }
 
 static void print_counts(const json_t *row)
@@ -176,7 +182,7 @@ static void print_row(const json_t *row)
         putchar('\n');
     }
     print_counts(row);
-    print_bytes(json_object_get(plan, "bytes"));
+    print_bytes(plan);
     json_t *notes = json_object_get(plan, "notes");
     for (size_t i = 0; i < json_array_size(notes); i++) {
         fputs("      note: ", stdout);

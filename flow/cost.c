@@ -75,8 +75,17 @@ static bool drain(const struct pipes *p, lf_buf *out, lf_buf *errtext)
     return true;
 }
 
+/* Ranks that a stage asks for: of all nodes, of one node. */
+static void ranks_of(const json_t *stage, int64_t *all, int64_t *node)
+{
+    const json_t *r = json_object_get(stage, "resources"), *ranks = json_object_get(r, "ranks");
+    const json_t *nodes = json_object_get(r, "nodes");
+    *node = json_is_integer(ranks) ? json_integer_value(ranks) : 1;
+    *all = *node * (json_is_integer(nodes) ? json_integer_value(nodes) : 1);
+}
+
 static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config, const char *dir,
-                    lf_err *err)
+                    int64_t ranks, lf_err *err)
 {
     struct pipes p = {{-1, -1}, {-1, -1}};
     if (pipe2(p.out, O_CLOEXEC) < 0)
@@ -87,14 +96,16 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
         close(p.out[1]);
         return rc;
     }
-    char *argv[8], a1[] = "--config", a3[] = "--out", a5[] = "--plan";
+    char *argv[8], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40];
+    snprintf(a6, sizeof a6, "--ranks=%lld", (long long)ranks);
     argv[0] = lf_strdup(exe, err);
     argv[1] = a1;
     argv[2] = lf_strdup(config, err);
     argv[3] = a3;
     argv[4] = lf_strdup(dir, err);
     argv[5] = a5;
-    argv[6] = NULL;
+    argv[6] = a6;
+    argv[7] = NULL;
     int rc = argv[0] != NULL && argv[2] != NULL && argv[4] != NULL ? 0 : LF_ENOMEM;
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
@@ -188,8 +199,10 @@ static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage
     rc = lf_path_set(config, err, "%s/config.ini", dir);
     if (rc == 0)
         rc = write_plan_config(p, stage, dir, err);
+    int64_t ranks, per_node;
+    ranks_of(stage, &ranks, &per_node);
     if (rc == 0)
-        rc = run_plan(&out, &errtext, &status, exe, config, dir, err);
+        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, err);
     if (rc == 0)
         rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
     lf_io_remove_tree(dir, NULL);
@@ -281,11 +294,15 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
     for (size_t i = 0; i < json_array_size(costs); i++) {
         const json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
         const char *name = json_string_value(json_object_get(row, "name"));
-        lf_cost_limits(&fit, p, lf_run_stage(&p->view.run, name));
-        double total = json_number_value(json_object_get(json_object_get(plan, "bytes"), "total"));
+        const json_t *stage = lf_run_stage(&p->view.run, name);
+        int64_t ranks, per_node;
+        lf_cost_limits(&fit, p, stage);
+        ranks_of(stage, &ranks, &per_node);
+        double total = json_number_value(json_object_get(json_object_get(plan, "bytes"), "total")) * (double)per_node;
         if (fit.memory_bytes >= 0 && total > (double)fit.memory_bytes)
-            return lf_fail(err, LF_ENOMEM, "stage %s does not fit in memory: it needs %s, and there is %s (its `memory`, or "
+            return lf_fail(err, LF_ENOMEM, "stage %s does not fit in memory: it needs %s%s, and there is %s (its `memory`, or "
                            "this machine)", name, lf_fmt_bytes(a, sizeof a, total),
+                           per_node > 1 ? " for the ranks of a node" : "",
                            lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
         disk += json_number_value(json_object_get(plan, "disk_bytes"));
     }
