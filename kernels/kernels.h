@@ -256,8 +256,19 @@ struct lf_k_rope {
  *   softcap > 0: scores become cap * tanh(score / cap) before the mask.
  *   lse[h][t] f32 [H, rows]: log-sum-exp of the row's scores, natural log; NULL when no backward follows.
  *   Reduction: KV tiles of LF_ATTN_TILE keys counted from the document's first key, ascending; online softmax. A tile that
- *   is entirely masked for a row changes no bit of that row. */
+ *   is entirely masked for a row changes no bit of that row.
+ *   drop.p > 0: o = (m . softmax) v with m = keep ? 1 / (1 - p) : 0; lse stays that of all keys. */
 #define LF_ATTN_TILE 64
+/* Dropout of attention probabilities. Keep decision of (query row t, head h, key j of its document): Philox(seed, site,
+ * a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4) word j % 4, uniform >= p; so h < 1024, j < 2^24. p == 0: off, the
+ * rest is not read. sample: global sample id of the row, position: its place in the sample. */
+struct lf_k_attn_drop {
+    float p;
+    uint32_t site;
+    const int64_t *sample;
+    const int32_t *position;
+    const struct lf_step_record *rec; /* seed */
+};
 struct lf_k_attn_fwd {
     int64_t rows, heads, groups, d, n_docs;
     const void *q, *k, *v;
@@ -267,6 +278,7 @@ struct lf_k_attn_fwd {
     const int32_t *cu_seqlens;
     const float *alibi; /* [H] or NULL */
     float scale, softcap;
+    struct lf_k_attn_drop drop;
     int32_t window;
     bool causal;
     uint8_t x_type, mode;
@@ -283,6 +295,7 @@ struct lf_k_attn_bwd {
     const int32_t *cu_seqlens;
     const float *alibi;
     float scale, softcap;
+    struct lf_k_attn_drop drop;
     int32_t window;
     bool causal;
     uint8_t x_type, mode;

@@ -72,9 +72,12 @@ static struct lf_attr attn_attr(const struct lf_attn_opts *o)
 lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
                     const struct lf_attn_opts *o)
 {
-    const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id};
-    const struct lf_attr a = attn_attr(o);
-    return add_node(g, LF_OP_ATTN, in, 5, &a);
+    const bool drop = o->dropout != 0; /* a NaN too, which the shape rule refuses */
+    const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id, drop ? o->sample.id : 0, drop ? o->position.id : 0};
+    struct lf_attr a = attn_attr(o);
+    a.p = o->dropout;
+    a.site = drop ? lf_name_site(o->site) : 0;
+    return add_node(g, LF_OP_ATTN, in, 7, &a);
 }
 
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,

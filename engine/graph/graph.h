@@ -121,6 +121,9 @@ struct lf_attn_opts {
     int32_t window; /* 0: none */
     bool causal;
     int64_t max_doc; /* longest document the packer makes; only FLOP counts read it */
+    float dropout;   /* of the probabilities; 0: none, then the rest is not read */
+    const char *site;        /* name of the random decision, as lf_dropout's */
+    lf_val sample, position; /* i64, i32 [R, 1] inputs */
 };
 /* q [R, H*D], k, v [R, G*D] (views of one qkv matrix as a rule), cu_seqlens i32 [n_docs + 1, 1] input, alibi f32 [1, H]
  * constant or LF_NONE. o [R, H*D]. */

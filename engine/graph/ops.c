@@ -33,8 +33,9 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .saves = "position", .alias = {{0, ROPE_X}, END}, .numeric = "row", .kernel = KID(rope),
         .emit = lf_emit_rope},
     [LF_OP_ATTN] = {
-        .name = "attention", .in_types = "cccif", .out_types = "cf", .shape = lf_shape_attn, .vjp = lf_vjp_attn,
-        .saves = "q, k, v, o, lse", .alias = {END}, .numeric = "row", .flops = lf_flops_attn,
+        .name = "attention", .in_types = "cccifli", .out_types = "cf", .shape = lf_shape_attn, .vjp = lf_vjp_attn,
+        .saves = "q, k, v, o, lse; dropout is drawn again", .alias = {END}, .flags = LF_OPF_RNG, .numeric = "row",
+        .flops = lf_flops_attn,
         .kernel = KID(attn_fwd), .emit = lf_emit_attn},
     [LF_OP_KV_WRITE] = {
         .name = "kv_write", .in_types = "ccssiii", .out_types = "", .shape = lf_shape_kv_write, .alias = {END},
@@ -100,7 +101,8 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .alias = {{NORMB_DX, NORMB_DRES}, {NORMB_DX, NORMB_DY}, END}, .numeric = "row", .kernel = KID(norm_bwd),
         .emit = lf_emit_norm_bwd},
     [LF_OP_ATTN_BWD] = {
-        .name = "attention_bwd", .in_types = "cccccfif", .out_types = "ccc", .alias = {END}, .numeric = "row",
+        .name = "attention_bwd", .in_types = "cccccfifli", .out_types = "ccc", .alias = {END}, .flags = LF_OPF_RNG,
+        .numeric = "row",
         .flops = lf_flops_attn_bwd, .kernel = KID(attn_bwd), .emit = lf_emit_attn_bwd},
     [LF_OP_ACT_BWD] = {
         .name = "act_bwd", .in_types = "cc", .out_types = "c", .alias = {{0, ACTB_DY}, END}, .numeric = "row",

@@ -130,6 +130,15 @@ LF_EMIT(rope)
     return 0;
 }
 
+static struct lf_k_attn_drop drop_of(const struct lf_bind *b, const struct lf_node *n, int sample, int position)
+{
+    return (struct lf_k_attn_drop){.p = n->a.p,
+                                   .site = n->a.site,
+                                   .sample = P(b, n->in[sample]),
+                                   .position = P(b, n->in[position]),
+                                   .rec = b->rec};
+}
+
 LF_EMIT(attn)
 {
     struct lf_k_attn_fwd *k = args;
@@ -152,6 +161,7 @@ LF_EMIT(attn)
                                 .alibi = P(b, n->in[ATTN_ALIBI]),
                                 .scale = n->a.scale,
                                 .softcap = n->a.softcap,
+                                .drop = drop_of(b, n, ATTN_SAMPLE, ATTN_POS),
                                 .window = n->a.window,
                                 .causal = n->a.causal,
                                 .x_type = DT(b, q),
@@ -190,6 +200,7 @@ LF_EMIT(attn_bwd)
                                 .alibi = P(b, n->in[ATTNB_ALIBI]),
                                 .scale = n->a.scale,
                                 .softcap = n->a.softcap,
+                                .drop = drop_of(b, n, ATTNB_SAMPLE, ATTNB_POS),
                                 .window = n->a.window,
                                 .causal = n->a.causal,
                                 .x_type = DT(b, q),

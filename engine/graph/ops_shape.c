@@ -177,6 +177,11 @@ LF_SHAPE(attn)
         return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
     if (g->t[n->in[ATTN_CU]].rows < 2)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
+    if (n->a.p != 0 && !(n->a.p > 0 && n->a.p < 1))
+        return lf_graph_fail(g, LF_EINVAL, "attention: dropout must be in [0, 1)");
+    if (n->a.p > 0 && (need_index(g, n, ATTN_SAMPLE, LF_I64, rows, "sample must be i64 [R, 1]") ||
+                       need_index(g, n, ATTN_POS, LF_I32, rows, "position must be i32 [R, 1]")))
+        return LF_EINVAL;
     return make(g, n, ATTN_O, rows, cols, "") ||
                    make_fixed(g, n, ATTN_LSE, LF_F32, n->a.heads, rows < 1 ? 1 : rows, ".lse")
                ? g->err.rc

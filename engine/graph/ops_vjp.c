@@ -123,11 +123,11 @@ LF_VJP(attn)
     const struct lf_node n = ad->g->n[node];
     const int32_t in[] = {
         n.in[ATTN_Q],    n.in[ATTN_K],  n.in[ATTN_V],    n.out[ATTN_O], lf_ad_grad_of(ad, n.out[ATTN_O]),
-        n.out[ATTN_LSE], n.in[ATTN_CU], n.in[ATTN_ALIBI]};
+        n.out[ATTN_LSE], n.in[ATTN_CU], n.in[ATTN_ALIBI], n.in[ATTN_SAMPLE], n.in[ATTN_POS]};
     int32_t out[3];
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
-    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 8, out, 3);
+    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 10, out, 3);
     for (int k = 0; k < 3; k++)
         lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);
     return ad->g->err.rc;

@@ -24,7 +24,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/plan.h"
 
-enum { LF_MAX_IN = 8, LF_MAX_OUT = 6 };
+enum { LF_MAX_IN = 10, LF_MAX_OUT = 6 };
 
 enum lf_op {
     LF_OP_NONE = 0, /* removed by a pass */
@@ -64,7 +64,7 @@ enum { LINEAR_Y, LINEAR_PRE };
 enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
 enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN };
-enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI };
+enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI, ATTN_SAMPLE, ATTN_POS };
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
 enum { PAGED_Q, PAGED_KP, PAGED_VP, PAGED_SEQ, PAGED_POS, PAGED_TABLE, PAGED_ALIBI };
@@ -77,7 +77,7 @@ enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
 enum { EMBB_DWTE, EMBB_DWPE };
 enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
 enum { NORMB_DX, NORMB_DW, NORMB_DB };
-enum { ATTNB_Q, ATTNB_K, ATTNB_V, ATTNB_O, ATTNB_DO, ATTNB_LSE, ATTNB_CU, ATTNB_ALIBI };
+enum { ATTNB_Q, ATTNB_K, ATTNB_V, ATTNB_O, ATTNB_DO, ATTNB_LSE, ATTNB_CU, ATTNB_ALIBI, ATTNB_SAMPLE, ATTNB_POS };
 enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
 enum { ACTB_X, ACTB_DY };
 enum { GLUB_GATE, GLUB_UP, GLUB_DY };

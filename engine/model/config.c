@@ -79,6 +79,7 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(embed_dropout, 0, 0.99, "0"),
     REAL(attn_dropout, 0, 0.99, "0"),
     REAL(mlp_dropout, 0, 0.99, "0"),
+    REAL(attn_prob_dropout, 0, 0.99, "0"),
     REAL(init_std, 0, 10, "0.02"),
     ENUM(init, init_names, "normal"),
 };

@@ -77,6 +77,7 @@ typedef struct lf_model_config {
     double embed_scale;   /* multiplies the token embedding */
 
     double embed_dropout, attn_dropout, mlp_dropout; /* attn, mlp: on the branch before it joins the residual */
+    double attn_prob_dropout;                        /* on the attention probabilities (GPT-2's attn_pdrop) */
 
     double init_std;
     int init; /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2 layers) */

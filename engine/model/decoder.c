@@ -198,6 +198,13 @@ static lf_val attention(struct build *b, lf_val h, int64_t l)
                              .window = (int32_t)lf_model_layer_window(c, l),
                              .causal = true,
                              .max_doc = b->max_doc};
+    char site[64];
+    if (b->dropout && c->attn_prob_dropout > 0) {
+        o.dropout = (float)c->attn_prob_dropout;
+        o.site = part_name(site, "attn.prob", l);
+        o.sample = b->samples;
+        o.position = b->offsets;
+    }
     lf_val a = b->paged ? paged_attention(b, q, k, v, &o, l) : lf_attention(b->g, q, k, v, b->cu_seqlens, b->alibi, &o);
     return lf_tp_leave(b->g, linear(b, a, c->out_bias, "attn.o", l));
 }
@@ -261,7 +268,8 @@ static lf_val head_bias(struct build *b)
 
 bool lf_decoder_has_dropout(const lf_model_config *c)
 {
-    return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0;
+    return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0 ||
+           c->attn_prob_dropout > 0;
 }
 
 /* One check at the end: a graph with a failure is of no use to anyone. */

@@ -133,6 +133,16 @@ LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int
     return v;
 }
 
+/* Dropout of a tile. scale[ATTN_T]: 1 / (1 - p) or 0 for keys key0 .. key0 + ATTN_T - 1 of query row `row` (of the call's
+ * rows) and head h. In elementwise.c, beside the other draws. */
+void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h, int64_t key0);
+
+static inline bool attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, int64_t rows)
+{
+    return d->p == 0.0f || (d->p > 0.0f && d->p < 1.0f && d->sample && d->position && d->rec && heads <= 1024 &&
+                            rows < (int64_t)1 << 24);
+}
+
 /* A block of up to ATTN_QB query rows, any mixture of heads of one group and rows of one document. */
 struct attn_block {
     int64_t n;
@@ -143,6 +153,8 @@ struct attn_block {
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
+    const struct lf_k_attn_drop *drop; /* NULL: none; else all rows are of one head, and consecutive */
+    int64_t drop_row, drop_head;       /* row of the call that row 0 of the block is; the head */
 };
 /* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem (64-byte aligned). */
 size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);

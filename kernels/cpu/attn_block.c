@@ -24,6 +24,7 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64
 {
     const int64_t f = field_rows(cap);
     b->n = 0;
+    b->drop = NULL;
     b->q = mem;
     b->qa = mem;
     b->qs = dp * (int64_t)sizeof *mem;
@@ -140,6 +141,30 @@ LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, 
     return lf_v_hsum(sum);
 }
 
+/* The same with dropout: the sum is that of all keys. */
+static float row_probs_dropped(const struct attn_block *b, const struct attn_shape *s, float *row, int64_t cols, float m,
+                               int64_t i, int64_t key0)
+{
+    float scale[ATTN_T];
+    const lf_v vm = lf_v_set1(m);
+    lf_v sum = lf_v_zero();
+    LF_SYM(attn_drop_tile)(scale, b->drop, b->drop_row + i, b->drop_head, key0);
+    for (int64_t c = 0; c < cols; c += LF_VL) {
+        lf_v p = lf_v_exp(lf_v_load(row + c) - vm);
+        sum += p;
+        p *= lf_v_load(scale + c);
+#if LF_CPU_ISA >= 3
+        if (s->pairs) {
+            __m256i h = (__m256i)_mm512_cvtneps_pbh((__m512)p);
+            memcpy((uint16_t *)(void *)row + c, &h, sizeof h);
+            continue;
+        }
+#endif
+        lf_v_store(row + c, lf_vt_round(p, s->x_type == LF_BF16));
+    }
+    return lf_v_hsum(sum);
+}
+
 static void strip_softmax(struct attn_block *b, const struct attn_shape *s, struct strip *t, int64_t key0, int64_t cols)
 {
     float top[ATTN_MR];
@@ -161,8 +186,9 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
         const int64_t i = t->r0 + r;
         if (t->hi[r] <= t->lo[r])
             continue;
-        float sum = cols == ATTN_T ? row_probs(s, b->s + r * ATTN_T, ATTN_T, top[r])
-                                   : row_probs(s, b->s + r * ATTN_T, cols, top[r]);
+        float sum = b->drop          ? row_probs_dropped(b, s, b->s + r * ATTN_T, cols, top[r], i, key0)
+                    : cols == ATTN_T ? row_probs(s, b->s + r * ATTN_T, ATTN_T, top[r])
+                                     : row_probs(s, b->s + r * ATTN_T, cols, top[r]);
         b->l[i] = b->l[i] * t->corr[r] + sum;
         b->m[i] = top[r];
     }

@@ -3,6 +3,7 @@
  * Attention over packed documents, backward. The probabilities are made again from lse:
  *     p = exp(score - lse)      dv_j = sum_i p_ij do_i      dp_ij = do_i . v_j      delta_i = do_i . o_i
  *     ds_ij = p_ij (dp_ij - delta_i) * scale (* softcap slope)      dq_i = sum_j ds_ij k_j      dk_j = sum_i ds_ij q_i
+ * With dropout m_ij: dv_j = sum_i m_ij p_ij do_i, and m_ij dp_ij stands for dp_ij; delta_i is as it was.
  * One thread does a whole (document, group): heads ascending, in each the key tiles ascending, in each the query blocks
  * ascending. All sums therefore run in one order, whatever the threads; threads draw (document, group) from a counter.
  */
@@ -20,7 +21,7 @@ int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
     bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 && a->d > 0 && a->d % 2 == 0 &&
               a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= hd && a->ldo >= hd && a->lddo >= hd && a->lddq >= hd &&
               a->ldk >= gd && a->ldv >= gd && a->lddk >= gd && a->lddv >= gd && a->softcap >= 0.0f && a->window >= 0 &&
-              lf_is_float(a->x_type) && a->rows < INT32_MAX;
+              lf_is_float(a->x_type) && a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -127,7 +128,10 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
         hi -= b->j0;
         const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]), delta = lf_v_set1(w->delta[i]),
                    scale = lf_v_set1(s->scale);
-        float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T;
+        float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T, keep[ATTN_T];
+        const bool drop = a->drop.p > 0.0f;
+        if (drop)
+            LF_SYM(attn_drop_tile)(keep, &a->drop, d.row + i, b->h, b->j0);
         for (int64_t c = 0; c < ATTN_T; c += LF_VL) {
             lf_v p = lf_v_zero(), ds = p;
             if (lo < c + LF_VL && hi > c) {
@@ -138,7 +142,13 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
                     p = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), p,
                                     lf_v_zero());
                 }
-                ds = p * (lf_v_load(pd + c) - delta) * scale;
+                if (drop) {
+                    lf_v m = lf_v_load(keep + c);
+                    ds = p * (lf_v_load(pd + c) * m - delta) * scale;
+                    p *= m;
+                } else {
+                    ds = p * (lf_v_load(pd + c) - delta) * scale;
+                }
                 if (s->softcap > 0.0f)
                     ds *= slope_cap;
             }

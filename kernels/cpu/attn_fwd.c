@@ -19,7 +19,7 @@ int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
     bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 && a->d > 0 && a->d % 2 == 0 &&
               a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d &&
               a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && a->softcap >= 0.0f && a->window >= 0 &&
-              lf_is_float(a->x_type) && a->rows < INT32_MAX;
+              lf_is_float(a->x_type) && a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -93,6 +93,11 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
     const float slope = a->alibi ? a->alibi[h] : 0.0f;
     struct attn_block b;
     LF_SYM(attn_block_init)(&b, mem, p->s.dp, ATTN_QB);
+    if (a->drop.p > 0.0f) {
+        b.drop = &a->drop;
+        b.drop_row = d.row + i0;
+        b.drop_head = h;
+    }
     const bool in_place = a->x_type == LF_F32 || p->s.pairs;
     int64_t lo = d.len, hi = 0;
     if (in_place) {

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "engine/base/rng.h"
+#include "kernels/cpu/attn.h"
 #include "kernels/cpu/ops.h"
 
 LF_CPU_DECLARE(act_fwd)
@@ -351,6 +352,15 @@ static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, ui
         lf_v_store(scale + 2 * h * LF_VL, lf_v_pick(x, y, (lf_vi)by2));
         lf_v_store(scale + (2 * h + 1) * LF_VL, lf_v_pick(x, y, (lf_vi)(by2 + half)));
     }
+}
+
+void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h, int64_t key0)
+{
+    const uint64_t a = (uint64_t)drop->sample[row] + ((uint64_t)(uint32_t)drop->position[row] << 40);
+    const float keep = 1.0f / (1.0f - drop->p);
+    for (int64_t c = 0; c < ATTN_T; c += DROP_SPAN)
+        drop_scales(scale + c, drop->rec->seed, drop->site, a, ((uint32_t)h << 22) + (uint32_t)((key0 + c) / 4), drop->p,
+                    keep);
 }
 
 int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)

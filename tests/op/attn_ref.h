@@ -6,6 +6,7 @@
 #ifndef LF_TESTS_ATTN_REF_H
 #define LF_TESTS_ATTN_REF_H
 
+#include "engine/base/rng.h"
 #include "tests/op/op_test.h"
 
 struct attn_case {
@@ -15,23 +16,52 @@ struct attn_case {
     bool causal, alibi;
     int32_t window;
     double softcap;
+    double drop; /* of the probabilities; sample of row r: 3 + r / 40, position r % 40, seed 77, site 5 */
 };
 
 static const struct attn_case attn_cases[] = {
-    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0},
-    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0},
-    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0},
-    {"documents of every size, padding", 200, 2, 2, 16, 8, {0, 1, 1, 64, 129, 131, 190, 190, 193}, true, false, 0, 0},
-    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0},
-    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0},
-    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0},
-    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0},
-    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0},
-    {"both directions, window, alibi", 133, 2, 2, 10, 2, {0, 130, 133}, false, true, 21, 0},
-    {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0},
-    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0},
+    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0},
+    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0},
+    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0},
+    {"documents of every size, padding", 200, 2, 2, 16, 8, {0, 1, 1, 64, 129, 131, 190, 190, 193}, true, false, 0, 0, 0},
+    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0},
+    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0},
+    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0},
+    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0},
+    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0},
+    {"both directions, window, alibi", 133, 2, 2, 10, 2, {0, 130, 133}, false, true, 21, 0, 0},
+    {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0, 0},
+    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0},
+    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25},
+    {"dropout, both directions, window, alibi, softcap", 140, 3, 3, 18, 2, {0, 130, 140}, false, true, 75, 4.0, 0.6},
 };
 enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
+
+enum { ATTN_REF_SEED = 77, ATTN_REF_SITE = 5, ATTN_REF_ROW = 40 };
+
+/* 1 / (1 - p) or 0: of query row r, head h, key j of its document. */
+OP_FN double attn_ref_keep(const struct attn_case *c, int64_t r, int64_t h, int64_t j)
+{
+    uint32_t w[4];
+    if (c->drop == 0)
+        return 1;
+    uint64_t a = (uint64_t)(3 + r / ATTN_REF_ROW) + ((uint64_t)(r % ATTN_REF_ROW) << 40);
+    lf_philox(w, ATTN_REF_SEED, ATTN_REF_SITE, a, (uint32_t)(h << 22) + (uint32_t)(j / 4));
+    return (double)lf_u01(w[j % 4]) >= (double)(float)c->drop ? 1 / (1 - (double)(float)c->drop) : 0;
+}
+
+/* What the kernels are given for it. Owned by the caller's arrays of c->rows. */
+OP_FN struct lf_k_attn_drop attn_ref_drop(const struct attn_case *c, int64_t *sample, int32_t *position,
+                                          struct lf_step_record *rec)
+{
+    for (int64_t r = 0; r < c->rows; r++) {
+        sample[r] = 3 + r / ATTN_REF_ROW;
+        position[r] = (int32_t)(r % ATTN_REF_ROW);
+    }
+    *rec = (struct lf_step_record){.seed = ATTN_REF_SEED};
+    return (struct lf_k_attn_drop){
+        .p = (float)c->drop, .site = ATTN_REF_SITE, .sample = sample, .position = position, .rec = rec};
+}
 
 OP_FN double attn_ref_slope(const struct attn_case *c, int64_t h)
 {
@@ -87,6 +117,7 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
                         continue;
                     double p = exp(attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap) - m);
                     l += p;
+                    p *= attn_ref_keep(c, r0 + i, h, j);
                     for (int64_t x = 0; x < c->d; x++)
                         out[x] += p * v[(r0 + j) * gd + g * c->d + x];
                 }
@@ -128,7 +159,9 @@ OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double
                         dp += go[at + x] * v[kt + x];
                         adp += fabs(go[at + x] * v[kt + x]);
                     }
-                    double ds = p * (dp - delta) * scale * cap, ads = p * (adp + adelta) * scale;
+                    const double m = attn_ref_keep(c, r0 + i, h, j);
+                    double ds = p * (m * dp - delta) * scale * cap, ads = p * (m * adp + adelta) * scale;
+                    p *= m;
                     for (int64_t x = 0; x < d; x++) {
                         r->dq[at + x] += ds * k[kt + x];
                         r->aq[at + x] += ads * fabs(k[kt + x]);

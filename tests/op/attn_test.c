@@ -7,6 +7,7 @@
 
 #include "tests/op/attn_ref.h"
 
+enum { ATTN_MAX_ROWS = 256 }; /* of a case */
 enum { GAP = 3 }; /* rows are wider than their content, and bf16 rows do not even start on a pair */
 
 struct data {
@@ -95,6 +96,9 @@ static void test_forward(const struct lf_kernels *k, const struct attn_case *c, 
 {
     const int64_t hd = c->heads * c->d;
     float alibi[8];
+    int64_t sample[ATTN_MAX_ROWS];
+    int32_t position[ATTN_MAX_ROWS];
+    struct lf_step_record rec;
     slopes(c, alibi);
     struct op_buf first = {0}, first_lse = {0};
     for (int threads = 1; threads <= 3; threads++) {
@@ -118,6 +122,7 @@ static void test_forward(const struct lf_kernels *k, const struct attn_case *c, 
                                   .alibi = c->alibi ? alibi : NULL,
                                   .scale = (float)attn_ref_scale(c),
                                   .softcap = (float)c->softcap,
+                                  .drop = attn_ref_drop(c, sample, position, &rec),
                                   .window = c->window,
                                   .causal = c->causal,
                                   .x_type = (uint8_t)type};
@@ -165,6 +170,9 @@ static bool backward(const struct lf_kernels *k, const struct attn_case *c, int 
 {
     const size_t size = lf_dtype_size((enum lf_dtype)type);
     float alibi[8];
+    int64_t sample[ATTN_MAX_ROWS];
+    int32_t position[ATTN_MAX_ROWS];
+    struct lf_step_record rec;
     struct op_buf o, lse;
     slopes(c, alibi);
     saved(c, type, t, &o, &lse);
@@ -197,6 +205,7 @@ static bool backward(const struct lf_kernels *k, const struct attn_case *c, int 
                               .alibi = c->alibi ? alibi : NULL,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
+                              .drop = attn_ref_drop(c, sample, position, &rec),
                               .window = c->window,
                               .causal = c->causal,
                               .x_type = (uint8_t)type};

@@ -259,6 +259,15 @@ run micro --micro-batch 8 --steps 3 --warmup 0 --save-interval 0 --valid-interva
 run accum --micro-batch 1 --steps 3 --warmup 0 --save-interval 0 --valid-interval 0
 check "$(column micro 4 3) $(column accum 4 3)" 'NF == 2 && ($1 - $2) / $1 < 1e-6 && ($2 - $1) / $1 < 1e-6'
 ok $? "one micro-batch or eight: the same loss within 1e-6 ($(column micro 4 3), $(column accum 4 3))"
+sed 's/^layers = 2/layers = 2\nattn_prob_dropout = 0.3/' "$dir/run.ini" >"$dir/drop.ini"
+ini=$dir/drop.ini
+run dropmicro --micro-batch 8 --steps 3 --warmup 0 --save-interval 0
+run dropaccum --micro-batch 1 --steps 3 --warmup 0 --save-interval 0 --recompute full
+check "$(column dropmicro 4 3) $(column dropaccum 4 3)" 'NF == 2 && ($1 - $2) / $1 < 1e-6 && ($2 - $1) / $1 < 1e-6'
+ok $? "dropout of attention probabilities: decided by sample and position, whatever the micro-batch ($(column dropmicro 4 3))"
+check "$(column dropmicro 4 1) $(column micro 4 1)" 'NF == 2 && ($1 - $2 > 1e-5 || $2 - $1 > 1e-5)'
+ok $? "and it is there: $(column dropmicro 4 1), without $(column micro 4 1)"
+ini=$dir/run.ini
 sed '/^batch =/d' "$dir/run.ini" >"$dir/ramp.ini"
 ini=$dir/ramp.ini
 run ramp --batch-ramp 4@0 --batch-ramp 8@16 --steps 8 --save-interval 0

@@ -185,8 +185,17 @@ static lf_val attention(lf_graph *g, const struct gu_model *m, const struct io *
         q = lf_rope(g, q, io->position, io->cos, io->sin, &rq);
         k = lf_rope(g, k, io->position, io->cos, io->sin, &rk);
     }
-    const struct lf_attn_opts a = {
-        .heads = m->heads, .groups = m->groups, .scale = 1.0f / sqrtf((float)m->d), .causal = true, .max_doc = m->rows};
+    char prob[32];
+    snprintf(prob, sizeof prob, "layers.%d.attn.prob", l);
+    const struct lf_attn_opts a = {.heads = m->heads,
+                                   .groups = m->groups,
+                                   .scale = 1.0f / sqrtf((float)m->d),
+                                   .causal = true,
+                                   .max_doc = m->rows,
+                                   .dropout = m->dropout,
+                                   .site = prob,
+                                   .sample = io->sample,
+                                   .position = io->position};
     lf_val o = lf_attention(g, q, k, v, io->cu, LF_NONE, &a);
     lf_val y = linear(g, m, o, l, "o", true);
     snprintf(name, sizeof name, "layers.%d.attn.drop", l);
