@@ -4,11 +4,11 @@
 # rounding of f32, its checkpoints go on with any other number of ranks, kills and stops lose nothing; tokenizing and
 # evaluating give the bytes of one rank.
 set -u
-flow=$LF_BUILDDIR/flow/loong-flow
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tokenize=$LF_BUILDDIR/stages/lf-tokenize
 tool=$LF_BUILDDIR/tests/stage/train_tool
-launch=${LF_TEST_LAUNCH:-"$flow launch -n"}
+# LF_TEST_LAUNCH: another launcher, up to the number of ranks ("mpirun -n").
+launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ranks.XXXXXX") || exit 99
 n=0
 failed=0
@@ -32,7 +32,7 @@ id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
 metrics() { "$tool" metrics "$dir/$1/metrics"; }
 
 # Is there a launcher that works here?
-if ! $launch 2 /bin/true >/dev/null 2>"$dir/err"; then
+if ! $launch 2 -- true >/dev/null 2>"$dir/err"; then
     echo "1..0 # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"
     exit 0
 fi
@@ -68,7 +68,7 @@ on() {
     _ranks=$1 _name=$2
     shift 2
     mkdir -p "$dir/$_name"
-    $launch "$_ranks" "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" \
+    $launch "$_ranks" -- "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" \
         >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }
@@ -136,7 +136,7 @@ pids() { ps -eo pid,args | awk -v d="$dir/$1/out" '/lf-[a-z]* / && index($0, d) 
 # begin NAME: a long run of two ranks in the background, with two checkpoints when this returns; its launcher is $pid
 begin() {
     mkdir -p "$dir/$1"
-    $launch 2 "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" --steps 4000 $long >"$dir/stdout" 2>"$dir/err" &
+    $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" --steps 4000 $long >"$dir/stdout" 2>"$dir/err" &
     pid=$!
     tries=0
     while [ ! -e "$dir/$1/out/checkpoints/step-00000020/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 900 ]; do
@@ -186,7 +186,7 @@ for v in \$PMIX_RANK; do [ "\$v" = 0 ] || set -- "\$@" --lr 4e-3; done
 exec "$pretrain" "\$@"
 END
 chmod +x "$dir/odd"
-$launch 2 "$dir/odd" --config "$dir/run.ini" --out "$dir/odd-out" >"$dir/stdout" 2>"$dir/err"
+$launch 2 -- "$dir/odd" --config "$dir/run.ini" --out "$dir/odd-out" >"$dir/stdout" 2>"$dir/err"
 same $? 1 "ranks with different settings are refused"
 says "rank 1 .* does not run the same as rank 0 .*schedule" "and it is said what differs"
 
@@ -201,7 +201,7 @@ topts="--doc-split=line --vocab-size=600 --valid-fraction=0.05 --shard-tokens=60
 tok() { # tok RANKS NAME ARGS...
     _ranks=$1 _name=$2
     shift 2
-    $launch "$_ranks" "$tokenize" $topts --out "$dir/$_name" "$@" >"$dir/stdout" 2>"$dir/err"
+    $launch "$_ranks" -- "$tokenize" $topts --out "$dir/$_name" "$@" >"$dir/stdout" 2>"$dir/err"
     rc=$?
 }
 "$tokenize" $topts --out "$dir/tok1" "$dir/big.txt" 2>"$dir/err"
@@ -216,7 +216,7 @@ tok 2 tok2 "$dir/big.txt"
 [ $rc -eq 0 ] && grep -q "nothing to do" "$dir/err"
 ok $? "a finished run is left alone"
 mkdir -p "$dir/tokkill"
-$launch 3 "$tokenize" $topts --out "$dir/tokkill/out" "$dir/big.txt" >"$dir/stdout" 2>"$dir/err" &
+$launch 3 -- "$tokenize" $topts --out "$dir/tokkill/out" "$dir/big.txt" >"$dir/stdout" 2>"$dir/err" &
 pid=$!
 tries=0
 while [ ! -e "$dir/tokkill/out/progress/00001.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 6000 ]; do
@@ -240,7 +240,7 @@ same $rc 1 "standard input is for one rank"
 
 # --- evaluation ---
 evaluate() { # evaluate RANKS NAME
-    $launch "$1" "$LF_BUILDDIR/stages/lf-eval" --checkpoint "$dir/r1/out/checkpoint" --data "$dir/data" --split valid --block 3 \
+    $launch "$1" -- "$LF_BUILDDIR/stages/lf-eval" --checkpoint "$dir/r1/out/checkpoint" --data "$dir/data" --split valid --block 3 \
         --out "$dir/$2" --threads 1 >"$dir/stdout" 2>"$dir/err"
 }
 for ranks in 1 2 4; do
@@ -249,7 +249,7 @@ for ranks in 1 2 4; do
     diff -r "$dir/eval1/results" "$dir/eval$ranks/results" >/dev/null
     ok $? "gives the results of one"
 done
-$launch 2 "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/r1/out/checkpoint" --show x >"$dir/stdout" 2>"$dir/err"
+$launch 2 -- "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/r1/out/checkpoint" --show x >"$dir/stdout" 2>"$dir/err"
 same $? 1 "a stage that knows one rank only says so"
 says "runs on one rank, 2 were started" "in these words"
 
