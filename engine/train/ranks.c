@@ -19,10 +19,11 @@
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
-/* A step may take so much longer than the longest so far before it counts as a hang. */
+/* A step may take so much longer than the longest so far before it counts as a hang. Before there is one: as if a thread
+ * of a busy machine did so many FLOP/s. */
 #define STEP_SLACK 4.0
 #define STEP_SLACK_S 40.0
-#define FIRST_STEP_S 1800.0
+#define SLOW_FLOPS 5e8
 
 bool lf_train_first_rank(const lf_trainer *t)
 {
@@ -40,12 +41,20 @@ void lf_train_phase(const lf_trainer *t, const char *name)
         lf_comm_phase(t->comm, name, 0);
 }
 
+static double slow_step_s(const lf_trainer *t)
+{
+    const struct lf_train_config *c = t->c;
+    double tokens = (double)(lf_ramp_samples(c->ramp, c->n_ramp, t->s.cursor) * c->seq_length) / t->ranks;
+    return tokens * lf_model_train_flops_per_token(&t->mc, c->seq_length, true) / (SLOW_FLOPS * c->threads);
+}
+
 void lf_train_phase_step(const lf_trainer *t)
 {
     if (t->ranks <= 1)
         return;
     lf_comm_step(t->comm, t->s.step + 1);
-    lf_comm_phase(t->comm, "training step", t->longest_s > 0 ? STEP_SLACK * t->longest_s + STEP_SLACK_S : FIRST_STEP_S);
+    double most = t->longest_s > 0 ? STEP_SLACK * t->longest_s : slow_step_s(t);
+    lf_comm_phase(t->comm, "training step", most + STEP_SLACK_S);
 }
 
 static int reduce(void *user, float *grads, size_t n, lf_err *err)
