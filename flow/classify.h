@@ -22,6 +22,7 @@ typedef struct lf_end_evidence {
     bool timed_out; /* we ended it because its time was over */
     bool cancelled; /* a cancel was asked for */
     bool stopping;  /* a stop signal was passed on before it ended */
+    bool term;      /* the wrapper got SIGTERM itself */
     bool superseded; /* a newer epoch exists: whatever it made may not be published */
     long oom_kills; /* how many the kernel counted in our control group since the start, 0 when unknown */
     const char *log_tail;

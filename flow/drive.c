@@ -106,6 +106,10 @@ static bool was_lost(const lf_stage_view *s)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const char *cls = last != NULL ? json_string_value(json_object_get(last->end, "class")) : NULL;
+    char skip[PATH_MAX];
+    if (s->state == LF_STATE_PENDING && s->n_attempts > 0 && (last == NULL || last->attempt < (int)s->n_attempts))
+        /* Killed before it had claimed an epoch. A wrapper that refused says so in a record. */
+        return lf_path_set(skip, NULL, "%s/skip.%zu.json", s->dir, s->n_attempts) == 0 && !lf_io_exists(skip);
     return s->state == LF_STATE_PENDING && last != NULL && (last->end == NULL || (cls != NULL && strcmp(cls, "lost") == 0));
 }
 

@@ -26,14 +26,24 @@
 #include "flow/who.h"
 
 #define TAIL_BYTES ((size_t)65536)
+#define GRACE_S 120.0
+
+#define LOOK_EVERY_S 1.0
+#define WARNED_EARLY_S 60.0
+#define PACE_EVERY_S 5.0
+#define LAST_MOMENT_S 15.0 /* what the wrapper keeps for itself before a scheduler's end: records, putting the job back */
 
 struct child {
     pid_t pid;
-    double deadline;   /* monotonic; 0: none */
-    double soft;       /* when to ask for a stop before the deadline */
-    double kill_at;    /* when patience ends after a stop was asked for; 0: not asked */
+    double deadline; /* monotonic: the stage must be gone; 0: none */
+    double soft;     /* monotonic: it is asked to stop; 0: never, or asked already */
+    double kill_at;  /* when patience ends after a stop was asked for; 0: not asked */
     double grace_s;
-    double next_look;
+    double next_look, next_pace;
+    bool timed;  /* asked to stop because of the clock */
+    double end;     /* of the job as it was known last, wall */
+    double reserve; /* what is kept for the wrapper before that */
+    lf_exec_listener listener;
 };
 
 static void watched_signals(sigset_t *set)
@@ -44,30 +54,6 @@ static void watched_signals(sigset_t *set)
         sigaddset(set, all[i]);
 }
 
-/* argv of the stage; the strings live in x or in `store`. */
-static char **make_argv(lf_exec *x, lf_err *err)
-{
-    size_t n = json_array_size(x->resume), k = 0;
-    char **argv = lf_calloc(16 + 2 * n, sizeof *argv, err);
-    if (argv == NULL)
-        return NULL;
-    char exe[PATH_MAX];
-    const char *name = json_string_value(json_object_get(json_object_get(x->stage, "exe"), "path"));
-    snprintf(exe, sizeof exe, "%s/rev.%d/bin/%s", x->run.dir, x->run.rev, name != NULL ? name : "");
-    argv[k++] = lf_strdup(exe, err);
-    static const char *const files[][2] = {
-        {"--config", "config.ini"}, {"--out", "out"}, {"--metrics", "metrics"}, {"--stop-file", "stop"}};
-    for (size_t i = 0; i < 4; i++) {
-        argv[k++] = lf_strdup(files[i][0], err);
-        argv[k++] = lf_path_join(x->dir, files[i][1], err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        argv[k++] = lf_strdup("--resume-from", err);
-        argv[k++] = lf_strdup(json_string_value(json_array_get(x->resume, i)), err);
-    }
-    return argv;
-}
-
 static void free_argv(char **argv)
 {
     for (char **p = argv; p != NULL && *p != NULL; p++)
@@ -75,7 +61,7 @@ static void free_argv(char **argv)
     free(argv);
 }
 
-static void child_main(lf_exec *x, char **argv, int gate, int log_fd, pid_t parent)
+static void child_main(lf_exec *x, char **argv, const char *ranks, int gate, int log_fd, pid_t parent)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* a wrapper that is killed takes the stage to its next checkpoint */
@@ -94,6 +80,7 @@ static void child_main(lf_exec *x, char **argv, int gate, int log_fd, pid_t pare
     dup2(log_fd, 2);
     setenv("LOONG_RUN", x->run.id, 1);
     setenv("LOONG_STAGE", x->args.stage, 1);
+    setenv("LOONG_RANKS_DIR", ranks, 1);
     /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others made decoding four to five times
      * slower. Who has the cores alone may set OMP_WAIT_POLICY or GOMP_SPINCOUNT: what stands in the environment wins. */
     if (getenv("GOMP_SPINCOUNT") == NULL)
@@ -118,13 +105,13 @@ static int publish_identity(lf_exec *x, pid_t pid, lf_err *err)
 
 static int start(struct child *c, lf_exec *x, lf_err *err)
 {
-    int gate[2] = {-1, -1}, log_fd = -1, rc = 0;
-    char **argv = make_argv(x, err);
-    char *log = lf_path_join(x->dir, "log", err);
-    if (argv == NULL || log == NULL) {
-        rc = LF_ENOMEM;
+    int gate[2] = {-1, -1}, log_fd = -1;
+    char **argv = NULL, *log = lf_path_join(x->dir, "log", err), *ranks = lf_path_join(x->dir, "ranks", err);
+    int rc = log == NULL || ranks == NULL ? LF_ENOMEM : lf_io_mkdirs(ranks, 0750, err);
+    if (rc == 0)
+        rc = lf_exec_argv(&argv, x, err);
+    if (rc < 0)
         goto out;
-    }
     log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (log_fd < 0 || pipe2(gate, O_CLOEXEC) < 0) {
         rc = lf_fail_errno(err, "cannot open %s", log);
@@ -134,7 +121,7 @@ static int start(struct child *c, lf_exec *x, lf_err *err)
     c->pid = fork();
     if (c->pid == 0) {
         close(gate[1]); /* or our own copy would keep the gate from closing when the wrapper dies */
-        child_main(x, argv, gate[0], log_fd, parent);
+        child_main(x, argv, ranks, gate[0], log_fd, parent);
     }
     if (c->pid < 0) {
         rc = lf_fail_errno(err, "cannot fork");
@@ -158,16 +145,50 @@ out:
     if (log_fd >= 0)
         close(log_fd);
     free(log);
+    free(ranks);
     free_argv(argv);
     return rc;
+}
+
+/* How long a stage that was asked to stop is waited for. */
+static double stop_patience(const struct child *c, const lf_exec *x)
+{
+    double save = 2 * x->pace.save_s + x->pace.spacing_s;
+    return save > c->grace_s ? save : c->grace_s;
 }
 
 static void ask_to_stop(struct child *c, lf_exec *x, int sig)
 {
     x->ev.stopping = true;
     if (c->kill_at <= 0)
-        c->kill_at = lf_now_s() + c->grace_s;
+        c->kill_at = lf_now_s() + stop_patience(c, x);
     kill(c->pid, sig); /* the leader decides; its helpers would only be torn out of its hands */
+}
+
+/* From the job's end, as far as it is known by now, back to when the stage must be asked and when it must be gone. */
+static void set_times(struct child *c, lf_exec *x, bool ask)
+{
+    double end = lf_jobside_end(&x->job, ask), total = end - x->t_start;
+    if (end <= 0) {
+        c->soft = c->deadline = 0;
+        return;
+    }
+    double lead = lf_exec_lead_s(&x->pace, c->grace_s, total), at = lf_now_s() + (end - lf_wall_s());
+    if (end != c->end && x->job.ops != NULL) { /* a preemption leaves seconds: the stage gets most of them */
+        double left = at - lf_now_s(), most = total / 10 < left / 4 ? total / 10 : left / 4;
+        c->reserve = most < 0 ? 0 : most < LAST_MOMENT_S ? most : LAST_MOMENT_S;
+    }
+    c->end = end;
+    c->deadline = at - c->reserve;
+    c->soft = c->timed ? 0 : at - lead;
+    x->job.timeout_s = lead / 4 < 30 ? lead / 4 + 1 : 30;
+}
+
+/* The scheduler ends the job, now or after a grace: how long there is it knows by now. */
+static void told_to_end(struct child *c, lf_exec *x)
+{
+    ask_to_stop(c, x, SIGTERM);
+    set_times(c, x, x->job.ops != NULL);
 }
 
 static bool cancel_asked(const lf_exec *x)
@@ -177,25 +198,49 @@ static bool cancel_asked(const lf_exec *x)
     return lf_io_exists(path);
 }
 
+static void watch_the_clock(struct child *c, lf_exec *x)
+{
+    set_times(c, x, false);
+    if (c->soft > 0 && lf_now_s() >= c->soft)
+        set_times(c, x, true); /* a limit that was raised in the meantime is good news; one look before we stop */
+    if (c->soft > 0 && lf_now_s() >= c->soft) {
+        c->timed = true;
+        x->ev.timed_out = true;
+        x->ev.stopping = true;
+        kill(c->pid, SIGUSR2);
+    }
+}
+
 /* Once a second: a cancel, a newer epoch, the clock. */
 static void look_around(struct child *c, lf_exec *x)
 {
     double now = lf_now_s();
+    watch_the_clock(c, x);
     if (c->deadline > 0 && now >= c->deadline) {
         x->ev.timed_out = true;
         kill(-c->pid, SIGKILL);
-    } else if (c->soft > 0 && now >= c->soft) {
-        c->soft = 0;
-        x->ev.timed_out = true;
-        kill(c->pid, SIGUSR2);
     }
     if (c->kill_at > 0 && now >= c->kill_at)
         kill(-c->pid, SIGKILL);
     if (now < c->next_look)
         return;
-    c->next_look = now + 1.0;
-    if (c->kill_at <= 0 && (cancel_asked(x) || lf_epoch_superseded(x->stage_dir, x->epoch)))
+    c->next_look = now + LOOK_EVERY_S;
+    if (now >= c->next_pace) {
+        c->next_pace = now + PACE_EVERY_S;
+        lf_exec_pace_read(x);
+    }
+    bool newer = lf_epoch_superseded(x->stage_dir, x->epoch);
+    x->ev.superseded = x->ev.superseded || newer;
+    if (c->kill_at <= 0 && (newer || cancel_asked(x)))
         ask_to_stop(c, x, SIGTERM);
+}
+
+/* SLURM's --signal comes up to a minute early; near the end it is the clock's word, not somebody's. */
+static void warned(struct child *c, lf_exec *x)
+{
+    if (c->soft > 0 && lf_now_s() >= c->soft - 2 * WARNED_EARLY_S)
+        x->ev.timed_out = true;
+    ask_to_stop(c, x, SIGUSR2);
 }
 
 static int wait_for(struct child *c, lf_exec *x, lf_err *err)
@@ -216,10 +261,14 @@ static int wait_for(struct child *c, lf_exec *x, lf_err *err)
         }
         const struct timespec wait = {0, 200 * 1000 * 1000};
         int sig = sigtimedwait(&set, NULL, &wait);
-        if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP)
-            ask_to_stop(c, x, SIGTERM);
-        else if (sig == SIGUSR2 || sig == SIGUSR1)
-            ask_to_stop(c, x, SIGUSR2);
+        if (sig == SIGTERM || sig == SIGINT || sig == SIGHUP) {
+            x->ev.term = true;
+            told_to_end(c, x);
+        } else if (sig == SIGUSR2 || sig == SIGUSR1) {
+            warned(c, x);
+        }
+        if (lf_exec_listen_heard(&c->listener, x))
+            told_to_end(c, x);
         look_around(c, x);
     }
 }
@@ -228,23 +277,24 @@ int lf_exec_child(lf_exec *x, lf_err *err)
 {
     struct child c;
     memset(&c, 0, sizeof c);
-    const json_t *grace = json_object_get(x->stage, "grace_s"), *limit = json_object_get(x->stage, "time_limit_s");
-    c.grace_s = grace != NULL ? (double)json_integer_value(grace) : 120.0;
-    if (limit != NULL) {
-        double l = (double)json_integer_value(limit), lead = c.grace_s < l / 2 ? c.grace_s : l / 2;
-        c.deadline = lf_now_s() + l;
-        c.soft = c.deadline - lead;
-    }
+    const json_t *grace = json_object_get(x->resources, "grace_s");
+    c.grace_s = grace != NULL ? (double)json_integer_value(grace) : GRACE_S;
+    lf_exec_pace_begin(x);
+    set_times(&c, x, true);
     long oom_before = lf_oom_kills();
     int rc = start(&c, x, err);
     if (rc < 0)
         return rc;
+    lf_exec_listen_begin(&c.listener, x);
     rc = wait_for(&c, x, err);
+    lf_exec_listen_end(&c.listener);
     if (rc < 0)
         return rc;
     long oom_after = lf_oom_kills();
     x->ev.oom_kills = oom_before >= 0 && oom_after > oom_before ? oom_after - oom_before : 0;
     x->ev.cancelled = cancel_asked(x);
+    x->ev.superseded = x->ev.superseded || lf_epoch_superseded(x->stage_dir, x->epoch);
+    lf_exec_pace_read(x);
     char *log = lf_path_join(x->dir, "log", err);
     x->log_tail = log != NULL ? lf_log_tail(log, TAIL_BYTES, err) : NULL;
     x->ev.log_tail = x->log_tail;

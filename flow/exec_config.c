@@ -205,12 +205,8 @@ int lf_exec_plan_config(lf_exec *x, lf_err *err)
     return x->inputs == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : write_config(x, err);
 }
 
-int lf_exec_prepare(lf_exec *x, lf_err *err)
+int lf_exec_deps_done(lf_exec *x, lf_err *err)
 {
-    x->inputs = json_array();
-    x->resume = json_array();
-    if (x->inputs == NULL || x->resume == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
     json_t *after = json_object_get(x->stage, "deps");
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(after); i++) {
@@ -220,6 +216,16 @@ int lf_exec_prepare(lf_exec *x, lf_err *err)
         if (rc == 0)
             lf_stage_scan_fini(&up);
     }
+    return rc;
+}
+
+int lf_exec_prepare(lf_exec *x, lf_err *err)
+{
+    x->inputs = json_array();
+    x->resume = json_array();
+    if (x->inputs == NULL || x->resume == NULL)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = lf_exec_deps_done(x, err);
     if (rc == 0)
         rc = write_config(x, err);
     if (rc == 0)

@@ -267,6 +267,8 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
     s->live = false;
     if (inc != NULL && inc->end != NULL)
         return; /* stopped at a good checkpoint: the directory has said so */
+    if (inc == NULL && lf_stage_skipped(s))
+        return; /* it began nothing, and says why */
     if (strcmp(cause, "dependency") == 0 && inc == NULL) {
         judge_removed(s, v, e);
         return;
@@ -318,6 +320,10 @@ static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs
 static void judge_nothing(lf_stage_view *s, const lf_queue *q)
 {
     char path[PATH_MAX];
+    if (lf_stage_skipped(s)) { /* there was a job, and it said why it did not begin */
+        s->live = false;
+        return;
+    }
     bool looked_since = q->reached && q->t > number_of(last_attempt(s), "t");
     if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 && !lf_io_exists(path)) {
         say(s, LF_STATE_PENDING, "%s", "its submission was cut short before the scheduler was asked; resume submits it");

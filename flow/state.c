@@ -378,6 +378,27 @@ static void judge_batch(lf_stage_view *s, const json_t *attempt)
     json_decref(job);
 }
 
+bool lf_stage_skipped(lf_stage_view *s)
+{
+    char name[64];
+    json_t *skip = NULL;
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    snprintf(name, sizeof name, "skip.%d.json", (int)s->n_attempts);
+    load_record(&skip, s->dir, name, NULL);
+    const char *reason = json_string_value(json_object_get(skip, "reason")), *cls = json_string_value(json_object_get(skip, "class"));
+    double t = json_number_value(json_object_get(skip, "t"));
+    bool counts = reason != NULL && cls != NULL && s->n_attempts > 0 &&
+                  !(last != NULL && last->attempt == (int)s->n_attempts && json_number_value(json_object_get(last->claim, "t")) > t);
+    if (counts && json_integer_value(json_object_get(skip, "exit")) == 1) {
+        say(s, LF_STATE_FAILED, "%.390s", reason);
+        snprintf(s->ended_class, sizeof s->ended_class, "%s", cls);
+    } else if (counts) {
+        say(s, LF_STATE_PENDING, "its job did not begin: %.350s", reason);
+    }
+    json_decref(skip);
+    return counts;
+}
+
 static void judge_attempt(lf_stage_view *s, const json_t *attempt)
 {
     const char *backend = json_string_value(json_object_get(attempt, "backend"));
@@ -427,6 +448,8 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
         judge_end(s, last->end);
     else
         say(s, LF_STATE_PENDING, "%s", n > 0 ? "its settings or inputs changed" : "");
+    if (s->state == LF_STATE_PENDING && n > 0)
+        lf_stage_skipped(s);
     if (s->state == LF_STATE_PENDING && n > 0 && cancelled_after(s, n))
         say(s, LF_STATE_CANCELLED, "%s", "cancelled on request");
     if (s->state == LF_STATE_PENDING && blocked != NULL && n == 0)

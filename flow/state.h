@@ -79,6 +79,9 @@ bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected);
 /* The parts, for the wrapper. */
 int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err);
 void lf_stage_scan_fini(lf_stage_view *s);
+/* Did a job of the newest attempt refuse to begin or to go on (exec.h)? Then its reason is the stage's, and it is pending, or failed
+ * when nothing may follow. */
+bool lf_stage_skipped(lf_stage_view *s);
 /* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found and whole, 0 not done
  * (reason), negative error. state DONE or PURGED is set. */
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);

@@ -130,6 +130,17 @@ static int fail_now(const struct work *w)
     case 7:
         fprintf(stderr, "lf-work: caf\xe9.txt: No such file or directory\n");
         return 1;
+    case 8:
+        fprintf(stderr, "lf-work: step %lld: Cannot allocate memory\n", (long long)w->step);
+        return 1;
+    case 9:
+        fprintf(stderr, "NVRM: Xid (PCI:0000:01:00): 79\nlf-work: the device is gone\n");
+        return 1;
+    case 10: /* words that mean something in an error, here in ordinary text that a stage may well print */
+        for (int i = 0; i < 20; i++)
+            fprintf(stderr, "document %d: the archive was corrupt and truncated, and its hash of no use\n", i);
+        fprintf(stderr, "lf-work: one\nlf-work: two\nlf-work: three\n");
+        return 1;
     default:
         fprintf(stderr, "lf-work: something \x1b[31mred\x1b[0m <b>failed</b>\n");
         return 1;

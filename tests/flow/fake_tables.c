@@ -21,7 +21,7 @@ static const lf_opt work_rows[] = {
     {"step_time", LF_OPT_INT, OP, 0, "5", 0, 100000, NULL, "ms", "how long a step takes"},
     {"save_time", LF_OPT_INT, OP, 0, "0", 0, 100000, NULL, "ms", "how long saving takes after a stop request"},
     {"fail_at", LF_OPT_INT, OP, 0, "0", 0, 1000000, NULL, "step", "step at which to fail, 0 = never"},
-    {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin", NULL, "how"},
+    {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin|oom|node|words", NULL, "how"},
     {"needs_bytes", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about memory"},
     {"needs_disk", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about disk"},
     {"big_bytes", LF_OPT_BYTES, OP, 0, "0", 0, 0, NULL, "bytes", "size of a second file of the result, all zeros"},
