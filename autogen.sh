@@ -20,6 +20,8 @@ conda_build="autoconf automake pkg-config c-compiler make hdf5 sqlite libarchive
 apt_text="dict-gcide dict-wn"
 # A real SLURM for tests/flow/slurm_*.sh, which are skipped where it is missing.
 apt_sched="slurm-wlm munge"
+# An MPI as judge of our sums and as another launcher of ranks (tests/flow/ranks_comm.sh skips it where it is missing).
+apt_mpi="libopenmpi-dev openmpi-bin"
 
 usage() { sed -n '4,9s/^# \{0,1\}//p' autogen.sh; }
 
@@ -96,7 +98,7 @@ install_missing() { # $1: Debian packages, $2: RPM packages
         no_daemons
         # optional pieces (texts, oneDNN, SLURM) may be absent from a release: try all, then without them
         # shellcheck disable=SC2086
-        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev | slurm-wlm | munge) ;; *) printf '%s ' "$p" ;; esac done)
+        $how $need || $how $(for p in $need; do case $p in dict-* | libdnnl-dev | slurm-wlm | munge | *openmpi*) ;; *) printf '%s ' "$p" ;; esac done)
         daemons_again
         ;;
     *)
@@ -187,8 +189,8 @@ quickstart)
     ;;
 check)
     # without root SLURM is not worth a refusal: what needs it is skipped
-    [ "$(id -u)" -eq 0 ] || apt_sched=
-    install_missing "$apt_build $apt_sched" "$dnf_build"
+    [ "$(id -u)" -eq 0 ] || apt_sched= apt_mpi=
+    install_missing "$apt_build $apt_sched $apt_mpi" "$dnf_build"
     if [ "$(id -u)" -eq 0 ]; then
         make_configure
         check_as_user

@@ -28,8 +28,8 @@ tests_unit_comm_boot_SOURCES = tests/unit/comm_boot.c
 tests_unit_comm_boot_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 
 # Ranks under launchers, with the ranks' programs from here and the launcher from flow/.
-TESTS += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh tests/unit/flow_launch
-EXTRA_DIST += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh
+TESTS += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh tests/flow/slurm_ranks.sh tests/unit/flow_launch
+EXTRA_DIST += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh tests/flow/slurm_ranks.sh
 check_PROGRAMS += tests/unit/flow_launch
 tests_unit_flow_launch_SOURCES = tests/unit/flow_launch.c
 tests_unit_flow_launch_LDADD = tests/tap/libtap.a flow/libflow.a $(LF_BASE_LIBS)
