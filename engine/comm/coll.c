@@ -13,9 +13,9 @@
 #include "engine/base/mem.h"
 #include "engine/comm/msg.h"
 
-/* Up to SMALL bytes every rank sends everything to every other and sums by itself: one hop instead of two. SEGMENT: bytes
- * of one part of a block (ladder in README.md). LONGEST: bytes of one message of the other calls. */
-enum { SMALL = 16 << 10, SEGMENT = 256 << 10, LONGEST = 16 << 20, BCAST = 512 << 10 };
+/* Up to SMALL bytes every rank sends everything to every other and sums by itself: one hop instead of two. LONGEST: bytes
+ * of one message of the other calls. */
+enum { SMALL = 16 << 10, LONGEST = 16 << 20, BCAST = 512 << 10 };
 enum kind { PART = 1, RESULT, GATHER, BCAST_TAG, BARRIER_TAG, P2P };
 
 /* Tag: communicator 16 bits, kind 4, sender 20, number 24. */
@@ -37,6 +37,14 @@ static int isend(struct lf_msg_comm *m, lf_msg_req *q, int to, enum kind k, cons
 static int irecv(struct lf_msg_comm *m, lf_msg_req *q, int from, enum kind k, void *data, size_t bytes, lf_err *err)
 {
     return lf_msg_irecv(m->m, q, tag_of(&m->base, k, from, m->base.seq), data, bytes, err);
+}
+
+/* Bytes of one part of a block (measurements in README.md): a few ranks take long ones, as each change of process costs;
+ * many share 32 MiB of room. */
+static size_t segment(const lf_comm *c)
+{
+    const size_t share = ((size_t)16 << 20) / (size_t)c->size, most = (size_t)1 << 20, least = (size_t)64 << 10;
+    return share > most ? most : share < least ? least : share / 64 * 64;
 }
 
 /* Room for two slots of size - 1 parts. Grown on first use of a length, then kept. */
@@ -167,14 +175,14 @@ static int post_results(struct block *b, char *const *part, const size_t *count,
 static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
-    const size_t p = (size_t)c->size, each = lf_comm_type_bytes(t), block_n = p * (SEGMENT / each),
+    const size_t p = (size_t)c->size, each = lf_comm_type_bytes(t), block_n = p * (segment(c) / each),
                  blocks = (n + block_n - 1) / block_n;
     char **part[2] = {m->part, m->part + p};
     size_t *count[2] = {m->count, m->count + p};
-    int rc = need_work(m, SEGMENT, err);
+    int rc = need_work(m, segment(c), err);
     if (rc)
         return rc;
-    struct block b[2] = {block_of(m, t, op, SEGMENT, 0), block_of(m, t, op, SEGMENT, 1)};
+    struct block b[2] = {block_of(m, t, op, segment(c), 0), block_of(m, t, op, segment(c), 1)};
     for (size_t k = 0; !rc && k <= blocks; k++) {
         const size_t now = k % 2, old = 1 - now;
         if (k < blocks) { /* this slot's results of two blocks ago must be in */
@@ -204,7 +212,7 @@ int lf_coll_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, en
 /* Segment k of every rank's chunk. */
 static void cut_chunks(const lf_comm *c, char *in, const size_t *counts, size_t each, size_t k, char **part, size_t *count)
 {
-    const size_t seg = SEGMENT / each;
+    const size_t seg = segment(c) / each;
     for (int r = 0; r < c->size; r++) {
         size_t at = k * seg < counts[r] ? k * seg : counts[r];
         part[r] = in + at * each;
@@ -216,14 +224,14 @@ static void cut_chunks(const lf_comm *c, char *in, const size_t *counts, size_t 
 int lf_coll_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts, enum lf_comm_type t, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
-    const size_t p = (size_t)c->size, me = (size_t)c->rank, each = lf_comm_type_bytes(t), seg = SEGMENT / each;
+    const size_t p = (size_t)c->size, me = (size_t)c->rank, each = lf_comm_type_bytes(t), seg = segment(c) / each;
     size_t steps = 0;
     for (size_t r = 0; r < p; r++)
         steps = (counts[r] + seg - 1) / seg > steps ? (counts[r] + seg - 1) / seg : steps;
-    int rc = need_work(m, SEGMENT, err);
+    int rc = need_work(m, segment(c), err);
     if (rc)
         return rc;
-    struct block b[2] = {block_of(m, t, LF_COMM_SUM, SEGMENT, 0), block_of(m, t, LF_COMM_SUM, SEGMENT, 1)};
+    struct block b[2] = {block_of(m, t, LF_COMM_SUM, segment(c), 0), block_of(m, t, LF_COMM_SUM, segment(c), 1)};
     for (size_t k = 0; !rc && k <= steps; k++) {
         char **now = m->part + k % 2 * p, **old = m->part + (k + 1) % 2 * p;
         size_t *now_n = m->count + k % 2 * p, *old_n = m->count + (k + 1) % 2 * p;
