@@ -103,12 +103,19 @@ json_t *lf_ledger_series(lf_ledger *l, const char *run, const char *stage, const
                          lf_err *err);
 /* What made this artifact, up the chain: {"artifact":{...},"made_by":{"run","stage","attempt","epoch","kind","spec_id",
  *  "exe_sha256","options"},"inputs":[{"name","path","sha256","lineage":{...} or null}],"from":{lineage of the checkpoint
- *  it continued from} or null}. `what` is a path or a sha256 (unique prefix of 8 or more). */
+ *  it continued from} or null}. `what` is a path, also
+ *  of a file in an artifact, or a sha256 (unique prefix of 8 or more). */
 json_t *lf_ledger_lineage(lf_ledger *l, const char *what, lf_err *err);
+/* What was made from an artifact, or from an outside file: {"artifact":{...} or "path","used_by":[{"run","stage","attempt",
+ *  "epoch","kind","how":"input"|"continued","made":[the same for each artifact of that incarnation]}],"shown":true when it
+ *  was met before and is only named}. `what` as above, or the path of an outside file. */
+json_t *lf_ledger_descent(lf_ledger *l, const char *what, lf_err *err);
 /* {"id","t","run","stage","attempt","epoch","kind","data"} by id; after_id NULL: from the first; limit 0: all. */
 json_t *lf_ledger_events(lf_ledger *l, const char *run, const char *after_id, int64_t limit, lf_err *err);
 /* {"t","run","stage","by","text"} */
 json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err);
+/* {"run","last"}: the n runs whose last value of a metric is smallest, or largest (max), best first. */
+json_t *lf_ledger_best(lf_ledger *l, const char *key, bool max, int64_t n, lf_err *err);
 /* {"run","stage" ("": the run),"tag","t","by"}; run NULL: all */
 json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err);
 /* {"host","n","t" (last), "causes":[texts]} since t */

@@ -101,6 +101,8 @@ static int write_base(lf_ledger *l, const char *path, mode_t mode, int64_t size,
     unsigned char *chunk = lf_malloc(COPY_CHUNK, 1, err);
     int fd = chunk ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode) : -1;
     int rc = !chunk ? LF_ENOMEM : fd < 0 ? lf_fail_errno(err, "cannot make %s", path) : 0;
+    if (rc == 0 && fchmod(fd, mode) < 0)
+        rc = lf_fail_errno(err, "cannot set the mode of %s", path);
     for (int64_t at = 0; rc == 0 && at < size; at += COPY_CHUNK) {
         int n = size - at < COPY_CHUNK ? (int)(size - at) : COPY_CHUNK;
         rc = lf_written_read(&l->written, chunk, n, at, err);
@@ -159,6 +161,8 @@ static int place(lf_ledger *l, struct head *h, const uint32_t *blocks, const cha
         ((struct head *)(void *)out.data)->crc = crc_of(out.data, out.len);
         int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
         rc = fd < 0 ? lf_fail_errno(err, "cannot make %s", tmp) : lf_io_write_all(fd, out.data, out.len, tmp, err);
+        if (rc == 0 && fchmod(fd, mode) < 0)
+            rc = lf_fail_errno(err, "cannot set the mode of %s", tmp);
         if (fd >= 0 && close(fd) < 0 && rc == 0)
             rc = lf_fail_errno(err, "cannot write %s", tmp);
     }

@@ -217,6 +217,19 @@ json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err)
                       err);
 }
 
+json_t *lf_ledger_best(lf_ledger *l, const char *key, bool max, int64_t n, lf_err *err)
+{
+    /* Of a run the last value of its newest attempt; with several stages that have the key, the better one. */
+    return lf_db_rows(l,
+                      lf_db_prepare(l, err,
+                                    "WITH newest AS (SELECT run, stage, last, max(attempt) FROM metric WHERE key = ?1 AND "
+                                    "last_epoch IS NOT NULL GROUP BY run, stage) "
+                                    "SELECT run, CASE WHEN ?2 THEN max(last) ELSE min(last) END AS last FROM newest "
+                                    "GROUP BY run ORDER BY CASE WHEN ?2 THEN -max(last) ELSE min(last) END, run LIMIT ?3",
+                                    "sii", key, (int64_t)max, n),
+                      err);
+}
+
 json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err)
 {
     return lf_db_rows(l,

@@ -80,8 +80,6 @@ json_t *lf_describe_stage(const lf_stage_view *s)
                                                                              : NULL;
     if (o == NULL)
         return NULL;
-    if (s->job != NULL)
-        json_object_set(o, "job", s->job);
     if (inc == NULL && s->result_dir != NULL) {
         json_object_set_new(o, "dir", json_string(s->result_dir));
         json_object_set(o, "adopted", json_object_get(s->stage, "adopted"));

@@ -21,7 +21,7 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/doctor_slurm.c flow/doctor_pbs.c flow/cmd_gc.c \
   flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/init_texts.h
 # Asking.
-flow_libflow_a_SOURCES += flow/cmd_watch.c
+flow_libflow_a_SOURCES += flow/cmd_watch.c flow/asking.h flow/asking.c flow/cmd_artifacts.c flow/cmd_note.c
 # Launchers of ranks; loong-flow is a PMIx server.
 flow_libflow_a_SOURCES += flow/launch.h flow/launch.c flow/launch_job.h flow/launch_wire.h flow/launch_wire.c \
   flow/launch_hub.c flow/launch_daemon.c flow/launch_start.c flow/launch_pmix.c flow/launch_probe.h flow/launch_probe.c \

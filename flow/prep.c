@@ -299,6 +299,8 @@ static int commit(lf_prep *p, lf_err *err)
     int rc = lf_share_apply(share != NULL ? share : "none", err);
     if (rc == 0 && p->has_run)
         rc = lf_run_check_owner(&p->view.run, err);
+    if (rc == 0)
+        rc = lf_project_share(&p->project, share != NULL ? share : "none", err);
     if (rc < 0)
         return rc;
     lf_run run;

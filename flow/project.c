@@ -6,7 +6,9 @@
 
 #include "flow/project.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
 #include <stdio.h>
@@ -55,7 +57,7 @@ static int read_identity(lf_project *p, const char *path, lf_err *err)
 
 static int create_identity(const char *dot, const char *path, lf_err *err)
 {
-    int rc = lf_io_mkdirs(dot, 0755, err);
+    int rc = lf_io_mkdirs(dot, 0700, err); /* lf_project_share opens it to a group */
     if (rc < 0)
         return rc;
     char id[LF_ULID_SIZE], when[21], text[256];
@@ -166,6 +168,42 @@ int lf_project_add_root(const lf_project *p, const char *data_dir, lf_err *err)
     lf_err e = LF_ERR_INIT;
     rc = lf_io_publish(path, data_dir, strlen(data_dir), 0644, &e);
     return rc == LF_EEXIST || rc == 0 ? 0 : lf_fail(err, rc, "%s", e.text);
+}
+
+/* What is mine of a directory's plain files: to its group, readable. */
+static void share_files(const char *dir, gid_t group)
+{
+    DIR *d = opendir(dir);
+    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
+        struct stat st;
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            fchownat(dirfd(d), e->d_name, (uid_t)-1, group, AT_SYMLINK_NOFOLLOW) == 0)
+            fchmodat(dirfd(d), e->d_name, 0640, 0);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+int lf_project_share(const lf_project *p, const char *share, lf_err *err)
+{
+    struct stat st;
+    if (strcmp(share, "none") == 0)
+        return 0;
+    const struct group *g = getgrnam(share);
+    if (g == NULL)
+        return lf_fail(err, LF_EINVAL, "share = %s: there is no such group", share);
+    if (stat(p->dot, &st) == 0 && st.st_gid == g->gr_gid && (st.st_mode & 07777) == 02750)
+        return 0; /* what is made in it inherits the group */
+    char roots[PATH_MAX];
+    gid_t group = g->gr_gid;
+    int rc = lf_share_dir(p->dot, share, err);
+    if (rc == 0 && snprintf(roots, sizeof roots, "%s/roots", p->dot) < (int)sizeof roots && lf_io_exists(roots))
+        rc = lf_share_dir(roots, share, err);
+    if (rc == 0) {
+        share_files(p->dot, group);
+        share_files(roots, group);
+    }
+    return rc;
 }
 
 int lf_share_apply(const char *share, lf_err *err)

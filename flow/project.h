@@ -75,5 +75,7 @@ json_t *lf_run_stage(const lf_run *r, const char *name);
 /* Directory modes of `share`: "none" gives 0700, a group 2750 with that group. Sets the umask too. */
 int lf_share_apply(const char *share, lf_err *err);
 int lf_share_dir(const char *path, const char *share, lf_err *err);
+/* Open .loong with the ledger to the group (none: it stays as it was made, for its owner only). */
+int lf_project_share(const lf_project *p, const char *share, lf_err *err);
 
 #endif

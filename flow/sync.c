@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "db/ledger.h"
@@ -42,6 +43,17 @@ static lf_ledger *open_for_writing(const char *dir, const char *db, lf_err *err)
     return l;
 }
 
+/* The ledger and its copy are for those that .loong is for, whatever the umask of whoever writes them. */
+static void set_mode(const char *dot, const char *db)
+{
+    struct stat st, now;
+    if (stat(dot, &st) < 0)
+        return;
+    mode_t mode = (st.st_mode & S_IRGRP) != 0 && (st.st_mode & S_ISGID) != 0 ? 0640 : 0600;
+    if (stat(db, &now) == 0 && now.st_uid == geteuid() && (now.st_mode & 07777) != mode)
+        chmod(db, mode);
+}
+
 static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char *data, const char *run, bool everything,
                        double wait_s, lf_err *err)
 {
@@ -50,6 +62,8 @@ static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char 
     lf_lock_opts opts = {.purpose = "loong-flow", .wait_s = wait_s, .ttl_s = 0};
     lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &opts, err) : NULL;
     lf_ledger *l = lock != NULL ? open_for_writing(p->dot, db, err) : NULL;
+    if (l != NULL)
+        set_mode(p->dot, db);
     if (rc == 0 && l == NULL) {
         rc = err != NULL && err->rc != 0 ? err->rc : LF_EIO;
         if (rc == LF_ENOTSUP) /* a newer ledger: for the exit code the same as a damaged one */

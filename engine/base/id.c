@@ -70,6 +70,16 @@ int lf_ulid(char out[LF_ULID_SIZE], lf_err *err)
     return 0;
 }
 
+double lf_ulid_time(const char *ulid)
+{
+    double ms = 0;
+    for (int i = 0; i < 10 && ulid[i]; i++) {
+        const char *at = strchr(crockford, ulid[i]);
+        ms = ms * 32 + (at ? (double)(at - crockford) : 0);
+    }
+    return ms / 1000;
+}
+
 bool lf_ulid_valid(const char *s)
 {
     return strlen(s) == LF_ULID_SIZE - 1 && strspn(s, crockford) == LF_ULID_SIZE - 1 && s[0] <= '7';

@@ -21,6 +21,7 @@ int lf_random_bytes(void *out, size_t n, lf_err *err);
  * one process still sort in the order they were made. Thread-safe. */
 int lf_ulid(char out[LF_ULID_SIZE], lf_err *err);
 bool lf_ulid_valid(const char *s);
+double lf_ulid_time(const char *ulid); /* when a valid one was made, seconds since the epoch */
 int lf_token(char out[LF_TOKEN_SIZE], lf_err *err);
 
 /* A process as other nodes can name it. A pid alone is reused; pid with boot id, pid namespace and start time is not. */

@@ -9,6 +9,10 @@ tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
 TESTS += tests/flow/submit.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
 EXTRA_DIST += tests/flow/submit.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh
 
+# Asking about many runs.
+TESTS += tests/flow/keep.sh
+EXTRA_DIST += tests/flow/keep.sh
+
 # A real SLURM where there is one. Most of their time is waiting.
 TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/doctor.sh
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
