@@ -20,11 +20,10 @@ stage_is() { [ "$(state "$1")" = "$2" ]; }
 # Incarnations of a stage in the newest run.
 incs() { ls "$(run_dir)/$1" | grep -cE '^[0-9]+\.[0-9]+$'; }
 job_ids() { tr -d '\n' <"$(run_dir)/$1/job.${2:-1}.json" | sed -n 's/.*"ids":[[:space:]]*\[\([^]]*\)\].*/\1/p' | tr -d '" ' | tr ',' ' '; }
-# end_of ID: exit status as PBS reports it, "" when there is none; nothing_queued: no job of ours waits or runs
-end_of() {
-    if qstat --version 2>&1 | grep -qi '^version:'; then qstat -f -1 "$1"; else qstat -x -f -w "$1"; fi 2>/dev/null |
-        sed -n 's/^    [Ee]xit_status = //p'
-}
+# end_of ID, request_of ID: exit status and nodes as PBS reports it, "" when there is none; nothing_queued: no job of ours waits or runs
+full_of() { if qstat --version 2>&1 | grep -qi '^version:'; then qstat -f -1 "$1"; else qstat -x -f -w "$1"; fi 2>/dev/null; }
+end_of() { full_of "$1" | sed -n 's/^    [Ee]xit_status = //p'; }
+request_of() { full_of "$1" | grep -E '^    Resource_List\.(select|nodes) = '; }
 nothing_queued() {
     live=$(qselect -u "$(id -un)" -s QHRET) || return 1
     for j in $(all_ids); do
@@ -81,6 +80,7 @@ step_time = 100
 time_limit = 6s
 grace = 3s
 links = 6
+cpus = 2
 [stage second]
 kind = work
 input = ${stage:first}
@@ -101,6 +101,7 @@ case_chain() {
     is "$(incs second) $(incs last)" "1 1" "those behind it ran once"
     is "$(job_ids first | wc -w)" 6 "six links"
     for i in $(job_ids first); do echo "$i $(end_of "$i")"; done >ends
+    is "$(request_of "${i:-none}" | grep -cE '= 1:(ncpus|ppn)=1$')" 1 "a link that was left over asked for one core in the end"
     is "$(tail -1 ends | cut -d' ' -f2)" 0 "the last link ended well, as those behind it need"
     is "$(grep -c ' 75$' ends) $(grep -c ' 0$' ends)" "$((k - 1)) $((6 - k + 1))" "a link that has work left ends with 75, the others with 0"
     ledger_true
@@ -135,6 +136,42 @@ case_cancel() {
     is "$(incs first) $(nothing_queued && echo none)" "1 none" "nothing comes back"
     runs 0 "$LF" resume --set first.steps=100k --accept steps --set first.steps=30
     wait_state last done "it can be resumed"
+    ledger_true
+}
+
+# A qsub that does its work at once and answers late from its Nth call on: what is there when submit is killed waiting for it.
+slow_qsub() {
+    cat >"$T/slow-qsub" <<S
+#!/bin/sh
+echo x >>"$T/qsubs"
+id=\$($(command -v qsub) "\$@") || exit
+[ \$(wc -l <"$T/qsubs") -lt $1 ] || sleep 30
+echo "\$id"
+S
+    chmod +x "$T/slow-qsub"
+    : >"$T/qsubs"
+    site "commands = qsub=$T/slow-qsub" 'command_timeout = 60s'
+}
+called() { [ "$(wc -l <"$T/qsubs")" -ge "$1" ]; }
+
+case_killed() {
+    new_project
+    pipeline
+    slow_qsub 2
+    "$LF" submit >o 2>&1 &
+    p=$!
+    BG="$BG $p"
+    until_true "$SLACK" called 2
+    sleep 1
+    kill -9 $p
+    wait $p 2>/dev/null
+    site
+    is "$(state first)" pending "killed between two qsub calls: nothing runs yet"
+    runs 0 "$LF" submit
+    like out 'second: adopted' "the next submit finds the job whose id was never heard"
+    wait_state last done "and finishes the graph"
+    is "$(incs first) $(incs second) $(incs last)" "1 1 1" "nothing ran twice"
+    is "$(find "$(run_dir)" -name 'job.*.json' | wc -l)" 3 "each stage has one job"
     ledger_true
 }
 

@@ -34,24 +34,6 @@ runs 0 "$LF" submit
 wait_state last done "lines before the id"
 pbs_knob qsub_chatter 0
 
-# Killed between two qsub calls: what is there is held, the next command finishes and lets it go.
-new_project
-pipeline
-before=$(jobs_made)
-two_there() { [ "$(($(jobs_made) - before))" -ge 2 ]; }
-pbs_knob qsub_late 3 3
-"$LF" submit >o 2>&1 &
-p=$!
-BG="$BG $p"
-until_true "$SLACK" two_there
-kill -9 $p
-wait $p 2>/dev/null
-pbs_knob qsub_late 0
-is "$(state first)" pending "killed between two qsub calls: nothing runs yet"
-runs 0 "$LF" submit
-wait_state last done "the next submit finishes it"
-is "$(incs first) $(incs second) $(incs last)" "1 1 1" "nothing ran twice"
-
 # ---- a server that is away, that refuses, that has a limit ----
 new_project
 pipeline
