@@ -203,7 +203,7 @@ static int publish_script(lf_batch_work *w, size_t i, char path[PATH_MAX], lf_er
 
 static json_t *found_link(const lf_lane *l, int link)
 {
-    for (size_t k = 0; k < json_array_size(l->found); k++) {
+    for (size_t k = 0; l->act == LF_LANE_ADOPT && k < json_array_size(l->found); k++) { /* else they are an earlier attempt's */
         json_t *e = json_array_get(l->found, k);
         if (json_integer_value(json_object_get(e, "link")) == link)
             return e;
@@ -243,13 +243,23 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_
     return rc;
 }
 
+static bool is_cancelled(const lf_batch_work *w, size_t i)
+{
+    char path[PATH_MAX];
+    return lf_path_set(path, NULL, "%s/cancel.%d", w->view.stages[i].dir, w->lanes[i].attempt) == 0 && lf_io_exists(path);
+}
+
 static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_lane *l = &w->lanes[i];
     char path[PATH_MAX];
     json_t *ids = json_array(), *after = lf_batch_after(w, i, err), *cluster = NULL;
     bool adopted = false;
-    int rc = ids == NULL || after == NULL ? LF_ENOMEM : publish_script(w, i, path, err);
+    int rc = ids == NULL || after == NULL ? LF_ENOMEM : 0;
+    if (rc == 0 && is_cancelled(w, i))
+        rc = lf_fail(err, LF_EINVAL, "cancelled meanwhile");
+    if (rc == 0)
+        rc = publish_script(w, i, path, err);
     if (rc == 0)
         rc = send_links(w, i, path, ids, after, &cluster, &adopted, err);
     json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O, s:O*, s:s, s:b}", "id", json_array_get(ids, 0), "ids", ids, "after", after,
@@ -272,7 +282,9 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
     }
     json_decref(l->job);
     l->job = job;
-    return 0;
+    if (is_cancelled(w, i)) /* while it was sent: whoever cancels may have looked before */
+        rc = w->b->submitter->cancel(w->self, json_object_get(job, "ids"), true, err);
+    return rc;
 }
 
 /* The records of jobs that ended before anybody wrote them down. */

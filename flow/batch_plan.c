@@ -196,7 +196,8 @@ static int may_retry(lf_batch_work *w, size_t i, bool *yes, lf_err *err)
     if (rc < 0)
         return rc;
     bool nothing_yet = next.act == LF_POLICY_NONE;
-    *yes = !w->b->automatic || (nothing_yet ? s->state != LF_STATE_FAILED && s->state != LF_STATE_CANCELLED : next.automatic);
+    bool goes_on = nothing_yet ? s->state != LF_STATE_FAILED : next.automatic;
+    *yes = !w->b->automatic || (goes_on && s->state != LF_STATE_CANCELLED);
     if (!*yes)
         snprintf(w->lanes[i].why, sizeof w->lanes[i].why, "%s%s%.200s", lf_state_name(s->state),
                  next.why[0] != '\0' ? ": " : "", next.why);
@@ -261,8 +262,8 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
         decide_live(w, i);
         return 0;
     }
-    if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN) {
-        decide(l, LF_LANE_BLOCKED, s->reason); /* a process of `run`, or nobody knows */
+    if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live) {
+        decide(l, LF_LANE_BLOCKED, s->reason); /* a process of `run`, a job of another scheduler, or nobody knows */
         return 0;
     }
     bool yes = false, never_sent = mine && !file_of(s, "script", (int)s->n_attempts);

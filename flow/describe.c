@@ -96,6 +96,8 @@ json_t *lf_describe_stage(const lf_stage_view *s)
         json_object_set(o, "exit", json_object_get(inc->end, "exit"));
         json_object_set(o, "signal", json_object_get(inc->end, "signal"));
     }
+    if (s->ended_class[0] != '\0') /* by what the scheduler says; nobody has written it down yet */
+        cls = s->ended_class;
     if (cls != NULL && cls[0] != '\0')
         json_object_set_new(o, "class", json_string(cls));
     add_times(o, inc, s->state);

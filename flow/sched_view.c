@@ -265,8 +265,11 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
     char words[300];
     double end = number_of(e, "t_end") > 0 ? number_of(e, "t_end") : number_of(e, "seen");
     s->live = false;
-    if (inc != NULL && inc->end != NULL)
-        return; /* stopped at a good checkpoint: the directory has said so */
+    if (inc != NULL && inc->end != NULL) { /* stopped at a good checkpoint: the directory has said so, but not why */
+        if (strcmp(cause, "cancelled") == 0)
+            say(s, LF_STATE_CANCELLED, "%s; stopped at a good checkpoint", end_words(words, sizeof words, e));
+        return;
+    }
     if (inc == NULL && lf_stage_skipped(s))
         return; /* it began nothing, and says why */
     if (strcmp(cause, "dependency") == 0 && inc == NULL) {
