@@ -49,22 +49,13 @@ struct rank {
     lf_buf line[2]; /* unfinished lines of standard output and error */
 };
 
-struct fence {
-    uint32_t *ranks, n;  /* n 0: all */
-    lf_buf *data;        /* [nodes] */
-    uint32_t *id;        /* [nodes] the daemon's number */
-    bool *here;          /* [nodes] */
-    int missing;
-};
-
 struct hub {
     struct lf_launch_job *job;
     struct conn **conn;
     size_t n_conn, cap_conn;
     struct node *node;
     struct rank *rank;
-    struct fence *fence;
-    size_t n_fence, cap_fence;
+    struct lf_fences *fences;
     struct pollfd *poll;
     size_t cap_poll;
     int listen_fd, sig;
@@ -87,14 +78,6 @@ static void say(const char *fmt, ...)
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
-}
-
-int lf_launch_node_of(const struct lf_launch_job *j, int rank)
-{
-    for (int k = 0; k < j->nodes; k++)
-        if (rank >= j->node[k].first && rank < j->node[k].first + j->node[k].n)
-            return k;
-    return -1;
 }
 
 static void to_node(struct hub *h, int node, enum lf_frame type, uint32_t rank, int status, uint32_t id, const void *data,
@@ -232,98 +215,9 @@ static int on_hello(struct hub *h, struct conn *c, const struct lf_frame_head *f
     return ++h->joined == h->job->nodes ? start_ranks(h, err) : 0;
 }
 
-/* ---- fences ---- */
-
-static void fence_free(struct hub *h, struct fence *f)
+static void give_fence(void *arg, int node, uint32_t id, const char *data, size_t len)
 {
-    for (int k = 0; f->data != NULL && k < h->job->nodes; k++)
-        lf_buf_fini(&f->data[k]);
-    free(f->ranks);
-    free(f->data);
-    free(f->id);
-    free(f->here);
-}
-
-/* Which nodes take part: those that have one of the ranks. */
-static int count_nodes(const struct hub *h, const uint32_t *ranks, uint32_t n)
-{
-    int count = 0;
-    if (n == 0)
-        return h->job->nodes;
-    for (int k = 0; k < h->job->nodes; k++) {
-        bool in = false;
-        for (uint32_t i = 0; i < n; i++)
-            in = in || lf_launch_node_of(h->job, (int)ranks[i]) == k;
-        count += in;
-    }
-    return count;
-}
-
-static struct fence *find_fence(struct hub *h, int node, const uint32_t *ranks, uint32_t n, lf_err *err)
-{
-    const size_t nodes = (size_t)h->job->nodes;
-    for (size_t i = 0; i < h->n_fence; i++) {
-        struct fence *f = &h->fence[i];
-        if (f->n == n && !f->here[node] && (n == 0 || memcmp(f->ranks, ranks, n * sizeof *ranks) == 0))
-            return f;
-    }
-    if (lf_grow(&h->fence, &h->cap_fence, h->n_fence, sizeof *h->fence, err) < 0)
-        return NULL;
-    struct fence f = {.ranks = lf_calloc(n + 1, sizeof *ranks, err),
-                      .n = n,
-                      .data = lf_calloc(nodes, sizeof *f.data, err),
-                      .id = lf_calloc(nodes, sizeof *f.id, err),
-                      .here = lf_calloc(nodes, sizeof *f.here, err),
-                      .missing = count_nodes(h, ranks, n)};
-    for (size_t k = 0; f.data != NULL && k < nodes; k++)
-        lf_buf_init(&f.data[k]);
-    if (f.ranks == NULL || f.data == NULL || f.id == NULL || f.here == NULL) {
-        fence_free(h, &f);
-        return NULL;
-    }
-    if (n > 0)
-        memcpy(f.ranks, ranks, n * sizeof *ranks);
-    h->fence[h->n_fence] = f;
-    return &h->fence[h->n_fence++];
-}
-
-/* Everybody is there: all get all, in the order of the nodes. */
-static void finish_fence(struct hub *h, struct fence *f)
-{
-    lf_buf all;
-    lf_buf_init(&all);
-    for (int k = 0; k < h->job->nodes; k++)
-        lf_buf_add(&all, f->data[k].data, f->data[k].len);
-    for (int k = 0; k < h->job->nodes; k++)
-        if (f->here[k])
-            to_node(h, k, LF_FRAME_FENCE, 0, 0, f->id[k], all.data, all.len);
-    lf_buf_fini(&all);
-    fence_free(h, f);
-    *f = h->fence[--h->n_fence];
-}
-
-static int on_fence(struct hub *h, int node, const struct lf_frame_head *f, const char *data, lf_err *err)
-{
-    uint32_t n = 0;
-    if (f->len >= sizeof n)
-        memcpy(&n, data, sizeof n);
-    if (f->len < sizeof n || n > (uint32_t)h->job->ranks || f->len < sizeof n + (uint64_t)n * sizeof n)
-        return lf_fail(err, LF_EFORMAT, "a fence of node %d cannot be read", node);
-    uint32_t *ranks = lf_calloc((size_t)n + 1, sizeof *ranks, err);
-    if (ranks == NULL)
-        return LF_ENOMEM;
-    memcpy(ranks, data + sizeof n, n * sizeof n);
-    struct fence *q = find_fence(h, node, ranks, n, err);
-    free(ranks);
-    if (q == NULL)
-        return LF_ENOMEM;
-    const size_t skip = sizeof n + n * sizeof n;
-    lf_buf_add(&q->data[node], data + skip, (size_t)f->len - skip);
-    q->id[node] = f->id;
-    q->here[node] = true;
-    if (--q->missing == 0)
-        finish_fence(h, q);
-    return 0;
+    to_node(arg, node, LF_FRAME_FENCE, 0, 0, id, data, len);
 }
 
 /* ---- frames ---- */
@@ -373,7 +267,7 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
         return 0;
     }
     if (f->type == LF_FRAME_FENCE)
-        return on_fence(h, c->node, f, data, err);
+        return lf_fences_add(h->fences, c->node, f, data, give_fence, h, err);
     if (f->type == LF_FRAME_MODEX_DATA) {
         to_node(h, (int)f->rank, f->type, 0, f->status, f->id, data, (size_t)f->len);
         return 0;
@@ -634,7 +528,8 @@ static int begin(struct hub *h, lf_err *err)
     h->node = lf_calloc((size_t)h->job->nodes, sizeof *h->node, err);
     h->rank = lf_calloc((size_t)h->job->ranks, sizeof *h->rank, err);
     h->pid = lf_calloc((size_t)h->job->nodes + 1, sizeof *h->pid, err);
-    if (h->node == NULL || h->rank == NULL || h->pid == NULL)
+    h->fences = lf_fences_create(h->job, err);
+    if (h->node == NULL || h->rank == NULL || h->pid == NULL || h->fences == NULL)
         return LF_ENOMEM;
     for (int r = 0; r < h->job->ranks; r++)
         for (int s = 0; s < 2; s++)
@@ -691,8 +586,7 @@ static void finish(struct hub *h)
         lf_wire_fini(&h->conn[i]->wire);
         free(h->conn[i]);
     }
-    for (size_t i = 0; i < h->n_fence; i++)
-        fence_free(h, &h->fence[i]);
+    lf_fences_destroy(h->fences);
     for (int k = 0; h->node != NULL && k < h->job->nodes; k++) {
         free(h->node[k].host);
         free(h->node[k].tmp);
@@ -702,7 +596,6 @@ static void finish(struct hub *h)
             if (h->rank[r].line[s].data != NULL)
                 lf_buf_fini(&h->rank[r].line[s]);
     free(h->conn);
-    free(h->fence);
     free(h->node);
     free(h->rank);
     free(h->poll);

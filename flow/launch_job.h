@@ -42,15 +42,22 @@ struct lf_launch_job {
     uint8_t key[LF_KEY_BYTES];
 };
 
-/* Node that has rank r. */
+/* launch_fence.c: node that has a rank, -1: none. */
 int lf_launch_node_of(const struct lf_launch_job *j, int rank);
+/* Fences over nodes. add: an LF_FRAME_FENCE of a node; when it was the last, done is called for each node that takes part. */
+struct lf_fences;
+typedef void (*lf_fence_done)(void *arg, int node, uint32_t id, const char *data, size_t len);
+struct lf_fences *lf_fences_create(const struct lf_launch_job *j, lf_err *err);
+void lf_fences_destroy(struct lf_fences *all);
+int lf_fences_add(struct lf_fences *all, int node, const struct lf_frame_head *h, const char *data, lf_fence_done done,
+                  void *arg, lf_err *err);
 
 /* launch_hub.c: everything; an exit code, or a negative lf_rc. */
 int lf_launch_hub(struct lf_launch_job *j, lf_err *err);
 
-/* launch_daemon.c: one node. The socketpair's daemon gets the job's description as a frame like any other. An exit code. */
+/* launch_daemon.c: one node. fd: a connection to the hub. The socketpair's daemon gets the job's description as a frame like any other. An exit code. */
 int lf_launch_daemon(int fd, int node_index, lf_err *err);
-/* `loong-flow launch --daemon HOW`: HOW is env, stdin or a file: where the boot document is. */
+/* launch_remote.c: `loong-flow launch --daemon HOW`: HOW is env, stdin or a file: where the boot document is. */
 int lf_launch_daemon_main(const char *how, int node_index, lf_err *err);
 
 /* launch_start.c: processes that become the daemons. pids[n_pids] are children of the hub to be waited for. */

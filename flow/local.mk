@@ -24,7 +24,7 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
 flow_libflow_a_SOURCES += flow/cmd_watch.c flow/asking.h flow/asking.c flow/cmd_artifacts.c flow/cmd_note.c
 # Launchers of ranks; loong-flow is a PMIx server.
 flow_libflow_a_SOURCES += flow/launch.h flow/launch.c flow/launch_job.h flow/launch_wire.h flow/launch_wire.c \
-  flow/launch_hub.c flow/launch_daemon.c flow/launch_start.c flow/launch_pmix.c flow/launch_probe.h flow/launch_probe.c \
+  flow/launch_hub.c flow/launch_fence.c flow/launch_daemon.c flow/launch_remote.c flow/launch_start.c flow/launch_pmix.c flow/launch_probe.h flow/launch_probe.c \
   flow/cmd_launch.c
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c

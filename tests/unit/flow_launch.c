@@ -15,7 +15,7 @@
 #include "engine/base/io.h"
 #include "engine/base/net.h"
 #include "flow/launch.h"
-#include "flow/launch_wire.h"
+#include "flow/launch_job.h"
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -230,9 +230,64 @@ static void test_key(void)
            "hex", "a key that is not hex");
 }
 
+/* ---- fences ---- */
+
+static char told[400];
+
+static void tell(void *arg, int node, uint32_t id, const char *data, size_t len)
+{
+    (void)arg;
+    size_t n = strlen(told);
+    snprintf(told + n, sizeof told - n, "%d:%u:%.*s ", node, id, (int)len, data);
+}
+
+static int come(struct lf_fences *f, int node, uint32_t id, const char *ranks, const char *text)
+{
+    char frame[64];
+    uint32_t n = (uint32_t)strlen(ranks), r;
+    size_t at = sizeof n;
+    memcpy(frame, &n, sizeof n);
+    for (const char *p = ranks; *p != '\0'; p++, at += sizeof r) {
+        r = (uint32_t)(*p - '0');
+        memcpy(frame + at, &r, sizeof r);
+    }
+    memcpy(frame + at, text, strlen(text));
+    const struct lf_frame_head h = {LF_FRAME_FENCE, 0, 0, id, at + strlen(text)};
+    return lf_fences_add(f, node, &h, frame, tell, NULL, &err);
+}
+
+static void test_fences(void)
+{
+    struct lf_launch_node nodes[3] = {{.first = 0, .n = 2}, {.first = 2, .n = 1}, {.first = 3, .n = 2}};
+    const struct lf_launch_job j = {.ranks = 5, .node = nodes, .nodes = 3};
+    struct lf_fences *f = lf_fences_create(&j, &err);
+    told[0] = '\0';
+    tap_i64(lf_launch_node_of(&j, 2), 1, "the node of a rank");
+    tap_i64(lf_launch_node_of(&j, 5), -1, "of one there is not");
+    tap_i64(come(f, 2, 7, "", "c"), 0, "the last node comes first");
+    tap_i64(come(f, 0, 3, "", "a"), 0, "then the first");
+    tap_i64(come(f, 0, 4, "", "A"), 0, "which is quick and comes again");
+    tap_i64(come(f, 0, 5, "03", "x"), 0, "with a fence of two ranks as well");
+    tap_str(told, "", "nobody has been told anything");
+    tap_i64(come(f, 1, 1, "", "b"), 0, "the second comes");
+    tap_str(told, "0:3:abc 1:1:abc 2:7:abc ", "the first fence: all data in the order of the nodes");
+    told[0] = '\0';
+    tap_i64(come(f, 2, 9, "03", ""), 0, "the other of the two ranks");
+    tap_str(told, "0:5:x 2:9:x ", "needs only their nodes");
+    told[0] = '\0';
+    come(f, 1, 2, "", "B");
+    come(f, 2, 8, "", "C");
+    tap_str(told, "0:4:ABC 1:2:ABC 2:8:ABC ", "the second fence of all");
+    const struct lf_frame_head bad = {LF_FRAME_FENCE, 0, 0, 0, 6};
+    tap_rc(lf_fences_add(f, 0, &bad, "\2\0\0\0xx", tell, NULL, &err), LF_EFORMAT, &err, "cannot be read", "a short frame");
+    come(f, 1, 2, "", "left open");
+    lf_fences_destroy(f);
+}
+
 int main(void)
 {
     test_plans();
+    test_fences();
     test_probe();
     test_scrub();
     test_frames();
