@@ -143,16 +143,10 @@ static bool first(const eval *e)
 }
 
 /* Append the lines of all ranks, in their order; rank 0 writes. */
-static int append(eval *e, const lf_buf *mine, lf_err *err)
+static int append(eval *e, lf_buf *mine, lf_err *err)
 {
-    struct lf_comm_blobs all = {0};
-    if (!e->comm)
-        return lf_lines_append(e->lines, mine->data, mine->len, err);
-    int rc = lf_comm_gather_blobs(e->comm, mine->data, mine->len, &all, err);
-    if (rc == 0 && first(e))
-        rc = lf_lines_append(e->lines, all.data, all.offset[e->comm->size], err);
-    lf_comm_blobs_fini(&all);
-    return rc;
+    int rc = lf_infer_gather(e->comm, mine, err);
+    return rc == 0 && first(e) ? lf_lines_append(e->lines, mine->data, mine->len, err) : rc;
 }
 
 /* Blocks of documents, dealt to the ranks in turn. */
@@ -252,18 +246,6 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
     return rc;
 }
 
-/* Rank 0: is it done already? Collective. */
-static int check_done(const eval *e, const char *dir, bool *done, lf_err *err)
-{
-    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
-    int rc = lf_stage_agree(e->comm, first(e) ? lf_artifact_state(&state, dir, err) : 0, err);
-    int64_t v = state == LF_ARTIFACT_PRESENT;
-    if (rc == 0 && e->comm)
-        rc = lf_comm_agree_max(e->comm, &v, err);
-    *done = v != 0;
-    return rc;
-}
-
 static int load(eval *e, lf_runner **r, lf_err *err)
 {
     lf_score_model m;
@@ -271,23 +253,6 @@ static int load(eval *e, lf_runner **r, lf_err *err)
     if (rc == 0)
         rc = lf_runner_score_model(*r, &m, err);
     return rc ? rc : add_tasks(e, m.max_context, err);
-}
-
-/* Rank 0 opens the file of lines; everybody learns how many are kept. Collective. */
-static int open_lines(eval *e, const char *dir, size_t *kept, lf_err *err)
-{
-    int rc = 0;
-    *kept = 0;
-    if (first(e))
-        rc = lf_infer_lines(&e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, kept, err);
-    rc = lf_stage_agree(e->comm, rc, err);
-    int64_t v = (int64_t)*kept;
-    if (rc == 0 && e->comm)
-        rc = lf_comm_agree_max(e->comm, &v, err);
-    *kept = (size_t)v;
-    if (rc == 0 && v > 0 && first(e))
-        lf_log(2, "continuing behind %zu of %zu documents", *kept, lf_tasks_n_docs(e->tasks));
-    return rc;
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
@@ -302,13 +267,15 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (comm) /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
         lf_comm_phase(comm, "evaluation", 0);
     char *dir = lf_path_join(e->out, "results", err);
-    int rc = dir ? check_done(e, dir, &done, err) : LF_ENOMEM;
+    int rc = dir ? lf_infer_done(comm, dir, &done, err) : LF_ENOMEM;
     if (rc == 0 && done && first(e))
         lf_log(2, "%s is complete already", dir);
     if (rc == 0 && !done) {
         rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)
-            rc = open_lines(e, dir, &kept, err);
+            rc = lf_infer_lines(comm, &e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, &kept, err);
+        if (rc == 0 && kept > 0 && first(e))
+            lf_log(2, "continuing behind %zu of %zu documents", kept, lf_tasks_n_docs(e->tasks));
         if (rc == 0)
             rc = score_all(e, r, kept, err);
         if (rc == 0)

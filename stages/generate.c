@@ -20,6 +20,8 @@
 
 typedef struct generate {
     const lf_optset *o;
+    lf_comm *comm;          /* NULL: alone */
+    lf_buf lines_of, shown; /* several ranks: this one's part of a round */
     const char *checkpoint, *tokenizer_path, *prompts, *out;
     struct lf_runner_opts run;
     lf_gen_defaults d;
@@ -44,6 +46,8 @@ static void destroy(void *self)
     lf_gen_jobs_fini(&g->jobs);
     lf_tokenizer_destroy(g->tok);
     lf_buf_fini(&g->line);
+    lf_buf_fini(&g->lines_of);
+    lf_buf_fini(&g->shown);
     free(g->stop);
     free(g->eos);
     free(g->from);
@@ -75,6 +79,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     *self = g;
     g->o = o;
     lf_buf_init(&g->line);
+    lf_buf_init(&g->lines_of);
+    lf_buf_init(&g->shown);
     g->checkpoint = lf_optset_str(o, "checkpoint");
     g->tokenizer_path = lf_optset_str(o, "tokenizer");
     g->prompts = lf_optset_str(o, "prompts");
@@ -158,31 +164,83 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     return rc;
 }
 
-/* What a model says may hold escape sequences; the exact text is in out.jsonl. */
-static int show(generate *g, const lf_gen_result *r, lf_err *err)
+static bool first(const generate *g)
 {
-    lf_buf_clear(&g->line);
-    lf_buf_adds(&g->line, "--- ");
-    lf_buf_add_visible(&g->line, r->job->id, strlen(r->job->id));
-    lf_buf_addf(&g->line, " sample %u (%s)\n", r->job->sample, lf_finish_name(r->finish));
-    lf_buf_add_visible(&g->line, r->text, r->text_len);
-    lf_buf_addc(&g->line, '\n');
-    int rc = lf_buf_check(&g->line, err);
-    if (rc == 0 && (fwrite(g->line.data, 1, g->line.len, stdout) != g->line.len || fflush(stdout) != 0))
+    return !g->comm || g->comm->rank == 0;
+}
+
+/* What a model says may hold escape sequences; the exact text is in out.jsonl. */
+static void add_shown(lf_buf *out, const lf_gen_result *r)
+{
+    lf_buf_adds(out, "--- ");
+    lf_buf_add_visible(out, r->job->id, strlen(r->job->id));
+    lf_buf_addf(out, " sample %u (%s)\n", r->job->sample, lf_finish_name(r->finish));
+    lf_buf_add_visible(out, r->text, r->text_len);
+    lf_buf_addc(out, '\n');
+}
+
+/* Write and print; rank 0. */
+static int put(generate *g, const lf_buf *lines, const lf_buf *shown, lf_err *err)
+{
+    int rc = g->lines ? lf_lines_append(g->lines, lines->data, lines->len, err) : 0;
+    if (rc == 0 && (fwrite(shown->data, 1, shown->len, stdout) != shown->len || fflush(stdout) != 0))
         rc = lf_fail_errno(err, "writing to standard output");
     return rc;
 }
 
+/* Alone results are put as they come; of several ranks each keeps its own until the round is over. */
 static int sink(void *arg, const lf_gen_result *r, lf_err *err)
 {
     generate *g = arg;
-    lf_buf_clear(&g->line);
-    int rc = lf_gen_result_line(&g->line, r, err);
-    if (rc == 0 && g->lines)
-        rc = lf_lines_append(g->lines, g->line.data, g->line.len, err);
-    if (rc == 0 && g->show)
-        rc = show(g, r, err);
-    lf_progress_update(&g->progress, (double)(g->kept + ++g->done));
+    lf_buf *lines = g->comm ? &g->lines_of : &g->line;
+    if (!g->comm) {
+        lf_buf_clear(lines);
+        lf_buf_clear(&g->shown);
+    }
+    int rc = lf_gen_result_line(lines, r, err);
+    if (g->show)
+        add_shown(&g->shown, r);
+    if (rc == 0)
+        rc = lf_buf_check(&g->shown, err);
+    if (rc == 0 && !g->comm)
+        rc = put(g, lines, &g->shown, err);
+    g->done++;
+    if (!g->comm)
+        lf_progress_update(&g->progress, (double)(g->kept + g->done));
+    return rc;
+}
+
+/* Rounds of `block` jobs per rank. The results of a job do not depend on what runs beside it, so they are those of one rank;
+ * what was not put when a stop comes is made again. */
+static int run_rounds(generate *g, const lf_gen_model *m, struct lf_gen_stats *st, lf_err *err)
+{
+    size_t n = g->jobs.n, block = 4 * (size_t)m->slots, ranks = (size_t)g->comm->size, me = (size_t)g->comm->rank;
+    int rc = 0;
+    for (size_t at = g->kept; at < n && rc == 0;) {
+        size_t from = at + me * block < n ? at + me * block : n, k = n - from < block ? n - from : block;
+        struct lf_gen_stats part = {0};
+        lf_buf_clear(&g->lines_of);
+        lf_buf_clear(&g->shown);
+        if (k > 0)
+            rc = lf_gen_run(m, g->tok, g->jobs.v + from, k, sink, g, lf_stop_requested, &part, err);
+        rc = lf_stage_agree(g->comm, rc, err);
+        if (rc == 0)
+            rc = lf_infer_gather(g->comm, &g->lines_of, err);
+        if (rc == 0)
+            rc = lf_infer_gather(g->comm, &g->shown, err);
+        if (rc == 0 && first(g))
+            rc = put(g, &g->lines_of, &g->shown, err);
+        rc = lf_stage_agree(g->comm, rc, err);
+        st->steps += part.steps;
+        st->new_tokens += part.new_tokens;
+        st->seconds += part.seconds;
+        at = n - at < ranks * block ? n : at + ranks * block;
+        if (first(g))
+            lf_progress_update(&g->progress, (double)at);
+    }
+    if (rc == 0)
+        rc = lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    g->done = g->jobs.n - g->kept;
     return rc;
 }
 
@@ -197,9 +255,12 @@ static int run_jobs(generate *g, lf_runner *r, struct lf_gen_stats *st, lf_err *
     rc = lf_gen_check(&m, g->tok, g->jobs.v, g->jobs.n, err);
     if (rc)
         return rc;
-    lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n);
-    rc = lf_gen_run(&m, g->tok, g->jobs.v + g->kept, g->jobs.n - g->kept, sink, g, lf_stop_requested, st, err);
-    lf_progress_end(&g->progress);
+    if (first(g))
+        lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n);
+    rc = g->comm ? run_rounds(g, &m, st, err)
+                 : lf_gen_run(&m, g->tok, g->jobs.v + g->kept, g->jobs.n - g->kept, sink, g, lf_stop_requested, st, err);
+    if (first(g))
+        lf_progress_end(&g->progress);
     if (g->lines && (rc == 0 || rc == LF_EINTR)) {
         int sync = lf_lines_sync(g->lines, rc ? NULL : err);
         rc = rc ? rc : sync;
@@ -231,44 +292,52 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
     return rc;
 }
 
-static int run(void *self, lf_comm *comm, lf_err *err)
+/* Collective. */
+static int generate_all(generate *g, const char *dir, lf_err *err)
 {
-    (void)comm;
-    generate *g = self;
     lf_runner *r = NULL;
-    char *dir = NULL;
     struct lf_gen_stats st = {0};
-    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
-    int rc = g->out || g->show ? read_jobs(g, err) : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
-    if (rc == 0 && g->out) {
-        dir = lf_path_join(g->out, "text", err);
-        rc = dir ? lf_artifact_state(&state, dir, err) : LF_ENOMEM;
-    }
-    if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
-        lf_log(2, "%s is complete already", dir);
-        goto out;
-    }
-    if (rc == 0 && dir)
-        rc = lf_infer_lines(&g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept, err);
-    if (rc == 0 && g->kept > 0)
+    int rc = dir ? lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept, err) : 0;
+    if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n);
     if (rc == 0)
-        rc = lf_runner_open(&r, g->checkpoint, &g->run, err);
+        rc = lf_stage_agree(g->comm, lf_runner_open(&r, g->checkpoint, &g->run, err), err);
     if (rc == 0)
-        rc = run_jobs(g, r, &st, err);
-    if (rc == 0 && dir)
+        rc = lf_stage_agree(g->comm, run_jobs(g, r, &st, err), err);
+    if (rc == 0 && dir && first(g))
         rc = publish(g, dir, r, &st, err);
-    if (rc == 0)
+    rc = lf_stage_agree(g->comm, rc, err);
+    if (rc == 0 && first(g))
         lf_log(2, "%zu results, %lld new tokens in %.1f s: %.1f tokens/s over %lld steps", g->done, (long long)st.new_tokens, st.seconds,
                st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0, (long long)st.steps);
-out:
     lf_runner_close(r);
+    return rc;
+}
+
+static int run(void *self, lf_comm *comm, lf_err *err)
+{
+    generate *g = self;
+    bool done = false;
+    g->comm = comm;
+    if (comm) /* a rank may be slow for long; one that is dead is noticed all the same */
+        lf_comm_phase(comm, "generation", 0);
+    int rc = g->out || g->show ? read_jobs(g, err) : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
+    char *dir = rc == 0 && g->out ? lf_path_join(g->out, "text", err) : NULL;
+    if (rc == 0 && g->out && !dir)
+        rc = LF_ENOMEM;
+    rc = lf_stage_agree(comm, rc, err);
+    if (rc == 0 && dir)
+        rc = lf_infer_done(comm, dir, &done, err);
+    if (rc == 0 && done && first(g))
+        lf_log(2, "%s is complete already", dir);
+    else if (rc == 0 && !done)
+        rc = generate_all(g, dir, err);
     free(dir);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy, false};
+    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy, true};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "stages/stage.h"
 
 int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err)
 {
@@ -80,7 +82,7 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
     return rc;
 }
 
-int lf_infer_lines(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
+static int lines_of(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
                    lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
 {
     int rc = 0;
@@ -96,4 +98,48 @@ int lf_infer_lines(lf_lines **out, const char *dir, const char *artifact, const 
         free(dirs[i]);
     free(dirs);
     return rc;
+}
+
+static bool first(const lf_comm *comm)
+{
+    return !comm || comm->rank == 0;
+}
+
+int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err)
+{
+    enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
+    int rc = lf_stage_agree(comm, first(comm) ? lf_artifact_state(&state, dir, err) : 0, err);
+    int64_t v = state == LF_ARTIFACT_PRESENT;
+    if (rc == 0 && comm)
+        rc = lf_comm_agree_max(comm, &v, err);
+    *done = v != 0;
+    return rc;
+}
+
+int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact, const char *name,
+                   const char *const *from, size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
+{
+    size_t kept = 0;
+    int rc = first(comm) ? lines_of(out, dir, artifact, name, from, n_from, check, arg, &kept, err) : 0;
+    rc = lf_stage_agree(comm, rc, err);
+    int64_t v = (int64_t)kept;
+    if (rc == 0 && comm)
+        rc = lf_comm_agree_max(comm, &v, err);
+    *n_kept = (size_t)v;
+    return rc;
+}
+
+int lf_infer_gather(lf_comm *comm, lf_buf *text, lf_err *err)
+{
+    struct lf_comm_blobs all = {0};
+    if (!comm)
+        return 0;
+    int rc = lf_comm_gather_blobs(comm, text->data, text->len, &all, err);
+    if (rc)
+        return rc;
+    lf_buf_clear(text);
+    if (comm->rank == 0)
+        lf_buf_add(text, all.data, all.offset[comm->size]);
+    lf_comm_blobs_fini(&all);
+    return lf_buf_check(text, err);
 }

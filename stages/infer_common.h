@@ -8,6 +8,8 @@
 #include <jansson.h>
 
 #include "engine/base/opt.h"
+#include "engine/base/str.h"
+#include "engine/comm/comm.h"
 #include "engine/infer/lines.h"
 #include "engine/infer/runner.h"
 #include "engine/text/tokenizer.h"
@@ -24,8 +26,16 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
 /* Plan JSON of an inference stage: parameters, bytes. Where the checkpoint is not there yet, says so in notes. */
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err);
 
-/* lf_lines_open on OUT/<artifact>/<name>, with the same file of the earlier incarnations from[i]. */
-int lf_infer_lines(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
+/* comm: NULL alone; with it all of these are collective, and rank 0 alone looks, reads and writes. */
+
+/* Is the artifact in dir complete already? */
+int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err);
+/* lf_lines_open on OUT/<artifact>/<name>, with the same file of the earlier incarnations from[i]. *out stays NULL on other ranks;
+ * *n_kept is set on all. */
+int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
                    lf_lines_check check, void *arg, size_t *n_kept, lf_err *err);
+
+/* The texts of all ranks, in their order, take the place of rank 0's; those of the others become empty. */
+int lf_infer_gather(lf_comm *comm, lf_buf *text, lf_err *err);
 
 #endif

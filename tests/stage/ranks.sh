@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Stages on several ranks, started by loong-flow launch: data-parallel training gives the losses of one rank within the
-# rounding of f32, its checkpoints go on with any other number of ranks, kills and stops lose nothing; tokenizing and
-# evaluating give the bytes of one rank.
+# rounding of f32, its checkpoints go on with any other number of ranks, kills and stops lose nothing; tokenizing,
+# evaluating and generating give the bytes of one rank.
 set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tokenize=$LF_BUILDDIR/stages/lf-tokenize
@@ -249,9 +249,26 @@ for ranks in 1 2 4; do
     diff -r "$dir/eval1/results" "$dir/eval$ranks/results" >/dev/null
     ok $? "gives the results of one"
 done
-$launch 2 -- "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/r1/out/checkpoint" --show x >"$dir/stdout" 2>"$dir/err"
-same $? 1 "a stage that knows one rank only says so"
-says "runs on one rank, 2 were started" "in these words"
+
+# --- generation ---
+awk 'BEGIN { for (i = 1; i <= 41; i++) printf "{\"id\":\"p%d\",\"prompt\":[%d,%d,%d],\"n\":%d}\n", i, i, 1 + i % 7, 2 + i % 11, 1 + i % 2 }' >"$dir/prompts.jsonl"
+generate() { # generate RANKS NAME ARGS...
+    _ranks=$1 _name=$2
+    shift 2
+    $launch "$_ranks" -- "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/r1/out/checkpoint" --prompts "$dir/prompts.jsonl" \
+        --max-tokens 12 --out "$dir/$_name" --threads 1 "$@" >"$dir/stdout" 2>"$dir/err"
+}
+for ranks in 1 2 3; do
+    generate $ranks gen$ranks
+    same $? 0 "generation on $ranks ranks"
+    same "$(cksum <"$dir/gen$ranks/text/out.jsonl")" "$(cksum <"$dir/gen1/text/out.jsonl")" "gives the results of one, in their order"
+done
+same "$(wc -l <"$dir/gen1/text/out.jsonl" | tr -d " ")" 62 "all of them"
+mkdir -p "$dir/gencut/text"
+head -n 20 "$dir/gen1/text/out.jsonl" >"$dir/gencut/text/out.jsonl.part"
+generate 2 gencut
+grep -q "continuing behind 20 of 62" "$dir/err" && cmp -s "$dir/gen1/text/out.jsonl" "$dir/gencut/text/out.jsonl"
+ok $? "and goes on behind what one rank left"
 
 echo "1..$n"
 [ $failed -eq 0 ]
