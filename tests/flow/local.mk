@@ -35,8 +35,8 @@ tests_flow_fakes_pbs_fakepbs_SOURCES = tests/flow/fakes/pbs/pbs.h tests/flow/fak
 tests_flow_fakes_pbs_fakepbs_LDADD = $(JANSSON_LIBS)
 TESTS += tests/flow/fakes_pbs.sh
 EXTRA_DIST += tests/flow/fakes_pbs.sh tests/flow/fakes/pbs/lib.sh
-TESTS += tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh tests/flow/pbs_real.sh
-EXTRA_DIST += tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh tests/flow/pbs_real.sh tests/flow/pbs_cases.sh
+TESTS += tests/flow/links_slurm.sh tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh tests/flow/pbs_real.sh
+EXTRA_DIST += tests/flow/links_slurm.sh tests/flow/pbs.sh tests/flow/torque.sh tests/flow/pbs_trouble.sh tests/flow/pbs_real.sh tests/flow/pbs_cases.sh
 
 check_PROGRAMS += tests/unit/flow_pbs
 TESTS += tests/unit/flow_pbs

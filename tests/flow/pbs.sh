@@ -75,8 +75,11 @@ case_killed
 case_quoting
 
 # ---- no job history ----
+# Each qsub takes longer than the first stage: a job that ran at once would be forgotten before the next asks for it.
 pbs_conf history=0
+pbs_knob qsub_before -1 2
 case_graph "without job history"
+pbs_knob qsub_before 0
 pbs_conf history=1
 
 pbs_down

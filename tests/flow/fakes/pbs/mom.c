@@ -111,6 +111,10 @@ static json_t *environment(const json_t *job, const char *id)
     env_set(e, "USER", conf_str("user", "user"));
     env_set(e, "SHELL", "/bin/sh");
     env_set(e, "LF_FAKE_DIR", fake_dir);
+    static const char *const kept[] = {"ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"}; /* of builds with sanitizers */
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        if (getenv(kept[i]) != NULL)
+            env_set(e, kept[i], getenv(kept[i]));
     env_from_list(e, job_str(job, "Variable_List"));
     env_set(e, "PBS_ENVIRONMENT", "PBS_BATCH");
     env_set(e, "PBS_JOBID", id);
