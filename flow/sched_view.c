@@ -241,18 +241,25 @@ static void judge_running(lf_stage_view *s, const struct jobs *j)
             nodes[0] != '\0' ? " on " : "", nodes);
 }
 
+/* The first stage that this one waits for, NULL: none. */
+static const lf_stage_view *undone(const lf_stage_view *s, const lf_run_view *v)
+{
+    json_t *deps = json_object_get(s->stage, "deps");
+    for (size_t i = 0; i < json_array_size(deps); i++)
+        for (size_t k = 0; k < v->n; k++)
+            if (v->stages[k].state != LF_STATE_DONE &&
+                json_equal(json_array_get(deps, i), json_object_get(v->stages[k].stage, "name")))
+                return &v->stages[k];
+    return NULL;
+}
+
 /* A job that was removed because what it waited for failed: the stage is as if it had not been submitted. */
 static void judge_removed(lf_stage_view *s, const lf_run_view *v, const json_t *e)
 {
-    json_t *deps = json_object_get(s->stage, "deps");
-    for (size_t i = 0; i < json_array_size(deps); i++) {
-        for (size_t k = 0; k < v->n; k++) {
-            const lf_stage_view *d = &v->stages[k];
-            if (d->state == LF_STATE_DONE || !json_equal(json_array_get(deps, i), json_object_get(d->stage, "name")))
-                continue;
-            say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d), text_of(e, "id"));
-            return;
-        }
+    const lf_stage_view *d = undone(s, v);
+    if (d != NULL) {
+        say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d), text_of(e, "id"));
+        return;
     }
     say(s, LF_STATE_PENDING, "job %.60s was removed because of what it waited for; resume submits it again", text_of(e, "id"));
 }
@@ -292,7 +299,7 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
         say(s, LF_STATE_FAILED, "%s, without an end record", words);
 }
 
-static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs *j, double grace)
+static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j, double grace)
 {
     char age[64];
     double seen = j->seen, now = lf_wall_s();
@@ -315,6 +322,11 @@ static void judge_unknown(lf_stage_view *s, const lf_queue *q, const struct jobs
     s->live = false;
     if (inc != NULL && inc->end != NULL)
         return;
+    const lf_stage_view *d = inc == NULL ? undone(s, v) : NULL;
+    if (d != NULL) { /* it began nothing and could not have: schedulers remove such jobs with what they wait for */
+        say(s, LF_STATE_WAITING, "waits for %.64s; its job is gone", name_of(d));
+        return;
+    }
     set_ended(s, "lost");
     say(s, LF_STATE_FAILED, "lost: its job is in no list and left no end record; last seen %s ago", age);
 }
@@ -390,7 +402,7 @@ static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q
         if (last_inc(s) == NULL)
             judge_nothing(s, q);
         else
-            judge_unknown(s, q, j, number_of(json_object_get(v->run.doc, "site"), "grace_lost_s"));
+            judge_unknown(s, v, q, j, number_of(json_object_get(v->run.doc, "site"), "grace_lost_s"));
         break;
     case QUEUED:
         judge_queued(s, j);
@@ -402,7 +414,7 @@ static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q
         judge_ended(s, v, j);
         break;
     case NOT_KNOWN:
-        judge_unknown(s, q, j, number_of(json_object_get(v->run.doc, "site"), "grace_lost_s"));
+        judge_unknown(s, v, q, j, number_of(json_object_get(v->run.doc, "site"), "grace_lost_s"));
         break;
     }
 }
