@@ -6,8 +6,10 @@
  *   fakeslurm noderestore      lost nodes come back: the processes left there are killed at once
  *   fakeslurm preempt ID [S [CANCEL]]   its steps get TERM and its end becomes now + S seconds; then the kill, and it is
  *                              requeued if it allows that. The batch script hears nothing until the grace is over.
+ *   fakeslurm kill ID          everything that runs in it gets KILL: it ends without a word
  *   fakeslurm oom ID           the kernel kills the job
  *   fakeslurm forget ID        the controller knows the job no more (purged, or state lost)
+ *   fakeslurm clear            end and forget all jobs; accounting too
  *   fakeslurm nextid N         the id of the next job, as after the counter went round
  *   fakeslurm state ID         its state word, "" when unknown
  *   fakeslurm jobs             id, state, restarts, name, comment of every job known
@@ -59,6 +61,19 @@ static int stop_all(void)
     return 0;
 }
 
+static int clear_all(void)
+{
+    size_t i;
+    json_t *j;
+    json_array_foreach(fk_jobs(), i, j)
+        if (!fk_is_final(j))
+            fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGKILL, 'a');
+    json_array_clear(fk_jobs());
+    json_array_clear(fk_acct());
+    kill_lost();
+    return 0;
+}
+
 static int wait_idle(double seconds)
 {
     for (double end = fk_now() + seconds;;) {
@@ -106,6 +121,8 @@ static int on_job(const char *what, json_t *j, const char *arg, const char *mode
         fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGTERM, 's');
         fk_set_f(j, "preempt_t", fk_now() + (arg != NULL ? strtod(arg, NULL) : 0));
         fk_set_s(j, "preempt_mode", mode);
+    } else if (strcmp(what, "kill") == 0) {
+        fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGKILL, 'a');
     } else if (strcmp(what, "oom") == 0) {
         fk_set_s(j, "ending", "OUT_OF_MEMORY");
         fk_append("slurmd.log", "oom %lld\n", fk_i(j, "id"));
@@ -125,12 +142,14 @@ int fk_world(int argc, char **argv)
     fk_enter();
     if (strcmp(what, "stop") == 0)
         code = stop_all();
+    else if (strcmp(what, "clear") == 0)
+        code = clear_all();
     else if (strcmp(what, "noderestore") == 0)
         kill_lost();
     else if (strcmp(what, "jobs") == 0)
         code = list_jobs();
     else if (arg == NULL || !fk_int_in(&id, arg, 1, 2147483647))
-        fk_die(98, "usage: fakeslurm nodefail|preempt|oom|forget|nextid|state|jobs|wait|stop");
+        fk_die(98, "usage: fakeslurm nodefail|preempt|kill|oom|forget|nextid|state|jobs|wait|stop");
     else if (strcmp(what, "nextid") == 0)
         fk_set_i(fk_root(), "next_id", id);
     else if (strcmp(what, "state") == 0)

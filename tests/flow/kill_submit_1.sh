@@ -1,0 +1,4 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+LF_KILL_PART=1/3
+. "$LF_SRCDIR/tests/flow/kill_submit.sh"
