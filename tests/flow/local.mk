@@ -18,9 +18,9 @@ TESTS += tests/flow/keep.sh
 EXTRA_DIST += tests/flow/keep.sh
 
 # A real SLURM where there is one. Most of their time is waiting.
-TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/doctor.sh
+TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_admin.sh tests/flow/doctor.sh
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
-  tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/doctor.sh
+  tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_admin.sh tests/flow/doctor.sh
 
 flow_unit_tests = tests/unit/flow_conf tests/unit/flow_epoch tests/unit/flow_policy
 check_PROGRAMS += $(flow_unit_tests)

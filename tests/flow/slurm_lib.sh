@@ -84,15 +84,16 @@ gather() {
 
 # ---- what cases ask
 
-# ended SECONDS STATE STAGE: waits until the stage is in that state, or in another that is an end
+# ended SECONDS STATE STAGE: waits until the stage is in that state, or in another that is an end, or nothing is queued any more
 ended() {
-    end=$(($(date +%s) + $1))
-    while [ "$(date +%s)" -lt $end ]; do
+    end=$(($(date +%s) + $1)) idle=0
+    while [ "$(date +%s)" -lt $end ] && [ $idle -lt 15 ]; do
         s=$(state "$3")
         case $s in
         "$2") return 0 ;;
         done | failed | cancelled) break ;;
         esac
+        if none_left; then idle=$((idle + 1)); else idle=0; fi
         sleep 1
     done
     echo "# $3 is ${s:-unknown}, not $2; $(squeue -a -h -t all -o '%i %P %j %T %r' | grep "$(id -un)\|$3" | tr '\n' ';' | head -c 600)"
