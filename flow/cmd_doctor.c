@@ -32,9 +32,14 @@ static const lf_opt doctor_rows[] = {
     LF_CMD_ROW("data_dir", LF_OPT_PATH, 0, NULL, NULL, "data directory to look at, against the project; default: the configured one"),
     LF_CMD_ROW("scheduler", LF_OPT_ENUM, 0, "auto", "auto|local|slurm|pbs|torque",
                "scheduler to look at; auto: the configured one, else what is installed"),
-    LF_CMD_ROW("partition", LF_OPT_STR, 0, NULL, NULL, "partition or queue to judge"),
+    LF_CMD_ROW("partition", LF_OPT_STR, 0, NULL, NULL, "partition or queue to judge, and for the probe job"),
+    LF_CMD_ROW("account", LF_OPT_STR, 0, NULL, NULL, "account for the probe job"),
+    LF_CMD_ROW("launch", LF_OPT_BOOL, 0, "no", NULL, "submit a job of one task, and start ranks in it"),
+    LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "2m", NULL, "how long to wait for that job"),
 };
 LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
+static const lf_opt doctor_probe_rows[] = {LF_CMD_COMMON};
+LF_CMD_TABLE(doctor_probe, "what the job of doctor --launch runs: report to a directory", doctor_probe_rows);
 
 void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice, const char *fmt, ...)
 {
@@ -127,7 +132,7 @@ static void set_site(lf_doctor *d, lf_conf *conf)
 
 /* ---- all of it ---- */
 
-static void check_scheduler(lf_doctor *d)
+static void check_scheduler(lf_doctor *d, bool launch)
 {
     if (strcmp(d->scheduler, "slurm") == 0)
         lf_doctor_slurm(d);
@@ -135,6 +140,10 @@ static void check_scheduler(lf_doctor *d)
         lf_doctor_pbs(d);
     else
         lf_doctor_add(d, "ok", "scheduler", NULL, "none: runs on this machine alone");
+    if (launch)
+        lf_doctor_launch(d);
+    else if (d->batch)
+        lf_doctor_add(d, "ok", "launch", NULL, "not tried; --launch submits a job of one task");
 }
 
 static void check_all(lf_doctor *d, const lf_cmd *c)
@@ -151,6 +160,9 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
     d->partition = lf_optset_str(c->opts, "partition");
     if (d->partition == NULL)
         d->partition = lf_conf_get(&conf, "resources", "partition", lf_conf_get(&conf, "resources", "queue", NULL));
+    d->account = lf_optset_str(c->opts, "account");
+    if (d->account == NULL)
+        d->account = lf_conf_get(&conf, "resources", "account", NULL);
     if (have)
         lf_doctor_add(d, "ok", "project", NULL, "%s (%s)", p.root, p.id);
     else
@@ -174,7 +186,7 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
     }
     lf_doctor_limits(d);
     if (d->data != NULL)
-        check_scheduler(d);
+        check_scheduler(d, lf_optset_bool(c->opts, "launch"));
     d->data = NULL;
     lf_conf_fini(&conf);
     if (have)
@@ -193,7 +205,7 @@ static void print_finding(const json_t *o)
 
 static int run_doctor(lf_cmd *c, lf_err *err)
 {
-    lf_doctor d = {.list = json_array()};
+    lf_doctor d = {.list = json_array(), .wait_s = (double)lf_optset_int(c->opts, "wait")};
     if (d.list == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     check_all(&d, c);
@@ -216,3 +228,14 @@ static int run_doctor(lf_cmd *c, lf_err *err)
 }
 
 const lf_cmd_def lf_cmd_doctor = {.table = &doctor_table, .words = "", .max_words = 0, .run = run_doctor};
+
+static int run_probe(lf_cmd *c, lf_err *err)
+{
+    const char *dir = lf_cmd_word(c, 0), *id = lf_cmd_word(c, 1);
+    if (dir == NULL || id == NULL || dir[0] != '/' || strspn(id, "0123456789abcdef") != strlen(id))
+        return lf_fail(err, LF_EINVAL, "doctor_probe is for the job of doctor --launch");
+    return lf_doctor_inside(dir, id, err);
+}
+
+const lf_cmd_def lf_cmd_doctor_probe = {
+    .table = &doctor_probe_table, .words = "DIR ID", .max_words = 2, .hidden = true, .run = run_probe};

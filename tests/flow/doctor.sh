@@ -137,6 +137,36 @@ runs 1 "$LF" doctor
 finds fail scheduler 'scontrol ping: .*No such file' "a command that fails is quoted"
 echo "Slurmctld(primary) at ctl is UP" >ping
 
+# ---- a real start of a job
+cat >sbatch.do <<'END'
+for a; do script=$a; done
+(env -i PATH="$PATH" HOME="$HOME" sh "$script" >"$FAKE/job.log" 2>&1 &)
+echo "site chatter"
+echo "42;cluster"
+END
+"$LF" doctor --launch --wait 60s --partition main --account me >out 2>err
+finds ok launch 'job 42 ran on .* came back' "a job ran and its answer came back"
+like sbatch.args '--propagate=NONE' "it runs under the limits of the node"
+like sbatch.args '--partition main --account me' "in the partition that was asked for"
+finds '(ok|warn)' 'node limits' '' "the limits of the node were read"
+finds '(ok|warn|fail)' launch 'launcher' "the launcher was tried there"
+is "$(find . -name '.doctor*')" "" "nothing is left behind"
+echo 'echo 43' >sbatch.do
+runs 0 "$LF" doctor --launch --wait 1s
+finds warn launch 'no answer of job 43 within 1 s \(PENDING Resources\)' "a job that does not start"
+like cancelled '^43$' "is cancelled"
+cat >sbatch.do <<'END'
+prev=
+for a; do [ "$prev" != --output ] || echo "error while loading shared libraries: libjansson.so.4" >"$a"; prev=$a; done
+echo 44
+END
+runs 1 "$LF" doctor --launch --wait 1s
+finds fail launch 'job 44 ran and sent no answer: error while loading shared libraries' "a node without our libraries"
+echo 'echo "sbatch: error: invalid account" >&2; exit 1' >sbatch.do
+runs 1 "$LF" doctor --launch --wait 1s
+finds fail launch 'refused: .*invalid account' "a job that is refused"
+advised '--account' "with what to do"
+
 # ---- PBS and Torque
 fake qstat <<'END'
 #!/bin/sh
