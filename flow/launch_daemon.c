@@ -82,6 +82,8 @@ static void ask_abort(void *arg, uint32_t rank, int status, const char *text)
     put(arg, LF_FRAME_ABORT, (int)rank, status, 0, text, strlen(text));
 }
 
+static void tell_joined(void *arg, uint32_t rank) { put(arg, LF_FRAME_JOINED, (int)rank, 0, 0, NULL, 0); }
+
 /* ---- starting ranks ---- */
 
 static char **string_list(const json_t *a, lf_err *err)
@@ -134,7 +136,7 @@ static int open_server(struct lf_daemon *d, lf_err *err)
                                      .ranks = d->firsts[nodes],
                                      .hosts = d->hosts,
                                      .first = d->firsts};
-    const struct lf_pserver_calls calls = {d, ask_fence, ask_modex, give_modex, ask_abort};
+    const struct lf_pserver_calls calls = {d, ask_fence, ask_modex, give_modex, ask_abort, tell_joined};
     d->server = lf_pserver_create(&j, &calls, err);
     return d->server != NULL ? 0 : LF_ECOMM;
 }

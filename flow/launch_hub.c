@@ -25,6 +25,7 @@
 
 #define JOIN_S  180.0 /* for the daemons to start: a cold file system on many nodes takes its time */
 #define GRACE_S 2.0   /* after a failure: for the other ranks to say what they know */
+#define ABORT_S 0.5   /* after an abort: for the end of the rank that made another abort to be told */
 #define END_S   10.0  /* after that: for the daemons to end their ranks, then themselves */
 #define PROOF_S 10.0
 enum { MAX_LINE = 1 << 16, STOPPED = 75 };
@@ -45,7 +46,7 @@ struct node {
 
 struct rank {
     int64_t pid;
-    bool ended;
+    bool joined, ended;
     lf_buf line[2]; /* unfinished lines of standard output and error */
 };
 
@@ -62,10 +63,12 @@ struct hub {
     pid_t *pid; /* starters of the daemons */
     int n_pid;
     char *key_file;
-    int joined, ended;
+    int joined, ended; /* nodes, ranks */
     int code;        /* of the first failure */
-    bool started, failed, killed, stopped;
-    double fail_at, kill_at, t0;
+    bool started, failed, killed, stopped, aborted;
+    int abort_rank;  /* of by_abort */
+    bool by_abort;   /* the code is that of an abort: a rank that had failed before tells more */
+    double kill_due, kill_at, t0;
     lf_buf text;
 };
 
@@ -95,15 +98,38 @@ static void to_all(struct hub *h, enum lf_frame type, int status)
 
 /* ---- failure ---- */
 
-static void fail_job(struct hub *h, int code, bool at_once)
+/* Ranks that the others may have waited for in vain: those that never came to PMIx_Init, in a job where others did. */
+static void name_absent(const struct hub *h)
 {
+    lf_buf b;
+    int joined = 0, named = 0;
+    for (int r = 0; r < h->job->ranks; r++)
+        joined += h->rank[r].joined;
+    if (joined == 0 || joined == h->job->ranks)
+        return;
+    lf_buf_init(&b);
+    for (int r = 0; r < h->job->ranks && named < 8; r++)
+        if (!h->rank[r].joined && !h->rank[r].ended)
+            lf_buf_addf(&b, "%s rank %d (host %s, pid %lld)", named++ > 0 ? "," : "", r,
+                        h->node[lf_launch_node_of(h->job, r)].host, (long long)h->rank[r].pid);
+    if (named > 0)
+        say("not seen at PMIx_Init yet:%s", b.data);
+    lf_buf_fini(&b);
+}
+
+/* The first failure gives the exit code; the ranks that are left have grace_s. */
+static void fail_job(struct hub *h, int code, double grace_s)
+{
+    const double due = lf_now_s() + grace_s;
     if (!h->failed) {
+        if (h->started)
+            name_absent(h);
         h->failed = true;
         h->code = code > 0 && code < 256 ? code : 1;
-        h->fail_at = lf_now_s();
+        h->kill_due = due;
     }
-    if (at_once)
-        h->fail_at = 0;
+    if (due < h->kill_due)
+        h->kill_due = due;
 }
 
 static void kill_job(struct hub *h)
@@ -239,7 +265,11 @@ static void on_rank_end(struct hub *h, const struct lf_frame_head *f)
             say("rank %d (host %s, pid %lld) was ended by signal %d (%s)", r, host, (long long)k->pid, sig, strsignal(sig));
         else
             say("rank %d (host %s, pid %lld) ended with exit code %d", r, host, (long long)k->pid, f->status);
-        fail_job(h, f->status, false);
+        if (h->by_abort && r != h->abort_rank) {
+            h->code = f->status;
+            h->by_abort = false;
+        }
+        fail_job(h, f->status, GRACE_S);
     }
 }
 
@@ -247,10 +277,15 @@ static void on_abort(struct hub *h, const struct lf_frame_head *f, const char *t
 {
     const int r = (int)f->rank;
     const int len = f->len < 1000 ? (int)f->len : 1000;
-    if (!h->failed || h->fail_at > 0)
+    if (!h->aborted)
         say("rank %d (host %s, pid %lld) aborts the job (%d): %.*s", r, h->node[lf_launch_node_of(h->job, r)].host,
             (long long)h->rank[r].pid, f->status, len, text);
-    fail_job(h, f->status != 0 ? f->status : 1, true);
+    if (!h->failed) {
+        h->by_abort = true;
+        h->abort_rank = r;
+    }
+    h->aborted = true;
+    fail_job(h, f->status != 0 ? f->status : 1, ABORT_S);
 }
 
 static bool is_rank(const struct hub *h, uint32_t r) { return r < (uint32_t)h->job->ranks; }
@@ -263,7 +298,7 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
         return lf_fail(err, LF_EFORMAT, "a daemon that has not said hello");
     if (f->type == LF_FRAME_FAIL) {
         say("node %d (host %s): %.*s", c->node, h->node[c->node].host, f->len < 1000 ? (int)f->len : 1000, data);
-        fail_job(h, 1, true);
+        fail_job(h, 1, 0);
         return 0;
     }
     if (f->type == LF_FRAME_FENCE)
@@ -276,6 +311,7 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
         return lf_fail(err, LF_EFORMAT, "a frame about rank %u of %d", f->rank, h->job->ranks);
     switch (f->type) {
     case LF_FRAME_STARTED: h->rank[f->rank].pid = f->status; break;
+    case LF_FRAME_JOINED: h->rank[f->rank].joined = true; break;
     case LF_FRAME_OUT: print_lines(h, (int)f->rank, f->status == 2 ? 2 : 1, data, (size_t)f->len, false); break;
     case LF_FRAME_EXIT: on_rank_end(h, f); break;
     case LF_FRAME_ABORT: on_abort(h, f, data); break;
@@ -333,7 +369,7 @@ static void lose_conn(struct hub *h, struct conn *c)
         all_ended = all_ended && h->rank[h->job->node[c->node].first + i].ended;
     if (!all_ended && !h->killed) {
         say("the daemon of node %d (host %s) is gone", c->node, n->host);
-        fail_job(h, 1, true);
+        fail_job(h, 1, 0);
     }
     if (h->job->start == LF_START_LOCAL)
         clean_after(h, c->node);
@@ -355,7 +391,7 @@ static void serve_conn(struct hub *h, struct conn *c)
         rc = take_frame(h, c, &f, data, &err);
     if (rc < 0 && gone == 0) {
         if (c->proven)
-            fail_job(h, 1, true);
+            fail_job(h, 1, 0);
         say("%s", err.text); /* a stranger at the door is no reason to end the job */
     }
     if (rc < 0 || gone < 0)
@@ -397,7 +433,7 @@ static void on_signal(struct hub *h, int sig)
         return;
     if (!h->started) {
         say("stopped by %s while the nodes were starting", strsignal(sig));
-        fail_job(h, 128 + sig, true);
+        fail_job(h, 128 + sig, 0);
         return;
     }
     to_all(h, LF_FRAME_SIGNAL, sig == SIGHUP ? SIGTERM : sig);
@@ -421,7 +457,7 @@ static void reap(struct hub *h)
         if (h->joined < h->job->nodes && !h->failed && (h->job->start != LF_START_PBSDSH || st != 0)) {
             say("starting the daemons failed: %s %d", WIFSIGNALED(st) ? "signal" : "exit code",
                 WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st));
-            fail_job(h, 1, true);
+            fail_job(h, 1, 0);
         }
     }
 }
@@ -433,9 +469,9 @@ static void check_clock(struct hub *h, double t)
             if (!h->node[k].joined)
                 say("node %d%s%s has not joined within %.0f s", k, h->job->node[k].host ? ", " : "",
                     h->job->node[k].host ? h->job->node[k].host : "", JOIN_S);
-        fail_job(h, 1, true);
+        fail_job(h, 1, 0);
     }
-    if (h->failed && !h->killed && t - h->fail_at > GRACE_S)
+    if (h->failed && !h->killed && t >= h->kill_due)
         kill_job(h);
 }
 

@@ -79,6 +79,7 @@ struct lf_pserver_calls {
     void (*modex)(void *arg, uint32_t id, uint32_t rank); /* answer with lf_pserver_modex_done */
     void (*modex_data)(void *arg, uint32_t node, uint32_t id, int status, const char *data, size_t len);
     void (*abort)(void *arg, uint32_t rank, int status, const char *text);
+    void (*joined)(void *arg, uint32_t rank); /* called PMIx_Init */
 };
 
 struct lf_pserver_job {

@@ -155,7 +155,17 @@ static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[],
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t on_client(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *arg)
+static pmix_status_t on_connect(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *arg)
+{
+    struct lf_pserver *s = the_server;
+    (void)object;
+    s->calls.joined(s->calls.arg, proc->rank);
+    if (done != NULL)
+        done(PMIX_SUCCESS, arg);
+    return PMIX_SUCCESS;
+}
+
+static pmix_status_t on_finalize(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *arg)
 {
     (void)proc;
     (void)object;
@@ -177,8 +187,8 @@ static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status,
     return PMIX_SUCCESS;
 }
 
-static pmix_server_module_t module = {.client_connected = on_client,
-                                      .client_finalized = on_client,
+static pmix_server_module_t module = {.client_connected = on_connect,
+                                      .client_finalized = on_finalize,
                                       .abort = on_abort,
                                       .fence_nb = on_fence,
                                       .direct_modex = on_modex};

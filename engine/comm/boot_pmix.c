@@ -217,7 +217,7 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
     if (!p)
         return NULL;
     const char *start = getenv("LOONG_COMM_START");
-    p->patience_s = 300;
+    p->patience_s = 120;
     if (start && (lf_parse_f64(&p->patience_s, start, NULL) || p->patience_s < 1)) {
         lf_fail(err, LF_EINVAL, "LOONG_COMM_START=%s: seconds, at least 1", start);
         free(p);

@@ -77,6 +77,8 @@ like err 'rank 1 .*signal 9' "a signal is 128 + n"
 runs 75 "$LF" launch -n 2 -- sh -c '[ "$PMIX_RANK" = 1 ] || { sleep 1; echo saved; }; exit 75'
 like out '^\[0\] saved$' "who ended with 75 does not end those that still save"
 runs 1 "$LF" launch -n 2 -- sh -c '[ "$PMIX_RANK" = 1 ] && exit 75; sleep 0.3; exit 1'
+runs 7 "$LF" launch -n 3 -- "$R" abort
+like err 'rank 1 \(host .*, pid [0-9]+\) aborts the job \(7\): enough of this' "an abort ends all with its code and its text"
 runs 127 "$LF" launch -n 2 -- "$T/no-such-program"
 like err 'cannot execute' "a program that does not exist is said to"
 runs 2 "$LF" launch -n 2

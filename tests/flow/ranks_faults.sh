@@ -83,6 +83,7 @@ like err.leave "rank 1 $p has ended its work, .*; missing in all_reduce #7" "lea
 
 runs 1 env LOONG_COMM_START=3 "$LF" launch -n 2 -- "$F" late 1
 like err 'rank 0 .* has waited 3 s for the other ranks to start' "a rank that does not start is not waited for without end"
+like err "not seen at PMIx_Init yet: rank 1 $p\$" "and the launcher names it"
 runs 0 env LOONG_COMM_PATIENCE=off "$LF" launch -n 2 -- "$F" none 9
 runs 1 env LOONG_COMM_PATIENCE=soon "$LF" launch -n 2 -- "$F" none 9
 like err 'LOONG_COMM_PATIENCE=soon' "a patience that is no number is refused"

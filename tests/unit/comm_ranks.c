@@ -390,6 +390,12 @@ int main(int argc, char **argv)
         lf_boot_destroy(b);
         return rc ? 11 : 0;
     }
+    if (strcmp(mode, "abort") == 0) {
+        if (i->rank == 1)
+            lf_boot_abort(b, 7, "enough of this");
+        sleep(i->rank == 1 ? 0 : 300);
+        return 1;
+    }
     if (strcmp(mode, "who") == 0)
         printf("rank %d of %d, local %d of %d, node %d of %d, %s\n", i->rank, i->size, i->local_rank, i->local_size, i->node,
                i->nodes, i->how);
