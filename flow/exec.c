@@ -78,6 +78,8 @@ static void block_signals(void)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         sigaddset(&set, all[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        signal(all[i], SIG_DFL); /* job scripts ignore what would end them before this point; ignored is lost, blocked is kept */
     signal(SIGPIPE, SIG_IGN);
 }
 

@@ -61,6 +61,8 @@ cat >want <<'END'
 #SBATCH --hint=nomultithread
 #SBATCH --licenses=x:1
 
+trap '' USR2
+
 PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
 export PATH
 
