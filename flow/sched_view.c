@@ -77,8 +77,10 @@ static bool is_open(const lf_stage_view *s)
 {
     if (!is_batch(s) || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
         return false;
-    const char *end = json_string_value(json_object_get(last_inc(s) != NULL ? last_inc(s)->end : NULL, "state"));
-    return end == NULL || strcmp(end, "stopped") == 0; /* one that stopped may go on in the same job or the next link */
+    const json_t *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;
+    const char *end = json_string_value(json_object_get(rec, "state"));
+    /* One that stopped may go on in the same job or the next link, and so may one that failed when its wrapper put the job back. */
+    return end == NULL || strcmp(end, "stopped") == 0 || json_object_get(rec, "next") != NULL;
 }
 
 json_t *lf_sched_job_record(const lf_stage_view *s, int attempt)
@@ -299,8 +301,9 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
         say(s, LF_STATE_FAILED, "%s, without an end record", words);
 }
 
-static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j, double grace)
+static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j)
 {
+    double grace = number_of(json_object_get(v->run.doc, "site"), "grace_lost_s");
     char age[64];
     double seen = j->seen, now = lf_wall_s();
     lf_fmt_duration(age, sizeof age, now > seen ? now - seen : 0);
@@ -402,7 +405,7 @@ static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q
         if (last_inc(s) == NULL)
             judge_nothing(s, q);
         else
-            judge_unknown(s, v, q, j, number_of(json_object_get(v->run.doc, "site"), "grace_lost_s"));
+            judge_unknown(s, v, q, j);
         break;
     case QUEUED:
         judge_queued(s, j);
@@ -414,7 +417,7 @@ static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q
         judge_ended(s, v, j);
         break;
     case NOT_KNOWN:
-        judge_unknown(s, v, q, j, number_of(json_object_get(v->run.doc, "site"), "grace_lost_s"));
+        judge_unknown(s, v, q, j);
         break;
     }
 }
@@ -426,7 +429,7 @@ static void judge_cancelled(lf_stage_view *s)
     if (lf_path_set(path, NULL, "%s/cancel.%d", s->dir, (int)s->n_attempts) < 0 || !lf_io_exists(path))
         return;
     memcpy(why, s->reason, sizeof why);
-    if (!s->live && s->state != LF_STATE_WAITING)
+    if (!s->live)
         say(s, LF_STATE_CANCELLED, "%s", "cancelled on request");
     else if (s->live && s->state == LF_STATE_PENDING)
         say(s, LF_STATE_PENDING, "being cancelled; %.300s", why);
