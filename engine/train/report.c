@@ -14,7 +14,7 @@
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
 {
     char text[1200];
-    if (!t->sink || !t->sink->log || (level > 1 && !lf_train_first_rank(t)))
+    if (!t->sink || !t->sink->log || !lf_train_first_rank(t)) /* one voice; failures travel in err */
         return;
     va_list ap;
     va_start(ap, fmt);

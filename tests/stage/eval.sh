@@ -109,6 +109,12 @@ done
 ok $? "last word: acc, perplexity and its standard error"
 grep -q '"checkpoint_identity"' "$dir/base/results/results.json" && grep -q '"numeric": "invariant"' "$dir/base/results/results.json"
 ok $? "results say of which checkpoint they are, and how they were computed"
+mkdir "$dir/moved"
+cp -r "$dir/tok/shards" "$dir/pages.jsonl" "$dir/choice.jsonl" "$dir/words.jsonl" "$dir/book.txt" "$dir/moved"
+run moved $(printf '%s' "$all" | sed "s#$dir/tok/shards#$dir/moved/shards#; s#$dir/\([a-z]*\.[jt]\)#$dir/moved/\1#g")
+same "$(sums moved)" "$(sums base)" "the same data elsewhere gives the same results"
+! grep -q "$dir" "$dir/base/results/results.json"
+ok $? "which name no place"
 same "$("$tool" record "$dir/base.metrics" | wc -l | tr -d ' ')" 1 "one metrics record"
 "$tool" record "$dir/base.metrics" | grep -q "\"pages.bits_per_byte\":$(value base pages bits_per_byte)[,}]"
 ok $? "with the same numbers"

@@ -14,7 +14,9 @@ n=0
 failed=0
 trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 OMP_NUM_THREADS=1
-export OMP_NUM_THREADS
+UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
+export OMP_NUM_THREADS UCX_LOG_LEVEL ASAN_OPTIONS
 
 ok() { # ok STATUS NAME
     n=$((n + 1))
