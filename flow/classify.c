@@ -53,6 +53,16 @@ static const struct {
     {"unable to create step", "launch", false},
     {"slurmstepd: error: execve", "launch", false},
     {"pmix_init", "launch", false},
+    {"has not been heard of for", "node", false}, /* our launcher and the ranks' watchdog */
+    {"the daemon of node", "node", false},
+    {"starting the daemons failed", "launch", false},
+    {"for the other ranks to start", "launch", false},
+    {"has not joined within", "launch", false},
+    {"processes without pmix", "launch", false},
+    {"hangs: computing for", "rank", false},
+    {"hangs: beyond the limit of its phase", "rank", false},
+    {"all ranks wait and no byte has moved", "rank", false},
+    {"died; missing in", "rank", false},
     {"file too large", "disk", true},
     {"input/output error", "filesystem", true},
     {"read-only file system", "filesystem", true},
@@ -330,7 +340,8 @@ char *lf_log_tail(const char *path, size_t max_bytes, lf_err *err)
 
 static bool looks_like_error(const char *line, size_t n)
 {
-    static const char *const words[] = {"error", "fail", "cannot", "refused", "killed", "abort", "denied", "no space"};
+    static const char *const words[] = {"error", "fail", "cannot", "refused", "killed", "abort", "denied", "no space",
+                                        "hangs", "died", "is gone"};
     char copy[512];
     if (n >= sizeof copy)
         n = sizeof copy - 1;

@@ -112,6 +112,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
     json_decref(x.resources);
     json_decref(x.inputs);
     json_decref(x.resume);
+    lf_launch_plan_fini(&x.launch);
     free(x.stage_dir);
     free(x.dir);
     free(x.log_tail);

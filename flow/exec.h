@@ -11,6 +11,7 @@
  *   out/         outputs and checkpoints     done.json the commit marker, only when it is done
  *   end.json     how it ended                spool/    event files
  * and beside it, in RUN/<stage>/:
+ *   successor.<attempt>.<job>.json  a job that the wrapper submitted in place of one that may not be requeued
  *   skip.<attempt>.json  why a job of the attempt ended before it claimed an epoch (the first one that did)
  *
  * Steps, each leaving a state that the next command understands: 1 find out where we are and whether there is anything to do
@@ -35,6 +36,7 @@
 #include "engine/base/err.h"
 #include "flow/classify.h"
 #include "flow/jobside.h"
+#include "flow/launch.h"
 #include "flow/state.h"
 
 /* Exit codes of the job: 0 done (also: was done already), 1 failed, 2 wrong call, 75 stopped with work left, and */
@@ -72,6 +74,7 @@ typedef struct lf_exec {
     bool planning;   /* inputs that are not made yet are no error */
     lf_jobside job;
     lf_exec_pace pace;
+    lf_launch_plan launch;
     lf_end_evidence ev;
     char *log_tail;
 } lf_exec;
@@ -97,8 +100,8 @@ int lf_exec_plan_config(lf_exec *x, lf_err *err);
 
 /* exec_child.c: run the stage to its end; fills x->ev. */
 int lf_exec_child(lf_exec *x, lf_err *err);
-/* exec_argv.c: the words to execute: the stage's, or those of a launcher around them. */
-int lf_exec_argv(char ***argv, lf_exec *x, lf_err *err);
+/* exec_argv.c: x->launch: what to execute, the stage's words or those of a launcher around them. */
+int lf_exec_argv(lf_exec *x, lf_err *err);
 
 /* exec_listen.c: a step that is ended when the job is about to be (SLURM). */
 typedef struct lf_exec_listener {

@@ -54,17 +54,29 @@ static void watched_signals(sigset_t *set)
         sigaddset(set, all[i]);
 }
 
-static void free_argv(char **argv)
+/* srun ends its tasks at once when it gets TERM, and PRRTE does the same: the stop that a launcher passes on is USR2. */
+static int stop_signal(const lf_exec *x, int sig) { return x->launch.launcher == LF_LAUNCH_NONE ? sig : SIGUSR2; }
+
+static void set_environment(const lf_exec *x, const char *ranks)
 {
-    for (char **p = argv; p != NULL && *p != NULL; p++)
-        free(*p);
-    free(argv);
+    char n[16];
+    setenv("LOONG_RUN", x->run.id, 1);
+    setenv("LOONG_STAGE", x->args.stage, 1);
+    setenv("LOONG_RANKS_DIR", ranks, 1);
+    snprintf(n, sizeof n, "%d", x->launch.omp_threads);
+    if (x->launch.omp_threads > 0)
+        setenv("OMP_NUM_THREADS", n, 1);
+    /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others made decoding four to five times
+     * slower. Who has the cores alone may set OMP_WAIT_POLICY or GOMP_SPINCOUNT: what stands in the environment wins. */
+    if (getenv("GOMP_SPINCOUNT") == NULL)
+        setenv("OMP_WAIT_POLICY", "passive", 0);
+    lf_launch_scrub();
 }
 
-static void child_main(lf_exec *x, char **argv, const char *ranks, int gate, int log_fd, pid_t parent)
+static void child_main(lf_exec *x, const char *ranks, int gate, int log_fd, pid_t parent)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a wrapper that is killed takes the stage to its next checkpoint */
+    prctl(PR_SET_PDEATHSIG, stop_signal(x, SIGTERM)); /* a wrapper that is killed takes the stage to its next checkpoint */
     if (getppid() != parent)
         _exit(125);
     char go = 0;
@@ -78,16 +90,10 @@ static void child_main(lf_exec *x, char **argv, const char *ranks, int gate, int
         dup2(null, 0);
     dup2(log_fd, 1);
     dup2(log_fd, 2);
-    setenv("LOONG_RUN", x->run.id, 1);
-    setenv("LOONG_STAGE", x->args.stage, 1);
-    setenv("LOONG_RANKS_DIR", ranks, 1);
-    /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others made decoding four to five times
-     * slower. Who has the cores alone may set OMP_WAIT_POLICY or GOMP_SPINCOUNT: what stands in the environment wins. */
-    if (getenv("GOMP_SPINCOUNT") == NULL)
-        setenv("OMP_WAIT_POLICY", "passive", 0);
+    set_environment(x, ranks);
     if (chdir(x->dir) == 0)
-        execv(argv[0], argv);
-    dprintf(2, "loong-flow: cannot execute %s: %s\n", argv[0], strerror(errno));
+        execvp(x->launch.argv[0], x->launch.argv);
+    dprintf(2, "loong-flow: cannot execute %s: %s\n", x->launch.argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
 }
 
@@ -106,10 +112,10 @@ static int publish_identity(lf_exec *x, pid_t pid, lf_err *err)
 static int start(struct child *c, lf_exec *x, lf_err *err)
 {
     int gate[2] = {-1, -1}, log_fd = -1;
-    char **argv = NULL, *log = lf_path_join(x->dir, "log", err), *ranks = lf_path_join(x->dir, "ranks", err);
+    char *log = lf_path_join(x->dir, "log", err), *ranks = lf_path_join(x->dir, "ranks", err);
     int rc = log == NULL || ranks == NULL ? LF_ENOMEM : lf_io_mkdirs(ranks, 0750, err);
     if (rc == 0)
-        rc = lf_exec_argv(&argv, x, err);
+        rc = lf_exec_argv(x, err);
     if (rc < 0)
         goto out;
     log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
@@ -121,7 +127,7 @@ static int start(struct child *c, lf_exec *x, lf_err *err)
     c->pid = fork();
     if (c->pid == 0) {
         close(gate[1]); /* or our own copy would keep the gate from closing when the wrapper dies */
-        child_main(x, argv, ranks, gate[0], log_fd, parent);
+        child_main(x, ranks, gate[0], log_fd, parent);
     }
     if (c->pid < 0) {
         rc = lf_fail_errno(err, "cannot fork");
@@ -146,7 +152,6 @@ out:
         close(log_fd);
     free(log);
     free(ranks);
-    free_argv(argv);
     return rc;
 }
 
@@ -162,7 +167,7 @@ static void ask_to_stop(struct child *c, lf_exec *x, int sig)
     x->ev.stopping = true;
     if (c->kill_at <= 0)
         c->kill_at = lf_now_s() + stop_patience(c, x);
-    kill(c->pid, sig); /* the leader decides; its helpers would only be torn out of its hands */
+    kill(c->pid, stop_signal(x, sig)); /* the leader decides; its helpers would only be torn out of its hands */
 }
 
 /* From the job's end, as far as it is known by now, back to when the stage must be asked and when it must be gone. */
@@ -243,6 +248,17 @@ static void warned(struct child *c, lf_exec *x)
     ask_to_stop(c, x, SIGUSR2);
 }
 
+/* A launcher reports the signal of a rank as 128 + n. */
+static void take_status(lf_exec *x, int status)
+{
+    int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    if (sig == 0 && x->launch.launcher != LF_LAUNCH_NONE && code > 128 && code < 128 + NSIG)
+        sig = code - 128;
+    x->ev.exited = sig == 0;
+    x->ev.exit_code = sig == 0 ? code : 0;
+    x->ev.signal = sig;
+}
+
 static int wait_for(struct child *c, lf_exec *x, lf_err *err)
 {
     sigset_t set;
@@ -253,9 +269,7 @@ static int wait_for(struct child *c, lf_exec *x, lf_err *err)
         if (got < 0 && errno != EINTR)
             return lf_fail_errno(err, "cannot wait for the stage");
         if (got == c->pid) {
-            x->ev.exited = WIFEXITED(status);
-            x->ev.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-            x->ev.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+            take_status(x, status);
             kill(-c->pid, SIGKILL); /* whatever the stage left behind in its group */
             return 0;
         }
@@ -285,7 +299,8 @@ int lf_exec_child(lf_exec *x, lf_err *err)
     int rc = start(&c, x, err);
     if (rc < 0)
         return rc;
-    lf_exec_listen_begin(&c.listener, x);
+    if (x->launch.launcher != LF_LAUNCH_SRUN) /* its tasks hear of it themselves */
+        lf_exec_listen_begin(&c.listener, x);
     rc = wait_for(&c, x, err);
     lf_exec_listen_end(&c.listener);
     if (rc < 0)

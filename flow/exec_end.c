@@ -242,6 +242,8 @@ static const char *node_list(char *buf, size_t cap, const json_t *hosts)
     return at > 0 ? buf : NULL;
 }
 
+/* The next link of a chain that nobody submitted beforehand: same attempt, same token, another id. It starts
+ * after this job has ended, so its record is there when it looks whether it is the attempt's. */
 static int succeed(lf_exec *x, lf_err *err)
 {
     char id[128], name[256], script[PATH_MAX];
@@ -251,14 +253,17 @@ static int succeed(lf_exec *x, lf_err *err)
         rc = lf_path_set(script, err, "%s/script.%d", x->stage_dir, x->args.attempt);
     lf_submit_req req = {.run = &x->run, .stage = x->stage, .resources = x->resources, .attempt = x->args.attempt,
                          .token = x->args.token, .project = x->args.project, .stage_dir = x->stage_dir, .script = script,
-                         .link = x->epoch + 1, .n_links = x->epoch + 1};
+                         .link = x->epoch + 1, .n_links = 1};
+    id[0] = '\0';
     if (rc == 0)
         rc = lf_jobside_succeed(&x->job, s, &req, id, sizeof id, err);
-    if (rc < 0)
+    if (id[0] == '\0')
         return rc;
     snprintf(name, sizeof name, "successor.%d.%s.json", x->args.attempt, id);
     json_t *o = json_pack("{s:i, s:s, s:s, s:f}", "lf_successor", 1, "id", id, "after", x->job.id, "t", lf_wall_s());
-    rc = o == NULL ? LF_ENOMEM : lf_record_publish(x->stage_dir, name, o, err);
+    lf_err e = LF_ERR_INIT;
+    if (o == NULL || lf_record_publish(x->stage_dir, name, o, &e) < 0)
+        rc = rc < 0 ? rc : lf_fail(err, LF_EIO, "%s", e.text);
     json_decref(o);
     return rc;
 }

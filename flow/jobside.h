@@ -88,7 +88,7 @@ int lf_jobside_requeue(lf_jobside *j, lf_err *err);
 int lf_jobside_requeue_as(lf_jobside *j, const lf_jobside_ask *ask, lf_err *err);
 
 /* Submit `req` as a successor of this job (starts after it has ended in any way) with the submitter `s`, and let the jobs that
- * wait for this one wait for the successor. *id (cap bytes) is its id. SLURM only. */
+ * wait for this one wait for the successor. *id (cap bytes) is its id. SLURM only: LF_ENOTSUP elsewhere. */
 int lf_jobside_succeed(lf_jobside *j, const lf_submitter *s, const lf_submit_req *req, char *id, size_t cap, lf_err *err);
 
 /* Memory per node that this job really has, bytes; 0 unknown. */

@@ -27,6 +27,8 @@ static const lf_policy table[] = {
     {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer incarnation", ""},
     {"lost", LF_POLICY_RETRY, LF_ACTOR_LINK | LF_ACTOR_COMMAND, 75, "wait while a link goes on", "resume continues it"},
     {"node", LF_POLICY_NODE, ALL, 75, "wait while it goes on", "the node is left out the next time; resume continues it"},
+    {"rank", LF_POLICY_RETRY, ALL, 75, "wait while it goes on",
+     "a rank died or hung; the line names it, its host and what it was doing. resume tries again"},
     {"oom", LF_POLICY_MEMORY, LF_ACTOR_WRAPPER | LF_ACTOR_COMMAND, 1, "do not start",
      "give it more memory, or a smaller micro-batch, shorter sequences or recompute = full; then resume"},
     {"oom_device", LF_POLICY_STOP, 0, 1, "do not start",

@@ -53,8 +53,8 @@ tests_unit_flow_slurm_SOURCES = tests/unit/flow_slurm.c
 tests_unit_flow_slurm_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 # The wrapper inside a job.
-TESTS += tests/flow/wrapper.sh tests/unit/flow_jobside
-EXTRA_DIST += tests/flow/wrapper.sh
+TESTS += tests/flow/wrapper.sh tests/flow/ranks.sh tests/unit/flow_jobside
+EXTRA_DIST += tests/flow/wrapper.sh tests/flow/ranks.sh
 check_PROGRAMS += tests/unit/flow_jobside
 tests_unit_flow_jobside_SOURCES = tests/unit/flow_jobside.c
 tests_unit_flow_jobside_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)

@@ -22,6 +22,11 @@ requeue) [ ! -e "$FAKE/norequeue" ] || { echo "slurm_requeue error: Requested op
 esac
 exit 0
 END
+cat >fake/sbatch <<'END'
+#!/bin/sh
+echo "sbatch $*" >>"$FAKE/calls"
+echo 99
+END
 cat >fake/qstat <<'END'
 #!/bin/sh
 echo "qstat $*" >>"$FAKE/calls"
@@ -106,6 +111,25 @@ is "$(state first)" done "and the stage is done"
 n0=$(ls "$rd/first" | grep -c '^epoch')
 job 2 42 0
 is "$code $(ls "$rd/first" | grep -c '^epoch')" "0 $n0" "a leftover link ends at once with 0 and claims nothing"
+
+# --- a job that may not be requeued ---
+new_run
+printf '#!/bin/sh\nexec "$@"\n' >"$rd/first/script.2"
+printf '%s\n' '43|afterok:41(unfulfilled)' '44|afterok:7(unfulfilled),afterok:41(unfulfilled)' '45|afterok:40(unfulfilled)' >waiting
+: >norequeue
+go 2 41 0 &
+j=$!
+BG="$BG $j"
+started 2.2
+kill -USR2 "$(wrapper_of 2)"
+wait $j
+like calls "^sbatch .*--requeue .*--dependency=afterany:41 .*$rd/first/script.2 .*--attempt 2 --token abc2 " "a successor follows, with the same attempt and token"
+like calls '^scontrol update JobId=43 Dependency=afterok:99 ' "what waited for this job waits for it now"
+like calls '^scontrol update JobId=44 Dependency=afterok:7,afterok:99 ' "and for nothing less than before"
+is "$(grep -c 'JobId=45' calls)" 0 "what waits for others is left alone"
+printf '{"lf_job":1,"backend":"slurm","id":"41","ids":["41"],"token":"abc2"}' >"$rd/first/job.2.json"
+job 2 99 0
+is "$code $(state first)" "0 done" "the successor is one of the attempt's and does the rest"
 
 # --- who may not be put back ---
 new_run

@@ -62,7 +62,7 @@ static void drop(struct history *h)
 static void test_table(void)
 {
     static const char *const classes[] = {"oom", "oom_device", "timeout", "disk", "filesystem", "bad_input", "diverged", "usage", "launch",
-                                          "crash", "cancelled", "preempted", "node", "lost", "superseded", "stalled", "capped", "unknown"};
+                                          "crash", "cancelled", "preempted", "node", "lost", "rank", "superseded", "stalled", "capped", "unknown"};
     size_t n = 0;
     const lf_policy *t = lf_policy_table(&n);
     tap_i64((int64_t)n, (int64_t)(sizeof classes / sizeof classes[0]) + 1, "one row for each class, and done");
@@ -216,6 +216,8 @@ static void test_jobs(void)
          "failed", "timeout", "DUE TO TIME LIMIT"},
         {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "srun: error: Task launch for StepId=5.0 failed on node n0\n"}, "failed",
          "launch", "task launch"},
+        {{.word = "FAILED", .exited = true, .exit = 70, .log_tail = "[1] rank 1 on n3 (pid 7) died; missing in all_reduce 12\nbye\n"}, "stopped", "rank",
+         "the ranks' watchdog"},
         {{.word = "SOMETHING_NEW"}, "stopped", "lost", "a word nobody knows"},
         {{.pbs = true, .word = "F", .exited = true, .exit = -29}, "failed", "timeout", "PBS -29"},
         {{.pbs = true, .word = "C", .exited = true, .exit = -11}, "failed", "timeout", "Torque -11"},
