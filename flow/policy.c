@@ -137,6 +137,15 @@ static json_t *blamed(const lf_stage_view *s)
     return list;
 }
 
+/* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its attempt asked for. */
+static int64_t had_of(const lf_stage_view *s, const lf_incarnation *inc, const char *key)
+{
+    int64_t v = number(json_object_get(inc->end, "asked"), key);
+    size_t a = (size_t)inc->attempt;
+    bool known = inc->attempt >= 1 && a <= s->n_attempts;
+    return v > 0 || !known ? v : number(json_object_get(s->attempts[a - 1], "resources"), key);
+}
+
 static int64_t times_1_5(int64_t v) { return v > INT64_MAX / 3 ? INT64_MAX / 2 : v + v / 2; }
 
 /* 1.5 times what the last end had, unless the plan asks for that much by now; 0: the plan's own, -1: the cap is reached. */
@@ -153,8 +162,7 @@ static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
 static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last, const json_t *res)
 {
     char a[32], b[32];
-    const json_t *asked = json_object_get(last->end, "asked");
-    int64_t planned = number(s->stage, "memory_bytes"), had = number(asked, "memory_bytes");
+    int64_t planned = number(s->stage, "memory_bytes"), had = had_of(s, last, "memory_bytes");
     int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "memory_max"));
     if (had <= 0 && planned <= 0) {
         out->automatic = false;
@@ -182,7 +190,7 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
         snprintf(out->why, sizeof out->why, "its time was over: continues from what it saved");
         return;
     }
-    int64_t planned = number(s->stage, "time_limit_s"), had = number(json_object_get(last->end, "asked"), "time_limit_s");
+    int64_t planned = number(s->stage, "time_limit_s"), had = had_of(s, last, "time_limit_s");
     int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "time_max"));
     if (want < 0) {
         out->automatic = false;
