@@ -52,8 +52,10 @@ static void end_job(json_t *j, int status)
 static void warn(json_t *j, double now)
 {
     const json_t *sig = json_object_get(j, "signal");
-    double early = fk_knob_num("signal_early", 0);
-    if (sig == NULL || fk_b(j, "warned") || now < fk_end_time(j) - fk_f(sig, "before_s") - early)
+    double early = fk_knob_num("signal_early", 0), before = fk_f(sig, "before_s");
+    if (fk_knob_num("limit", 0) <= 0)
+        before *= fk_knob_num("minute", 60) / 60;
+    if (sig == NULL || fk_b(j, "warned") || now < fk_end_time(j) - before - early)
         return;
     fk_set_b(j, "warned", true);
     fk_tree_signal((pid_t)fk_i(j, "stepd"), (int)fk_i(sig, "n"), fk_b(sig, "batch") ? 'b' : 's');
