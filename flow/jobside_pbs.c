@@ -11,63 +11,51 @@
 
 #include "engine/base/str.h"
 #include "flow/jobside.h"
+#include "flow/pbs.h"
 #include "flow/sched.h"
 
-/* "HH:MM:SS" (hours may have any number of digits, parts may be missing from the left) in seconds, 0 when it is none. */
-static int64_t clock_seconds(const char *s)
-{
-    int64_t total = 0;
-    for (;;) {
-        char *end = NULL;
-        long v = strtol(s, &end, 10);
-        if (end == s || v < 0)
-            return 0;
-        total = total * 60 + v;
-        if (*end != ':')
-            return total;
-        s = end + 1;
-    }
-}
+#define PROLOGUE_MOST_S 900.0 /* from the job's start to the wrapper's: site prologues, modules */
 
-/* The value of "    NAME = VALUE" in the output of qstat -f; NULL when it is not there. */
-static const char *attribute(const char *text, const char *name)
-{
-    for (const char *p = strstr(text, name); p != NULL; p = strstr(p + 1, name)) {
-        const char *v = p + strlen(name);
-        if (p > text && (p[-1] == ' ' || p[-1] == '\t' || p[-1] == '\n') && strncmp(v, " = ", 3) == 0)
-            return v + 3;
-    }
-    return NULL;
-}
-
-static double pbs_end(lf_jobside *j)
+/* This job's entry, NULL when the server does not answer or does not know it. */
+static json_t *own_entry(lf_jobside *j)
 {
     lf_sched_out o;
-    int64_t limit = 0;
-    if (lf_sched_runv(&o, j->site, j->timeout_s, NULL, "qstat", "-f", j->id, NULL) == 0) {
-        const char *v = o.exit == 0 ? attribute(o.out.data, "Resource_List.walltime") : NULL;
-        if (v != NULL)
-            limit = clock_seconds(v);
+    json_t *jobs = json_array(), *e = NULL;
+    if (jobs != NULL && lf_sched_runv(&o, j->site, j->timeout_s, NULL, "qstat", "-f", j->id, (char *)NULL) == 0) {
+        /* Both families print the same here; they differ in how a job ended, and this one has not. */
+        if (o.exit == 0 && lf_pbs_parse_full(jobs, o.out.data, LF_PBS_OPENPBS, NULL) == 0)
+            e = json_incref(json_array_get(jobs, 0));
         lf_sched_out_fini(&o);
     }
+    json_decref(jobs);
+    return e;
+}
+
+/* The limit counts from the job's start, which is before ours. That is told in the server's time: where its clock and ours do not
+ * agree, our own start has to do. */
+static double pbs_end(lf_jobside *j)
+{
+    json_t *e = own_entry(j);
+    double start = json_number_value(json_object_get(e, "t_start")), end = json_number_value(json_object_get(e, "t_end"));
+    int64_t limit = start > 0 && end > start ? (int64_t)(end - start) : 0;
+    json_decref(e);
     const char *env = getenv("PBS_WALLTIME"); /* Torque, in seconds */
     if (limit <= 0 && j->end <= 0 && env != NULL)
         lf_parse_i64(&limit, env, NULL);
-    return limit > 0 ? j->t_start + (double)limit : 0;
+    if (limit <= 0)
+        return 0;
+    double before = j->t_start - start;
+    return j->t_start + (double)limit - (before > 0 && before < PROLOGUE_MOST_S ? before : 0);
 }
 
 static enum lf_jobside_state pbs_state(lf_jobside *j)
 {
-    lf_sched_out o;
-    if (lf_sched_runv(&o, j->site, j->timeout_s, NULL, "qstat", "-f", j->id, NULL) < 0)
-        return LF_JOBSIDE_UNKNOWN;
-    const char *v = o.exit == 0 ? attribute(o.out.data, "job_state") : NULL;
-    enum lf_jobside_state st = LF_JOBSIDE_UNKNOWN;
-    if (v != NULL) {
-        snprintf(j->state_word, sizeof j->state_word, "%c", v[0]);
-        st = v[0] == 'R' ? LF_JOBSIDE_RUNNING : LF_JOBSIDE_ENDING;
-    }
-    lf_sched_out_fini(&o);
+    json_t *e = own_entry(j);
+    const char *word = json_string_value(json_object_get(e, "word"));
+    enum lf_jobside_state st = word == NULL ? LF_JOBSIDE_UNKNOWN : word[0] == 'R' ? LF_JOBSIDE_RUNNING : LF_JOBSIDE_ENDING;
+    if (word != NULL)
+        snprintf(j->state_word, sizeof j->state_word, "%s", word);
+    json_decref(e);
     return st;
 }
 

@@ -325,6 +325,8 @@ static int add_entry(json_t *jobs, const char *id, const json_t *a, bool torque,
     int rc = e == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     if (rc == 0 && vars != NULL)
         rc = take_token(e, vars, err);
+    if (rc == 0 && vars != NULL && json_object_get(e, "token") == NULL)
+        rc = lf_json_set_new(e, "foreign", json_true(), err);
     if (rc == 0)
         rc = set_reason(e, a, word[0], err);
     if (rc == 0)

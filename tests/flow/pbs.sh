@@ -74,6 +74,16 @@ case_cancel
 case_killed
 case_quoting
 
+# ---- the clock ----
+# The limit counts from the start of the job, not from that of the wrapper behind a long prologue.
+new_project
+chain_pipeline
+sed -i 's/^grace = 3s/grace = 1s\nprologue = sleep 3/' pipeline.ini
+runs 0 "$LF" submit --set first.steps=35 --set first.time_limit=6s
+wait_state last done "a stage behind a long prologue"
+for i in $(job_ids first); do echo "$i $(end_of "$i")"; done >ends
+unlike ends ' -29$' "no link is killed at its limit"
+
 # ---- no job history ----
 # Each qsub takes longer than the first stage: a job that ran at once would be forgotten before the next asks for it.
 pbs_conf history=0

@@ -132,6 +132,7 @@ case_cancel() {
     until_true "$SLACK" nothing_queued
     ok $? "after cancel no job is left" "$(qstat 2>&1 | tail -5)"
     is "$(state first)" cancelled "and the stage is cancelled"
+    like "$(run_dir)/first/1.1/log" 'stopped at step' "it was left the time to save"
     sleep 2
     is "$(incs first) $(nothing_queued && echo none)" "1 none" "nothing comes back"
     runs 0 "$LF" resume --set first.steps=100k --accept steps --set first.steps=30

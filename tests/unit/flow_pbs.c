@@ -93,7 +93,7 @@ static const char pbs_text[] =
     "Job Id: 5.pbs0\n    job_state = F\n    substate = 91\n\n"
     "Job Id: 6.pbs0\n    job_state = M\n\n"
     "Job Id: 7.pbs0\n    job_state = Z\n\n"
-    "Job Id: 8.pbs0\n    job_state = H\n    Hold_Types = us\n\n";
+    "Job Id: 8.pbs0\n    job_state = H\n    Hold_Types = us\n    Variable_List = PBS_O_HOME=/home/u,LOONG_LINK=1\n\n";
 
 static void test_full(void)
 {
@@ -112,6 +112,9 @@ static void test_full(void)
            "its end follows from its walltime");
     tap_i64((int64_t)(json_number_value(json_object_get(one, "t_start")) - json_number_value(json_object_get(one, "t_submit"))), 175,
            "times are read");
+    is_member(jobs, 0, "foreign", "-");
+    is_member(jobs, 1, "foreign", "-");
+    is_member(jobs, 7, "foreign", "true");
     is_member(jobs, 1, "what", "held");
     is_member(jobs, 1, "hold", "depend");
     is_member(jobs, 2, "never", "true");
