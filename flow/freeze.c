@@ -169,8 +169,9 @@ static int check_copy(const char *copy, const char *from, const char *sha, lf_er
                                  : lf_fail(err, LF_EBUSY, "%s changed while the run was prepared; do it again", from);
 }
 
-/* The copy is made under a name of its own and then published, so two submits at once are harmless. */
-static int keep_exe(const char *data, const char *name, const char *sha, const char *bin_dir, lf_err *err)
+/* Keep a file by content and link it as dir/name. source: where it is, NULL: an executable to be found. The copy is made under a
+ * name of its own and then published, so two submits at once are harmless. */
+static int keep_file(const char *data, const char *name, const char *source, const char *sha, const char *bin_dir, lf_err *err)
 {
     char kept[PATH_MAX], tmp[PATH_MAX], dir[PATH_MAX], link_to[PATH_MAX];
     char *from = NULL;
@@ -184,7 +185,7 @@ static int keep_exe(const char *data, const char *name, const char *sha, const c
     if (rc == 0)
         rc = lf_io_mkdirs(dir, 0750, err);
     if (rc == 0 && !lf_io_exists(kept)) {
-        rc = lf_exe_find(&from, name, err);
+        rc = source == NULL ? lf_exe_find(&from, name, err) : (from = lf_strdup(source, err)) == NULL ? LF_ENOMEM : 0;
         unlink(tmp);
         if (rc == 0)
             rc = copy_file(from, tmp, err);
@@ -212,9 +213,59 @@ static int freeze_exes(const char *data, const json_t *doc, const char *bin_dir,
         const char *sha = json_string_value(json_object_get(exe, "sha256"));
         if (name == NULL || sha == NULL)
             return lf_fail(err, LF_EINVAL, "an executable is not described");
-        rc = keep_exe(data, name, sha, bin_dir, err);
+        rc = keep_file(data, name, NULL, sha, bin_dir, err);
     }
     return rc == 0 ? lf_io_fsync_path(bin_dir, err) : rc;
+}
+
+/* A bundle (`make bundle`) carries shared libraries in ../lib/loong-flow, named one a line in LIBS; its executables look there relative
+ * to themselves. Their frozen copies look in the revision, so the libraries are frozen too. */
+static int freeze_libs(const char *data, const char *rev_dir, lf_err *err)
+{
+    char self[PATH_MAX], from[PATH_MAX], dir[PATH_MAX], name[PATH_MAX], list[PATH_MAX];
+    lf_buf text;
+    lf_buf_init(&text);
+    int rc = own_path(self, err);
+    if (rc == 0) {
+        *strrchr(self, '/') = '\0';
+        rc = lf_path_set(list, err, "%s/../lib/loong-flow/LIBS", self);
+    }
+    if (rc == 0 && lf_io_exists(list))
+        rc = lf_io_read_file(list, (size_t)1 << 20, &text, err);
+    char *save = NULL;
+    for (char *l = rc == 0 ? strtok_r(text.data, "\n", &save) : NULL; rc == 0 && l != NULL; l = strtok_r(NULL, "\n", &save)) {
+        if (l[0] == '/' || strstr(l, "..") != NULL)
+            rc = lf_fail(err, LF_EFORMAT, "%s: not a name below it: %.80s", list, l);
+        if (rc < 0)
+            break;
+        rc = lf_path_set(from, err, "%s/../lib/loong-flow/%s", self, l);
+        if (rc == 0)
+            rc = lf_path_set(dir, err, "%s/lib/loong-flow/%s", rev_dir, l);
+        if (rc < 0)
+            break;
+        char *slash = strrchr(dir, '/');
+        snprintf(name, sizeof name, "%s", slash + 1);
+        *slash = '\0';
+        uint8_t digest[LF_HASH_BYTES];
+        char hex[LF_HASH_HEX];
+        rc = lf_io_mkdirs(dir, 0750, err);
+        if (rc == 0)
+            rc = lf_tree_hash_file(digest, NULL, from, err);
+        if (rc < 0)
+            break;
+        lf_hash_hex(hex, digest);
+        rc = keep_file(data, name, from, hex, dir, err);
+    }
+    if (rc == 0 && text.len > 0) { /* so that a command started from the revision finds the list too */
+        rc = lf_path_set(dir, err, "%s/lib/loong-flow/LIBS", rev_dir);
+        lf_buf_clear(&text);
+        if (rc == 0)
+            rc = lf_io_read_file(list, (size_t)1 << 20, &text, err);
+        if (rc == 0)
+            rc = lf_io_publish(dir, text.data, text.len, 0640, err);
+    }
+    lf_buf_fini(&text);
+    return rc;
 }
 
 /* ---- runs and revisions ---- */
@@ -361,6 +412,8 @@ int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini
         rc = lf_path_set(path, err, "%s/bin", dir);
     if (rc == 0)
         rc = freeze_exes(run->data, copy, path, err);
+    if (rc == 0)
+        rc = freeze_libs(run->data, dir, err);
     if (rc == 0)
         rc = lf_path_set(path, err, "%s/pipeline.ini", dir);
     if (rc == 0)

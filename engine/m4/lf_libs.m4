@@ -39,6 +39,8 @@ AC_DEFUN([LF_WITH_PMIX], [
     AS_IF([test $lf_have_pmix = no],
       [LF_MISSING([PMIx], [starting ranks (--without-pmix builds for one rank)], [libpmix-dev], [pmix-devel])])
     AC_DEFINE([HAVE_PMIX], [1], [ranks bootstrap through PMIx])
+    dnl Its .pc file asks for DT_RUNPATH, which libraries of libraries do not inherit: a bundle needs DT_RPATH (Makefile.am).
+    PMIX_LIBS=`AS_ECHO(["$PMIX_LIBS"]) | sed 's/-Wl,--enable-new-dtags//'`
   ])
   AC_SUBST([PMIX_CFLAGS]) AC_SUBST([PMIX_LIBS])
   AM_CONDITIONAL([HAVE_PMIX], [test $lf_have_pmix = yes])

@@ -1,0 +1,88 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make bundle`: an installed tree and every shared library it needs become one directory that runs anywhere on machines of the same
+# processor family whose C library is at least as new. Not carried: the C library with its loader (they belong to the kernel's
+# machine), drivers and CUDA's own libraries (loaded at run time where they are).
+#
+#   bundle.sh INSTALLED_PREFIX BUNDLE VERSION SOURCE
+#
+# BUNDLE/bin, libexec/loong-flow, share: as installed     BUNDLE/lib/loong-flow: libraries, LIBS names them one a line
+# BUNDLE/licences: of what is carried, by package         BUNDLE/MANIFEST: sha256 of every file
+set -eu
+prefix=$1 bundle=$2 version=$3 src=$4
+lib=$bundle/lib/loong-flow
+mkdir -p "$bundle"
+cp -R "$prefix/." "$bundle"
+mkdir -p "$lib" "$bundle/licences" "$bundle/examples"
+cp -R "$src/examples/." "$bundle/examples"
+
+not_carried() { # part of the machine, not of us
+    case $1 in
+    ld-linux* | ld64* | ld-musl* | libc.so* | libm.so* | libmvec.so* | libpthread.so* | libdl.so* | librt.so* | libresolv.so* | libutil.so* | libnsl.so* | \
+        libanl.so* | linux-vdso* | libcuda.so* | libcudart.so* | libcublas*.so* | libcudnn*.so* | libnccl.so* | libnv*.so*) return 0 ;;
+    esac
+    return 1
+}
+
+# Libraries that a file needs: "name path" a line. ldd resolves what libraries need in turn.
+needs() { LC_ALL=C ldd "$1" 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p'; }
+
+licence_of() { # PATH: the licence text of the package it is from, where a package manager knows
+    pkg=
+    real=$(readlink -f "$1")
+    if command -v dpkg-query >/dev/null; then
+        for f in "$real" "${real#/usr}" "/usr$real" "$1"; do
+            pkg=$(dpkg-query -S "$f" 2>/dev/null | head -n 1 | cut -d: -f1) && [ -n "$pkg" ] && break
+        done
+    elif command -v rpm >/dev/null; then
+        pkg=$(rpm -qf --queryformat '%{NAME}\n' "$real" 2>/dev/null | head -n 1) || pkg=
+    fi
+    [ -n "$pkg" ] || { echo "bundle: no package owns $real: look for its licence yourself" >&2; return 0; }
+    [ -e "$bundle/licences/$pkg" ] && return 0
+    for f in "/usr/share/doc/$pkg/copyright" "/usr/share/licenses/$pkg"; do
+        if [ -e "$f" ]; then cp -RL "$f" "$bundle/licences/$pkg"; return 0; fi
+    done
+    echo "bundle: no licence text of package $pkg" >&2
+}
+
+carry() { # FILE: what it needs
+    needs "$1" | while read -r name path; do
+        if not_carried "$name" || [ -e "$lib/$name" ]; then continue; fi
+        cp -L "$path" "$lib/$name"
+        chmod 755 "$lib/$name"
+        licence_of "$path"
+    done
+}
+
+# Modules that a library loads by itself from a folder beside it: UCX's transports.
+carry_modules() { # LIBRARY FOLDER
+    [ -e "$lib/$1" ] || return 0
+    from=$(dirname "$(needs "$2" | awk -v n="$1" '$1 == n { print $2 }')")/$3
+    [ -d "$from" ] || return 0
+    mkdir -p "$lib/$3"
+    for m in "$from"/*.so.0; do
+        [ -e "$m" ] || continue
+        cp -L "$m" "$lib/$3/"
+        licence_of "$m"
+        carry "$m"
+    done
+}
+
+for f in "$bundle"/bin/* "$bundle"/libexec/loong-flow/*; do carry "$f"; done
+for f in "$bundle"/libexec/loong-flow/*; do carry_modules libucs.so.0 "$f" ucx; done
+(cd "$lib" && find . -type f ! -name 'LIBS*' | sed 's|^\./||' | LC_ALL=C sort >LIBS.tmp && mv LIBS.tmp LIBS)
+
+# Is anything left that is neither here nor part of the machine?
+missing=$(for f in "$bundle"/bin/* "$bundle"/libexec/loong-flow/*; do
+    LC_ALL=C LD_LIBRARY_PATH=$lib ldd "$f" | awk -v f="${f##*/}" '/not found/ { print f ": " $1 }'; done)
+[ -z "$missing" ] || { echo "bundle: libraries not found:" >&2; echo "$missing" >&2; exit 1; }
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo 'the C library of this machine')
+cat >"$bundle/README" <<END
+loong-flow $version, built for $(uname -m) with $glibc: it runs where the C library is at least as new.
+
+    bin/loong-flow init pretrain && bin/loong-flow plan && bin/loong-flow submit
+
+Copy or move this directory as a whole; nothing in it names the place it lies in. Licences of the carried libraries: licences/.
+END
+(cd "$bundle" && find . -type f ! -name MANIFEST -print0 | LC_ALL=C sort -z | xargs -0 sha256sum >MANIFEST)
+echo "bundle: $(find "$lib" -type f ! -name LIBS | wc -l) libraries, $(du -sm "$bundle" | cut -f1) MiB"
