@@ -54,9 +54,10 @@ int lf_ask_sync(lf_ledger_ingested *out, const lf_project *p, bool everything, l
 lf_ledger *lf_ask_open(const lf_project *p, lf_err *err)
 {
     char path[PATH_MAX];
-    if (lf_path_set(path, err, "%s/ledger.db", p->dot) < 0)
+    unsigned flags = 0;
+    if (lf_path_set(path, err, "%s/ledger.db", p->dot) < 0 || lf_sync_read_flags(&flags, err) < 0)
         return NULL;
-    lf_ledger *l = lf_ledger_open(path, 0, err);
+    lf_ledger *l = lf_ledger_open(path, flags, err);
     if (l == NULL && err->rc == LF_ENOTSUP)
         err->rc = LF_EFORMAT;
     return l;

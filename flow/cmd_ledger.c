@@ -26,6 +26,7 @@ static json_t *counts_json(const lf_ledger_ingested *n)
 static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char *root, lf_err *err)
 {
     char db[PATH_MAX], lock_path[PATH_MAX];
+    unsigned flags = 0;
     int rc = lf_path_set(db, err, "%s/ledger.db", p->dot);
     if (rc == 0)
         rc = lf_path_set(lock_path, err, "%s/lock", p->dot);
@@ -34,7 +35,9 @@ static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char
     if (rc == 0 && lock == NULL)
         rc = err->rc != 0 ? err->rc : LF_EBUSY;
     if (rc == 0)
-        rc = lf_ledger_rebuild(db, root, LF_LEDGER_WRITE, NULL, n, err);
+        rc = lf_sync_read_flags(&flags, err);
+    if (rc == 0)
+        rc = lf_ledger_rebuild(db, root, LF_LEDGER_WRITE | flags, NULL, n, err);
     lf_lock_release(lock);
     return rc;
 }

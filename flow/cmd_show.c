@@ -25,7 +25,7 @@ static const lf_opt explain_rows[] = {
     LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),
 };
 LF_CMD_TABLE(explain, "why would this stage run, or why not?", explain_rows);
-static const lf_opt diff_rows[] = {LF_CMD_COMMON};
+static const lf_opt diff_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};
 LF_CMD_TABLE(diff, "in what do two runs differ?", diff_rows);
 
 /* ---- show ---- */
@@ -247,7 +247,7 @@ static void diff_value(json_t *out, const char *stage, const char *what, const j
             free(text);
         }
     }
-    if (strncmp(what, "input ", 6) == 0) /* spec ids and hashes say only that they differ */
+    if (strncmp(what, "input ", 6) == 0 || strcmp(what, "spec") == 0 || strcmp(what, "executable") == 0) /* spec ids and hashes say only that they differ */
         for (int i = 0; i < 2; i++) {
             const char *text = json_string_value(json_object_get(o, i == 0 ? "a" : "b"));
             if (text != NULL)
@@ -294,6 +294,8 @@ static void diff_stage(json_t *out, const char *name, const lf_stage_view *a, co
     diff_maps(out, name, "model.", json_object_get(a->stage, "model"), json_object_get(b->stage, "model"));
     diff_maps(out, name, "input ", json_object_get(json_object_get(a->stage, "spec"), "inputs"),
               json_object_get(json_object_get(b->stage, "spec"), "inputs"));
+    diff_value(out, name, "spec", json_object_get(a->stage, "spec_id"), json_object_get(b->stage, "spec_id"));
+    diff_maps(out, name, "resource ", json_object_get(a->stage, "resources"), json_object_get(b->stage, "resources"));
     diff_value(out, name, "executable", json_object_get(json_object_get(a->stage, "exe"), "sha256"),
                json_object_get(json_object_get(b->stage, "exe"), "sha256"));
     json_t *ma = last_metrics(a), *mb = last_metrics(b);
@@ -322,7 +324,7 @@ static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
     if (json_array_size(out) == 0)
         puts("no difference");
     else
-        rc = lf_table_print(out, cols, 4, NULL, err);
+        rc = lf_table_print(out, cols, 4, lf_optset_str(c->opts, "columns"), err);
     json_decref(out);
     return rc;
 }

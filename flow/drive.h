@@ -42,6 +42,8 @@ int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err);
 int lf_sync(const lf_project *p, const char *data, const char *run, lf_err *err);
 /* The same for every run of a data root, with what was found. everything: also runs that the ledger believes to be settled. */
 int lf_sync_count(lf_ledger_ingested *out, const lf_project *p, const char *data, bool everything, lf_err *err);
+/* Flags for reading the ledger where this site has no file locks ([site] ledger_locks = no): 0 or LF_LEDGER_NOLOCK. */
+int lf_sync_read_flags(unsigned *flags, lf_err *err);
 /* Can the ledger be written at all? For commands that are about to start work. */
 int lf_sync_probe(const lf_project *p, lf_err *err);
 

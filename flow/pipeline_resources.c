@@ -311,7 +311,7 @@ int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const 
 /* ---- the site ---- */
 
 static const char *const site_keys[] = {"scheduler", "data_dir", "poll", "chain", "launcher", "templates", "command_timeout",
-                                        "lost_after", "settle", "submit_wait", "commands", "exclude"};
+                                        "lost_after", "settle", "submit_wait", "commands", "exclude", "ledger_locks"};
 
 const char *const *lf_site_keys(size_t *n)
 {

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,7 +15,47 @@
 #include "db/ledger.h"
 #include "engine/base/io.h"
 #include "engine/base/lock.h"
+#include "engine/base/str.h"
+#include "flow/conf.h"
 #include "flow/drive.h"
+
+enum { MAX_TRUSTED = 64 };
+
+/* What the site and the user say about ledgers: [site] ledger_locks, [user] trust. */
+struct policy {
+    unsigned flags;
+    uid_t trusted[MAX_TRUSTED];
+    size_t n_trusted;
+};
+
+static int load_policy(struct policy *out, lf_err *err)
+{
+    lf_conf c;
+    const lf_conf_args a = {.pipeline_path = NULL};
+    int rc = lf_conf_load(&c, &a, err);
+    if (rc < 0)
+        return rc;
+    const lf_conf_item *it = lf_conf_find(&c, "site", "ledger_locks");
+    bool locks = true;
+    if (it != NULL && lf_parse_bool(&locks, it->raw, NULL) < 0)
+        rc = lf_conf_fail(it, err, "ledger_locks = %s: yes or no", it->raw);
+    out->flags = locks ? 0 : LF_LEDGER_NOLOCK;
+    for (size_t i = 0; i < c.n_trusted && out->n_trusted < MAX_TRUSTED; i++) {
+        const struct passwd *pw = getpwnam(c.trusted[i]);
+        if (pw != NULL)
+            out->trusted[out->n_trusted++] = pw->pw_uid;
+    }
+    lf_conf_fini(&c);
+    return rc;
+}
+
+int lf_sync_read_flags(unsigned *flags, lf_err *err)
+{
+    struct policy p = {.flags = 0};
+    int rc = load_policy(&p, err);
+    *flags = p.flags;
+    return rc;
+}
 
 /* Does this filesystem refuse file locks (no lock daemon, a mount without flock)? SQLite reports that as "busy". */
 static bool locks_refused(const char *dir)
@@ -32,11 +73,11 @@ static bool locks_refused(const char *dir)
 }
 
 /* The caller holds the project's link lock, which alone keeps others out where file locks do not work. */
-static lf_ledger *open_for_writing(const char *dir, const char *db, lf_err *err)
+static lf_ledger *open_for_writing(const char *dir, const char *db, unsigned flags, lf_err *err)
 {
     lf_err first = LF_ERR_INIT;
-    lf_ledger *l = lf_ledger_open(db, LF_LEDGER_WRITE, &first);
-    if (l == NULL && locks_refused(dir))
+    lf_ledger *l = lf_ledger_open(db, LF_LEDGER_WRITE | flags, &first);
+    if (l == NULL && flags == 0 && locks_refused(dir))
         return lf_ledger_open(db, LF_LEDGER_WRITE | LF_LEDGER_NOLOCK, err);
     if (l == NULL && err != NULL)
         *err = first;
@@ -58,10 +99,11 @@ static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char 
                        double wait_s, lf_err *err)
 {
     char *lock_path = lf_path_join(p->dot, "lock", err), *db = lf_path_join(p->dot, "ledger.db", err);
-    int rc = lock_path == NULL || db == NULL ? LF_ENOMEM : 0;
+    struct policy policy = {.flags = 0};
+    int rc = lock_path == NULL || db == NULL ? LF_ENOMEM : load_policy(&policy, err);
     lf_lock_opts opts = {.purpose = "loong-flow", .wait_s = wait_s, .ttl_s = 0};
     lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &opts, err) : NULL;
-    lf_ledger *l = lock != NULL ? open_for_writing(p->dot, db, err) : NULL;
+    lf_ledger *l = lock != NULL ? open_for_writing(p->dot, db, policy.flags, err) : NULL;
     if (l != NULL)
         set_mode(p->dot, db);
     if (rc == 0 && l == NULL) {
@@ -70,7 +112,8 @@ static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char 
             rc = err->rc = LF_EFORMAT;
     }
     if (rc == 0 && data != NULL) {
-        lf_ledger_ingest_opts io = {.run = run, .everything = everything, .trusted = NULL, .n_trusted = 0};
+        lf_ledger_ingest_opts io = {.run = run, .everything = everything, .trusted = policy.trusted,
+                                    .n_trusted = policy.n_trusted};
         rc = lf_ledger_ingest(l, data, &io, out, err);
         if (rc == 0)
             rc = lf_ledger_publish(l, err);

@@ -44,6 +44,7 @@ struct claim {
     char token[LF_TOKEN_SIZE], purpose[128], user[64];
     double since;
     struct timespec mtime;
+    bool torn; /* no JSON at all: a crash took its text. A claim gets its name when it is whole, so nobody is writing it. */
 };
 
 static void copy_text(char *out, size_t cap, const char *s) { snprintf(out, cap, "%s", s); }
@@ -99,6 +100,7 @@ static int read_claim(struct claim *c, const char *path, lf_err *err)
     struct stat st;
     json_t *o = lf_json_load_file(path, CLAIM_MAX, err);
     int rc = 0;
+    c->torn = !o && err->rc == LF_EFORMAT;
     if (!o)
         rc = err->rc;
     else if ((rc = parse_claim(c, o, path, err)) == 0 && stat(path, &st) < 0)
@@ -179,8 +181,9 @@ static int write_probe(char **probe, const char *path, const char *token, const 
     lf_buf_adds(&b, name);
     if (rc == 0 && !(p = lf_buf_steal(&b, err)))
         rc = LF_ENOMEM;
+    /* Not synced: a claim need not outlive a crash, and one that a crash left without its text is swept away. */
     if (rc == 0)
-        rc = lf_io_replace(p, text, strlen(text), 0644, err);
+        rc = lf_io_write_file(p, text, strlen(text), 0644, err);
     if (rc == 0)
         *probe = p;
     else
@@ -261,6 +264,10 @@ static int try_once(const char *path, const char *probe, double ttl_s, char *tex
         rc = read_claim(&c, path, &look);
         if (rc == LF_ENOENT)
             continue;
+        if (rc == LF_EFORMAT && c.torn) {
+            sweep(path, "", probe);
+            continue;
+        }
         if (rc < 0)
             return lf_fail(err, rc, "%s", look.text);
         describe(text, cap, &c, path);

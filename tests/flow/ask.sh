@@ -72,6 +72,29 @@ wait $p
 like w 'first +running' "a line when it runs"
 like w 'last +done' "a line when it is done"
 unlike w "$esc" "no colours in a file"
+# watch on a terminal: a table that is drawn again over itself, with bars, in colour unless NO_COLOR
+if command -v script >/dev/null; then
+    cat >tty.sh <<'END'
+"$LF" run --new --set first.steps=30 --set first.step_time=50 >o1 2>&1 &
+p=$!
+until "$LF" status 2>/dev/null | grep -q running; do sleep 0.1; done
+"$LF" watch --interval 1
+echo "exit $?" >code
+wait $p
+END
+    LF=$LF TERM=xterm script -qec "sh tty.sh" /dev/null >screen 2>&1 </dev/null
+    is "$(cat code)" "exit 0" "watch on a terminal ends with the run"
+    like screen "$(printf '\033')\[4A" "and draws over what it drew"
+    like screen '\[#+\.+\] +[0-9]+%' "with a bar"
+    like screen "$(printf '\033')\[36mrunning" "and colours"
+    LF=$LF TERM=xterm NO_COLOR=1 script -qec "\"$LF\" status" /dev/null >screen 2>&1 </dev/null
+    unlike screen "$(printf '\033')" "NO_COLOR: none"
+    LF=$LF TERM=xterm script -qec "\"$LF\" status" /dev/null >screen 2>&1 </dev/null
+    like screen "$(printf '\033')\[32mdone" "status has colours on a terminal"
+else
+    ok 0 "watch on a terminal # SKIP no script"
+fi
+
 "$LF" run --new --set first.fail_at=2 >o 2>&1
 runs 1 "$LF" watch
 like out 'first +failed' "and it says what failed"

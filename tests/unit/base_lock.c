@@ -145,9 +145,18 @@ static void test_stale(void)
     try_stale("another node's, renewed lately", false);
     write_claim("another-node", "x", 5, 5, 400);
     try_stale("another node's, not renewed within the ttl", true);
-    lf_io_replace(path, "{", 1, 0644, &err);
-    tap_ok(!lf_lock_acquire(path, NULL, &err), "a damaged lock file");
+    static const char other[] = "{\"lf_lock\":2,\"who\":\"a loong-flow to come\"}";
+    lf_io_replace(path, other, sizeof other - 1, 0644, &err);
+    tap_ok(!lf_lock_acquire(path, NULL, &err), "a claim of another kind");
     tap_rc(err.rc, LF_EFORMAT, &err, "if no loong-flow runs in this project, remove it", "says what to do");
+    static const char *const torn[] = {"", "{", "{\"lf_lock\":1,\"host\":\"a\""};
+    for (size_t i = 0; i < sizeof torn / sizeof torn[0]; i++) {
+        lf_io_replace(path, torn[i], strlen(torn[i]), 0644, &err);
+        lf_lock *l = lf_lock_acquire(path, NULL, &err);
+        tap_ok(l != NULL, "a claim that a crash has torn is nobody's %s", err.text);
+        lf_lock_release(l);
+        lf_err_clear(&err);
+    }
     unlink(path);
     tap_i64(files_left(), 0, "no claim files stay");
 }
