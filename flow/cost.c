@@ -276,7 +276,9 @@ static int64_t disk_free(const char *path)
 void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage)
 {
     const json_t *limit = json_object_get(stage, "memory_bytes");
-    out->memory_bytes = meminfo("MemTotal");
+    /* This machine is the login node of a batch system, which says nothing about its nodes. */
+    const char *scheduler = json_string_value(json_object_get(p->doc, "scheduler"));
+    out->memory_bytes = scheduler == NULL || strcmp(scheduler, "local") == 0 ? meminfo("MemTotal") : -1;
     if (limit != NULL && (out->memory_bytes < 0 || json_integer_value(limit) < out->memory_bytes))
         out->memory_bytes = json_integer_value(limit);
     char path[PATH_MAX];

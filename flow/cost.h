@@ -17,7 +17,7 @@
 int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err);
 
 typedef struct lf_cost_fit {
-    int64_t memory_bytes; /* what there is: the stage's limit or the machine, -1 unknown */
+    int64_t memory_bytes; /* of a node: the stage's limit; this machine where the scheduler is local; -1 unknown */
     int64_t disk_free;    /* of data_dir, -1 unknown */
 } lf_cost_fit;
 

@@ -88,6 +88,15 @@ like out 'asks for 2 nodes, 4 ranks per node, 8 cpus per rank, 4 gpus a100 per n
 like js '"partition": "long,main"' "and --json has it"
 [ ! -e .loong ]; ok $? "nothing was made"
 
+# --- what fits is decided by what a node has, not by this machine ---
+runs 0 "$LF" submit -n --set first.needs_bytes=900T --set first.memory=4000T
+unlike out 'does not fit' "more memory than this machine has, for a node of the batch system"
+runs 1 "$LF" submit -n --set first.needs_bytes=1T
+like err 'stage first does not fit in memory: it needs 4.0 TiB for the ranks of a node' "less memory than its ranks need"
+runs 0 "$LF" submit -n --set second.needs_bytes=900T
+unlike out 'does not fit' "no memory asked for: nobody knows"
+[ ! -e .loong ]; ok $? "nothing was made by that either"
+
 # --- templates ---
 mkdir -p .loong/templates/slurm site/slurm
 cp "$LF_TEMPLATES_DIR/slurm/job.sh.in" site/slurm/job.sh.in
