@@ -54,6 +54,14 @@ int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err);
 /* Ids of the last jobs of what stage i needs and is not done: array, NULL with err. */
 json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err);
 
+/* batch_act.c: steps 3 to 7. */
+int lf_batch_act(lf_batch_work *w, lf_err *err);
+
+/* batch.c */
+void lf_batch_clear(lf_batch_work *w); /* the lanes, for another plan */
+void lf_batch_fini(lf_batch_work *w);  /* all but the view */
+void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text);
+
 /* batch_send.c: one job, exactly once: repeats what failed for now, looks for the token where a job may have been made.
  * *adopted: it was found. */
 int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job, bool *adopted, lf_err *err);

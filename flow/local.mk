@@ -10,7 +10,7 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/freeze.h flow/freeze.c flow/submit.h flow/submit.c flow/attempt.h flow/attempt.c flow/submit_local.c \
   flow/pbs.h flow/pbs.c flow/pbs_parse.c flow/pbs_request.c flow/submit_pbs.c flow/chain.h flow/chain.c \
   flow/submit_slurm.c flow/slurm_parse.h flow/slurm_parse.c flow/tmpl.h flow/tmpl.c \
-  flow/par.h flow/par.c flow/batch.h flow/batch_priv.h flow/batch.c flow/batch_plan.c flow/batch_send.c flow/batch_end.c \
+  flow/par.h flow/par.c flow/batch.h flow/batch_priv.h flow/batch.c flow/batch_act.c flow/batch_dry.c flow/batch_plan.c flow/batch_send.c flow/batch_end.c \
   flow/sched.h flow/sched_cmd.c flow/sched_poll.c flow/sched_view.c \
   flow/select.h flow/select.c flow/drive.h flow/drive.c flow/repair.c flow/sync.c \
   flow/cost.h flow/cost.c flow/prep.h flow/prep.c flow/conf_print.c flow/series.h flow/series.c \
