@@ -13,6 +13,7 @@
 #include "flow/attempt.h"
 #include "flow/cmds.h"
 #include "flow/cost.h"
+#include "flow/exec.h"
 #include "flow/pipeline_priv.h"
 #include "flow/prep.h"
 
@@ -77,6 +78,36 @@ static const json_t *cost_of(const json_t *costs, const json_t *name)
     return NULL;
 }
 
+/* When a stage with a time limit is asked to stop before it, and why then. */
+static void add_lead(json_t *row, const lf_stage_view *s)
+{
+    double limit = json_number_value(json_object_get(s->stage, "time_limit_s"));
+    double grace = json_number_value(json_object_get(s->stage, "grace_s"));
+    lf_exec_pace pace;
+    if (row == NULL || limit <= 0)
+        return;
+    lf_exec_pace_of(&pace, s);
+    json_object_set_new(row, "lead", json_pack("{s:f, s:f, s:f, s:f, s:f}", "lead_s", lf_exec_lead_s(&pace, grace, limit), "grace_s",
+                                               grace, "time_limit_s", limit, "save_s", pace.save_s, "spacing_s", pace.spacing_s));
+}
+
+static void print_lead(const json_t *lead)
+{
+    char a[32], b[32], c[32], d[32];
+    double save = json_number_value(json_object_get(lead, "save_s")), spacing = json_number_value(json_object_get(lead, "spacing_s"));
+    if (lead == NULL)
+        return;
+    printf("      asked to stop %s before its limit of %s",
+           lf_fmt_duration(a, sizeof a, json_number_value(json_object_get(lead, "lead_s"))),
+           lf_fmt_duration(b, sizeof b, json_number_value(json_object_get(lead, "time_limit_s"))));
+    if (spacing > 0)
+        printf(" (measured: a save takes %s, safe points are %s apart)\n", lf_fmt_duration(c, sizeof c, save),
+               lf_fmt_duration(d, sizeof d, spacing));
+    else
+        printf(" (grace = %s; nothing measured yet)\n",
+               lf_fmt_duration(c, sizeof c, json_number_value(json_object_get(lead, "grace_s"))));
+}
+
 static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t *costs, double rate_given)
 {
     char why[600];
@@ -96,6 +127,7 @@ static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t 
         json_object_set_new(row, "asks", json_string(asks.data));
     json_decref(res);
     lf_buf_fini(&asks);
+    add_lead(row, s);
     const json_t *cost = cost_of(costs, json_object_get(s->stage, "name"));
     json_t *plan = json_object_get(cost, "plan");
     if (row == NULL || cost == NULL)
@@ -182,6 +214,7 @@ static void print_row(const json_t *row)
         putchar('\n');
     }
     print_counts(row);
+    print_lead(json_object_get(row, "lead"));
     print_bytes(plan);
     json_t *notes = json_object_get(plan, "notes");
     for (size_t i = 0; i < json_array_size(notes); i++) {

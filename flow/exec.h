@@ -112,7 +112,8 @@ bool lf_exec_listen_heard(lf_exec_listener *l, lf_exec *x); /* once */
 void lf_exec_listen_end(lf_exec_listener *l);
 
 /* exec_time.c */
-void lf_exec_pace_begin(lf_exec *x);             /* from what earlier incarnations measured */
+void lf_exec_pace_of(lf_exec_pace *out, const lf_stage_view *s); /* what earlier incarnations measured; zeros: nothing yet */
+void lf_exec_pace_begin(lf_exec *x);             /* the same for x */
 void lf_exec_pace_read(lf_exec *x);              /* new records of the metrics */
 /* How long before the end the stage is asked to stop: max(2 x save_s + spacing_s, grace), at most half of the time there is. */
 double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s);

@@ -46,18 +46,24 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
     return 1;
 }
 
+void lf_exec_pace_of(lf_exec_pace *out, const lf_stage_view *s)
+{
+    memset(out, 0, sizeof *out);
+    out->step = out->saved = -1;
+    for (size_t i = s->n_incs; i-- > 0 && out->spacing_s <= 0;) {
+        const json_t *p = json_object_get(s->incs[i].end, "pace");
+        out->spacing_s = real(p, "spacing_s");
+        out->save_s = real(p, "save_s");
+    }
+}
+
 void lf_exec_pace_begin(lf_exec *x)
 {
     lf_stage_view s;
-    memset(&x->pace, 0, sizeof x->pace);
-    x->pace.step = x->pace.saved = -1;
+    memset(&s, 0, sizeof s);
     if (lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
-        return;
-    for (size_t i = s.n_incs; i-- > 0 && x->pace.spacing_s <= 0;) {
-        const json_t *p = json_object_get(s.incs[i].end, "pace");
-        x->pace.spacing_s = real(p, "spacing_s");
-        x->pace.save_s = real(p, "save_s");
-    }
+        memset(&s, 0, sizeof s); /* then nothing is known */
+    lf_exec_pace_of(&x->pace, &s);
     lf_stage_scan_fini(&s);
 }
 
