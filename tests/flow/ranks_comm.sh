@@ -18,6 +18,10 @@ if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
     like err 'without-pmix' "without PMIx in the build the launcher says so"
     finish
 fi
+if ! "$LF" launch -n 2 -- "$R" who >out 2>err && grep -q 'without-ucx' err; then
+    ok 0 "without UCX in the build two ranks are refused, and told so"
+    finish
+fi
 bits() { sed -n 's/.*bits \([0-9a-f]*\) .*/\1/p' "$1"; }
 
 # ---- collectives ----

@@ -13,6 +13,10 @@ if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
     echo "1..0 # SKIP built --without-pmix"
     exit 0
 fi
+if ! "$LF" launch -n 2 -- "$F" none 9 >out 2>err && grep -q 'without-ucx' err; then
+    echo "1..0 # SKIP built --without-ucx"
+    exit 0
+fi
 
 # start NAME WHAT RANK RANKS [OPTION...]: a copy of the program with a name of its own shows what is left of it. Most of
 # them only wait, so they run side by side.

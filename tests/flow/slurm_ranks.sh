@@ -12,6 +12,10 @@ if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
     echo "1..0 # SKIP built --without-pmix"
     exit 0
 fi
+if ! "$LF" launch -n 2 -- "$R" who >out 2>err && grep -q 'without-ucx' err; then
+    echo "1..0 # SKIP built --without-ucx"
+    exit 0
+fi
 slurm_cluster
 bits() { sed -n 's/.*bits \([0-9a-f]*\) .*/\1/p' "$1"; }
 # job CODE NAME COMMAND: a batch job of four tasks on two nodes that runs it; its output is in out
