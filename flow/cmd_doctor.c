@@ -130,6 +130,16 @@ static void set_site(lf_doctor *d, lf_conf *conf)
     json_decref(doc);
 }
 
+/* The longest job that any section asks for. */
+static double longest_limit(const lf_conf *conf)
+{
+    int64_t most = 0, v = 0;
+    for (size_t i = 0; i < conf->n_items; i++)
+        if (strcmp(conf->items[i].key, "time_limit") == 0 && lf_parse_duration(&v, conf->items[i].value, NULL) == 0 && v > most)
+            most = v;
+    return (double)most;
+}
+
 /* ---- all of it ---- */
 
 static void check_scheduler(lf_doctor *d, bool launch)
@@ -163,6 +173,7 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
     d->account = lf_optset_str(c->opts, "account");
     if (d->account == NULL)
         d->account = lf_conf_get(&conf, "resources", "account", NULL);
+    d->time_limit_s = longest_limit(&conf);
     if (have)
         lf_doctor_add(d, "ok", "project", NULL, "%s (%s)", p.root, p.id);
     else

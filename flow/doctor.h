@@ -22,6 +22,7 @@ typedef struct lf_doctor {
     bool batch;            /* not local */
     const char *data;      /* data directory, absolute */
     const char *partition, *account; /* for probe jobs, NULL: the site's default */
+    double time_limit_s;   /* longest that [resources] or a stage asks for, 0: not given */
     double wait_s;         /* for a probe job */
 } lf_doctor;
 

@@ -74,6 +74,10 @@ static void judge_queue(lf_doctor *d, const char *text, size_t n)
     lf_doctor_add(d, yes || !mine ? "ok" : "warn", "queue", yes || !mine ? NULL : "choose another with `queue =`",
                   "%s%s: %s, %s, longest job %s", name, mine ? " (yours)" : "", ty ? ty : "type unknown",
                   yes ? "open" : "closed or stopped", w ? w : "without limit");
+    int64_t longest = 0;
+    if (mine && w != NULL && lf_parse_duration(&longest, w, NULL) == 0 && d->time_limit_s > (double)longest)
+        lf_doctor_add(d, "fail", "queue", "ask for less with `time_limit =`: a stage goes on in the next link",
+                      "%s: its longest job is %s, shorter than the time_limit of the pipeline", name, w);
 }
 
 static void check_queues(lf_doctor *d)

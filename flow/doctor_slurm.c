@@ -123,6 +123,10 @@ static void judge_partition(lf_doctor *d, const char *line)
     lf_doctor_add(d, up || !chosen ? "ok" : "warn", "partition", up || !chosen ? NULL : "choose another with `partition =`",
                   "%s%s: %s, longest job %s, most nodes %s%s%s", name, chosen ? " (yours)" : "", st ? st : "state unknown",
                   mx ? mx : "unknown", nn ? nn : "unknown", pr ? ", preemption " : "", pr ? pr : "");
+    int64_t longest = 0;
+    if (chosen && mx != NULL && lf_parse_duration(&longest, mx, NULL) == 0 && d->time_limit_s > (double)longest)
+        lf_doctor_add(d, "fail", "partition", "ask for less with `time_limit =`: a stage goes on in the next segment",
+                      "%s: its longest job is %s, shorter than the time_limit of the pipeline; jobs would wait for ever", name, mx);
     if (chosen && pr != NULL && (strstr(pr, "REQUEUE") || strstr(pr, "CANCEL")) && gr != NULL && strtol(gr, NULL, 10) < 20)
         lf_doctor_add(d, "warn", "partition", "save by time (save_interval): a preempted job has no time for a checkpoint",
                       "%s: jobs may be preempted, with GraceTime %s s", name, gr);

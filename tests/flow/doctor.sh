@@ -121,6 +121,10 @@ runs 0 "$LF" doctor --partition spare
 finds warn partition 'spare: jobs may be preempted, with GraceTime 0 s' "preemption without time to save"
 runs 1 "$LF" doctor --partition gone
 finds fail partition 'there is no partition gone' "a partition that is not there"
+printf '[resources]\ntime_limit = 3h\n' >>pipeline.ini
+runs 1 "$LF" doctor --partition spare
+finds fail partition 'spare: its longest job is 02:00:00, shorter than the time_limit' "a time limit that the partition refuses"
+runs 0 "$LF" doctor
 sed -i 's/^RequeueExit .*/RequeueExit             = 3,70-80/; s/^KillWait .*/KillWait                = 5 sec/' config
 runs 1 "$LF" doctor
 finds fail scheduler 'RequeueExit = 3,70-80' "a site that would requeue our stopped jobs"
@@ -186,6 +190,9 @@ finds ok scheduler 'job history is on' "history"
 finds ok queue 'long: Execution, closed or stopped, longest job 48:00:00' "queues and their limits"
 runs 0 "$LF" doctor --scheduler pbs --partition long
 finds warn queue 'long \(yours\)' "a queue that is stopped"
+sed -i 's/^time_limit = 3h/time_limit = 50h/' pipeline.ini
+runs 1 "$LF" doctor --scheduler pbs --partition long
+finds fail queue 'long: its longest job is 48:00:00, shorter than the time_limit' "a time limit that the queue refuses"
 runs 1 "$LF" doctor --scheduler pbs --partition lon
 finds fail queue 'there is no queue lon' "a queue that is not there"
 runs 0 "$LF" doctor --scheduler torque

@@ -14,7 +14,7 @@ n=1
 
 # A stage that needs three walltime segments of one minute, with two stages behind it: one job id, no end in TIMEOUT.
 case_walltime() {
-    three p1 "steps = 50
+    three p1 "steps = 90
 step_time = 1000
 time_limit = 1m
 grace = 20s"
