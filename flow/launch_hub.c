@@ -65,7 +65,7 @@ struct hub {
     char *key_file;
     int joined, ended; /* nodes, ranks */
     int code;        /* of the first failure */
-    bool started, failed, killed, stopped, aborted;
+    bool started, failed, killed, stopped;
     int abort_rank;  /* of by_abort */
     bool by_abort;   /* the code is that of an abort: a rank that had failed before tells more */
     double kill_due, kill_at, t0;
@@ -277,14 +277,13 @@ static void on_abort(struct hub *h, const struct lf_frame_head *f, const char *t
 {
     const int r = (int)f->rank;
     const int len = f->len < 1000 ? (int)f->len : 1000;
-    if (!h->aborted)
+    if (!h->failed) /* else the cause has been named, and this is what followed from it */
         say("rank %d (host %s, pid %lld) aborts the job (%d): %.*s", r, h->node[lf_launch_node_of(h->job, r)].host,
             (long long)h->rank[r].pid, f->status, len, text);
     if (!h->failed) {
         h->by_abort = true;
         h->abort_rank = r;
     }
-    h->aborted = true;
     fail_job(h, f->status != 0 ? f->status : 1, ABORT_S);
 }
 
