@@ -253,6 +253,7 @@ static const char *what_of(char state)
     case 'Q':
     case 'W':
     case 'T':
+    case 'M': /* another server has it */
         return "queued";
     case 'H':
         return "held";
@@ -267,7 +268,7 @@ static const char *what_of(char state)
     case 'X':
         return "ended";
     default:
-        return "unknown"; /* M: another server has it; letters nobody knows */
+        return "unknown";
     }
 }
 
@@ -279,8 +280,10 @@ static int set_reason(json_t *e, const json_t *a, char state, lf_err *err)
         rc = lf_json_set_new(e, "hold", json_string(strchr(hold, 'u') != NULL   ? "user"
                                                     : strchr(hold, 's') != NULL ? "depend"
                                                                                 : hold), err);
-    if (state == 'M')
+    if (state == 'M') {
         comment = "it was moved to another server";
+        rc = lf_json_set_new(e, "moved", json_true(), err);
+    }
     if (comment == NULL && state == 'H')
         comment = hold != NULL && strchr(hold, 'u') != NULL ? "held until everything is submitted" : "waits for other jobs";
     if (rc == 0 && comment != NULL)

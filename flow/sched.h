@@ -51,6 +51,7 @@ const char *lf_sched_said(char *buf, size_t cap, const lf_sched_out *o);
 /* A job entry is a JSON object; members that are not known are missing:
  *   "id"       text
  *   "token","link"  from name, comment or variables; missing: not one of ours
+ *   "moved"    true: another server has it (PBS); it says when it begins
  *   "foreign"  true: its name, comment or variables were seen and are not ours
  *   "what"     "queued", "held", "running", "ended", "unknown"
  *   "hold"     of "held": "user" (release lets it go), "depend" (waits for another job), "other"

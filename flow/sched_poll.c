@@ -145,13 +145,14 @@ static int merge(json_t *jobs, const json_t *list, double now, const json_t *ask
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         json_t *e = json_array_get(list, i);
         const char *id = json_string_value(json_object_get(e, "id"));
-        if (id == NULL || (asked != NULL && !ended(e))) /* "running", says accounting, of a job that left: it does not know */
+        bool moved = json_is_true(json_object_get(e, "moved")); /* in no list of this server, but not gone */
+        if (id == NULL || (asked != NULL && !ended(e) && !moved)) /* "running", says accounting, of a job that left: it does not know */
             continue;
         if (asked != NULL)
             rc = complete(e, json_object_get(jobs, id), asked_for(asked, id), err);
         if (rc == 0)
             rc = lf_json_set_new(e, "seen", json_real(now), err);
-        if (rc == 0 && asked == NULL)
+        if (rc == 0 && (asked == NULL || moved))
             rc = lf_json_set_new(e, "listed", json_real(now), err);
         if (rc == 0)
             rc = lf_json_set_new(jobs, id, json_incref(e), err);

@@ -73,6 +73,21 @@ pbs_conf scheduling=1
 runs 0 "$LF" resume
 wait_state last done "resume makes them again"
 
+new_project
+pipeline
+pbs_conf scheduling=0
+site 'lost_after = 1s'
+runs 0 "$LF" submit
+qmove workq@pbs1 "$(job_ids first)"
+sleep 3
+"$LF" tick >/dev/null 2>&1
+is "$(state first)" pending "a job that was moved to another server is not lost"
+site
+"$LF" status >out
+like out 'first .*moved to another server' "and status says so"
+qdel "$(job_ids last)" "$(job_ids second)"
+pbs_conf scheduling=1
+
 # ---- which PBS ----
 new_project
 pipeline

@@ -121,7 +121,8 @@ static void test_full(void)
     tap_ok(json_number_value(json_object_get(json_array_get(jobs, 2), "t_start")) > 0, "an estimated start");
     is_member(jobs, 3, "cause", "dependency");
     is_member(jobs, 4, "cause", "cancelled");
-    is_member(jobs, 5, "what", "unknown");
+    is_member(jobs, 5, "what", "queued");
+    is_member(jobs, 5, "moved", "true");
     is_member(jobs, 6, "what", "unknown");
     is_member(jobs, 7, "hold", "user");
     json_decref(jobs);

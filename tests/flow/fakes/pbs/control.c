@@ -186,6 +186,33 @@ int qrls_main(int argc, char **argv)
     return code;
 }
 
+/* To another server: here it is state M from now on, in the history only, and what becomes of it is not known here. */
+int qmove_main(int argc, char **argv)
+{
+    int code = 0;
+    if (argc < 3 || argv[1][0] == '-')
+        usage();
+    if (strchr(argv[1], '@') == NULL || strcmp(strchr(argv[1], '@') + 1, conf_server()) == 0)
+        die(FAKE_NOT_MODELLED, "only moves to another server are modelled");
+    fake_unreachable();
+    state_lock();
+    for (int i = 2; i < argc; i++) {
+        int rc = 0;
+        json_t *job = find(argv[i], &rc, true);
+        if (job != NULL && strchr("QH", job_state(job)) == NULL) {
+            fprintf(stderr, "qmove: Request invalid for state of job %s\n", argv[i]);
+            rc = EXIT_BAD_STATE;
+        } else if (job != NULL) {
+            job_set_state(job, 'M', 9);
+            json_object_set_new(job, "_t_end", json_real(now_s()));
+        }
+        code = rc != 0 ? rc : code;
+    }
+    settle();
+    state_unlock(true);
+    return code;
+}
+
 /* ---- by name ---- */
 
 static void note_call(int argc, char **argv)
@@ -210,7 +237,7 @@ int main(int argc, char **argv)
 {
     static const struct { const char *name; int (*run)(int, char **); } all[] = {
         {"qsub", qsub_main}, {"qstat", qstat_main}, {"qselect", qselect_main}, {"qdel", qdel_main},
-        {"qalter", qalter_main}, {"qsig", qsig_main}, {"qrls", qrls_main}};
+        {"qalter", qalter_main}, {"qsig", qsig_main}, {"qrls", qrls_main}, {"qmove", qmove_main}};
     fake_me = strrchr(argv[0], '/') != NULL ? strrchr(argv[0], '/') + 1 : argv[0];
     const char *dir = getenv("LF_FAKE_DIR");
     if (dir == NULL || dir[0] != '/' || strlen(dir) >= sizeof fake_dir)

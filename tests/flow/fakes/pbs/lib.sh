@@ -13,7 +13,7 @@ pbs_up() {
         shift
         for kv; do echo "$kv"; done
     } >"$LF_FAKE_DIR/conf"
-    for c in qsub qstat qselect qdel qalter qsig qrls; do ln -sf "$LF_BUILDDIR/tests/flow/fakes/pbs/fakepbs" "$LF_FAKE_DIR/bin/$c"; done
+    for c in qsub qstat qselect qdel qalter qsig qrls qmove; do ln -sf "$LF_BUILDDIR/tests/flow/fakes/pbs/fakepbs" "$LF_FAKE_DIR/bin/$c"; done
     case ":$PATH:" in *":$LF_FAKE_DIR/bin:"*) ;; *) PATH="$LF_FAKE_DIR/bin:$PATH"; export PATH ;; esac
 }
 # pbs_conf KEY=VALUE: change a setting (the last line wins)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * qsub, qstat, qselect, qdel, qalter, qsig and qrls for tests: one program under seven names. There is no daemon. All state
+ * qsub, qstat, qselect, qdel, qalter, qsig, qrls and qmove for tests: one program under eight names. There is no daemon. All state
  * is one JSON file below $LF_FAKE_DIR that each command changes under a lock; a job runs below a small process of its own
  * (its "mom"), which writes its end down and starts what may start next.
  *
@@ -89,5 +89,6 @@ int qdel_main(int argc, char **argv);
 int qalter_main(int argc, char **argv);
 int qsig_main(int argc, char **argv);
 int qrls_main(int argc, char **argv);
+int qmove_main(int argc, char **argv);
 
 #endif

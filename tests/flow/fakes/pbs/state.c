@@ -240,8 +240,8 @@ static enum verdict judge(const char *type, const char *id)
         return DELETE; /* never known, or finished and no history is kept */
     if (strcmp(type, "after") == 0)
         return strchr("RE", job_state(p)) != NULL ? GO : job_over(p) ? DELETE : WAIT;
-    if (!job_over(p))
-        return WAIT;
+    if (!job_over(p) || job_state(p) == 'M')
+        return WAIT; /* the other server will tell */
     if (json_is_true(json_object_get(p, "_removed")))
         return DELETE;
     bool ok = job_num(p, conf_torque() ? "exit_status" : "Exit_status", 1) == 0;
