@@ -18,6 +18,7 @@ ls -l .loong | awk '$9 ~ /^ledger.db/ { printf "  %-30s %7.1f MB\n", $9, $5 / 1e
 t "status" status "wanted: below 100"
 t "status --all" "status --all" ""
 
+t "status --all --state failed" "status --all --state failed" ""
 t "show" show ""
 t "metrics train" "metrics train --lines 5" ""
 t "artifacts" artifacts ""
