@@ -85,5 +85,9 @@ int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script
             return lf_fail(err, rc, "%s", e.text);
         lf_batch_pause(pause);
         pause = pause * 2 < PAUSE_MOST_S ? pause * 2 : PAUSE_MOST_S;
+        if (rc == LF_ECOMM && look_for(w, req, job, NULL) == 1) { /* it was made in the meantime */
+            *adopted = true;
+            return 0;
+        }
     }
 }

@@ -217,7 +217,7 @@ static int slurm_list(void *self, json_t **jobs, lf_err *err)
     const struct passwd *pw = getpwuid(geteuid());
     snprintf(uid, sizeof uid, "%u", (unsigned)geteuid());
     lf_sched_out o;
-    double limit = (double)json_integer_value(json_object_get(s->site, "timeout_s")) / 2;
+    double limit = (double)json_integer_value(json_object_get(s->site, "timeout_s")) / 4;
     int rc = lf_sched_runv(&o, s->site, limit, err, "squeue", "--noheader", "--states=all", "--user", pw != NULL ? pw->pw_name : uid,
                            "--format", LF_SQUEUE_FORMAT, (char *)NULL);
     if (rc < 0)

@@ -87,6 +87,15 @@ knob sbatch_lost 1
 runs 0 "$LF" submit --new
 until_true 20 no_jobs
 is "$(state last) $(tries first)" "done 1" "sbatch timed out, no job: it is submitted again"
+knob sbatch_late "1
+3"
+runs 0 "$LF" submit --new --set first.step_time=100
+token=$(sed -n 's/.*"token":"\([0-9a-f]*\)".*/\1/p' "$(run_dir)/first/job.1.json")
+until_true 20 sh -c "[ \$(grep -c \" end .*$token\" $LF_FAKE_DIR/history) -eq 2 ]"
+is "$(submits "$token")" 2 "a job that is made long after sbatch gave up is a second one"
+is "$(ls "$(run_dir)/first" | grep -c '^1\.[0-9]')" 1 "and runs nothing"
+until_true 20 no_jobs
+is "$(state last) $(tries first)" "done 1" "the first one's result is the result"
 knob sbatch_chatter 3
 runs 0 "$LF" submit --new
 knob sbatch_chatter
