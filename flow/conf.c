@@ -6,6 +6,7 @@
 
 #include "flow/conf.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -51,6 +52,26 @@ bool lf_name_is_secret(const char *name)
         up[i] = (char)(name[i] >= 'a' && name[i] <= 'z' ? name[i] - 32 : name[i]);
     return lf_str_has_suffix(up, "_TOKEN") || lf_str_has_suffix(up, "_KEY") || strstr(up, "PASSWORD") != NULL ||
            strstr(up, "SECRET") != NULL || strcmp(up, "TOKEN") == 0;
+}
+
+bool lf_text_has_secret(const char *text)
+{
+    for (const char *eq = strchr(text, '='); eq != NULL; eq = strchr(eq + 1, '=')) {
+        char name[128];
+        const char *b = eq, *v = eq + 1;
+        while (b > text && (isalnum((unsigned char)b[-1]) || b[-1] == '_'))
+            b--;
+        size_t n = (size_t)(eq - b);
+        if (n == 0 || n >= sizeof name)
+            continue;
+        memcpy(name, b, n);
+        name[n] = '\0';
+        v += *v == '"';
+        bool asked = (*v == '$' && v[1] != '{') || *v == '`'; /* of the shell; "${...}" is ours, replaced when the file is read */
+        if (lf_name_is_secret(name) && !asked && *v != '\0' && !isspace((unsigned char)*v))
+            return true;
+    }
+    return false;
 }
 
 int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...)

@@ -76,5 +76,7 @@ int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...) __at
 bool lf_owner_allowed(uid_t owner, mode_t mode, uid_t me, const uid_t *trusted, size_t n_trusted, const char **reason);
 /* Does the name of a variable or key look like a secret (*_TOKEN, *_KEY, *PASSWORD*, *SECRET*)? */
 bool lf_name_is_secret(const char *name);
+/* Does a text give such a variable a value of its own ("HF_TOKEN=abc", not "HF_TOKEN=$(cat file)")? */
+bool lf_text_has_secret(const char *text);
 
 #endif

@@ -289,10 +289,13 @@ int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const 
     if (rc == 0)
         rc = lf_data_check_owner(r.data, err);
     bool first = rc == 0 && !lf_io_exists(r.data);
+    if (first) { /* the group first: what is made below takes it from its parent */
+        rc = lf_io_mkdirs(r.data, 0750, err);
+        if (rc == 0)
+            rc = lf_share_dir(r.data, share, err);
+    }
     if (rc == 0)
         rc = lf_io_mkdirs(r.dir, 0750, err);
-    if (rc == 0 && first)
-        rc = lf_share_dir(r.data, share, err);
     if (rc == 0)
         rc = lf_share_dir(r.dir, share, err);
     if (rc < 0)

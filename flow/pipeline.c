@@ -361,6 +361,9 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     const char *dir = lf_conf_get(c, "pipeline", "data_dir", site_dir);
     if (dir[0] == '\0')
         return lf_conf_fail(lf_conf_find(c, "pipeline", "data_dir"), err, "data_dir is empty");
+    for (const char *q = dir; *q != '\0'; q++)
+        if ((unsigned char)*q < 0x20 || *q == 0x7f)
+            return lf_fail(err, LF_EINVAL, "data_dir: a control character in a path");
     const char *desc = lf_conf_get(c, "pipeline", "description", NULL);
     json_t *d = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:[]}", "name", lf_conf_get(c, "pipeline", "name", def),
                           "data_dir", dir, "scheduler", lf_conf_get(c, "pipeline", "scheduler", site_sched), "jobs",
@@ -395,11 +398,25 @@ static int check_unread(const lf_conf *c, lf_err *err)
     return 0;
 }
 
-/* Secrets are known to files by the name of their environment variable only, so there is no place for one in [vars]. */
+/* Texts of these go into job scripts and command lines as they are. */
+static bool goes_into_scripts(const char *key)
+{
+    static const char *const keys[] = {"prologue", "extra", "rank_prefix"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Secrets are known to files by the name of their environment variable only, so there is no place for one in [vars], nor in what
+ * is copied into job scripts. */
 static int check_secrets(const lf_conf *c, lf_err *err)
 {
     for (size_t i = 0; i < c->n_items; i++)
-        if (strcmp(c->items[i].section, "vars") == 0 && lf_name_is_secret(c->items[i].key))
+        if (goes_into_scripts(c->items[i].key) && lf_text_has_secret(c->items[i].raw))
+            return lf_conf_fail(&c->items[i], err, "%s: the value looks like a secret; scripts are kept, so let the job read it from a "
+                                "file: NAME=$(cat FILE)", c->items[i].key);
+        else if (strcmp(c->items[i].section, "vars") == 0 && lf_name_is_secret(c->items[i].key))
             return lf_conf_fail(&c->items[i], err, "\"%s\" looks like a secret; a pipeline is copied and kept, so it may not "
                                 "hold one: stages read secrets from their environment", c->items[i].key);
     return 0;

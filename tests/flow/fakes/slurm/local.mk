@@ -10,7 +10,7 @@ TESTS += tests/flow/fakes_slurm.sh
 EXTRA_DIST += tests/flow/fakes.sh tests/flow/fakes_slurm.sh tests/flow/fakes/slurm/README.md
 
 # What users of other tools met, and kill -9 before every change to a file (long lists are split).
-flow_cases = tests/flow/cases_ledger.sh tests/flow/cases_submit.sh tests/flow/cases_status.sh tests/flow/cases_segments.sh tests/flow/cases_failures.sh \
+flow_cases = tests/flow/cases_ledger.sh tests/flow/cases_submit.sh tests/flow/cases_status.sh tests/flow/cases_segments.sh tests/flow/cases_failures.sh tests/flow/attack_batch.sh \
   tests/flow/kill_submit_1.sh tests/flow/kill_submit_2.sh tests/flow/kill_submit_3.sh tests/flow/kill_ingest_1.sh \
   tests/flow/kill_ingest_2.sh tests/flow/kill_cancel_1.sh tests/flow/kill_cancel_2.sh tests/flow/kill_publish.sh
 TESTS += $(flow_cases)
