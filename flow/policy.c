@@ -85,10 +85,13 @@ static const char *end_class(const lf_incarnation *inc)
 
 static bool ended(const lf_incarnation *inc) { return inc->end != NULL && inc->done == NULL; }
 
-/* A newer incarnation or a person ended it, so it says nothing about the stage. */
-static bool cut_off(const lf_incarnation *inc)
+/* A segment of a chain that came to its end: its time was over, or it was asked to make room. One that a newer incarnation or a
+ * person ended is none, and neither is a failure. */
+static bool segment(const lf_incarnation *inc)
 {
-    return strcmp(end_class(inc), "superseded") == 0 || strcmp(end_class(inc), "cancelled") == 0;
+    const char *state = json_string_value(json_object_get(inc->end, "state"));
+    return ended(inc) && state != NULL && strcmp(end_class(inc), "superseded") != 0 &&
+           (strcmp(state, "stopped") == 0 || strcmp(end_class(inc), "timeout") == 0);
 }
 
 /* The spec of an attempt is the stage's, so what became of it says something about the next try. */
@@ -289,7 +292,8 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
         if ((size_t)inc->attempt != s->n_attempts)
             continue;
         c.segments++;
-        if (ended(inc) && !cut_off(inc)) /* one that says no step has none that is known: absence is no progress */
+        /* What failed is bounded by `retries`; what was cut off says nothing; a segment that stopped should have got further. */
+        if (segment(inc)) /* one that says no step has none that is known: absence is no progress */
             c.stalled = gained ? 0 : c.stalled + 1;
     }
     *out = c;

@@ -30,7 +30,8 @@ END
 cat >fake/qstat <<'END'
 #!/bin/sh
 echo "qstat $*" >>"$FAKE/calls"
-printf 'Job Id: 7.server\n    Job_Name = x\n    job_state = R\n    Resource_List.walltime = %s\n' "$(cat "$FAKE/walltime")"
+printf 'Job Id: 7.server\n    Job_Name = x\n    job_state = R\n    Resource_List.walltime = %s\n    stime = %s\n' "$(cat "$FAKE/walltime")" \
+    "$(cat "$FAKE/stime")"
 END
 chmod +x fake/*
 PATH=$T/fake:$PATH FAKE=$T
@@ -335,13 +336,15 @@ ok $? "a controller that does not answer is waited for"
 rm away
 wait $j
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "then the job is put back"
-new_run --set first.steps=80
+new_run --set first.steps=200
 sed 's/"backend":"slurm"/"backend":"pbs"/' "$rd/first/attempt.2.json" >a && cp a "$rd/first/attempt.2.json"
 echo 00:00:06 >walltime
+LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
 PBS_JOBID=7.server "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 2 --token abc2 --project "$T"
 is $? 75 "PBS: stopped before the walltime that qstat tells"
 like "$rd/first/2.2/end.json" '"class":"timeout"' "because of the time"
 echo 01:00:00 >walltime
+LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
 PBS_JOBID=8.server "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 2 --token abc2 --project "$T"
 is $? 0 "the next link does the rest"
 finish

@@ -158,7 +158,8 @@ static void test_nodes(void)
 
 static void test_caps(void)
 {
-    static const char *const ends[] = {"{\"t_end\":1050,\"step\":10}", "{\"t_end\":1150,\"step\":20}", "{\"t_end\":1250,\"step\":20}", ""};
+    static const char *const ends[] = {"{\"state\":\"stopped\",\"t_end\":1050,\"step\":10}", "{\"state\":\"stopped\",\"t_end\":1150,\"step\":20}",
+                                       "{\"state\":\"stopped\",\"t_end\":1250,\"step\":20}", ""};
     struct history h;
     lf_chain_sum c;
     char why[200];
@@ -185,11 +186,13 @@ static void test_caps(void)
     tap_str(lf_chain_capped(&c, NULL, why, sizeof why), "stalled", "two without a step stop it when nothing is set");
     tap_str(why, "no step was gained in 2 segments, the furthest is 20", "and the reason says so");
     drop(&h);
-    static const char *const killed[] = {"", "{\"t_end\":1190,\"step\":5,\"class\":\"superseded\"}", "{\"t_end\":1290,\"step\":5}"};
-    build(&h, "{\"spec_id\":\"s\"}", killed, 3);
+    static const char *const killed[] = {"", "{\"state\":\"stopped\",\"t_end\":1190,\"step\":5,\"class\":\"superseded\"}",
+                                         "{\"state\":\"stopped\",\"t_end\":1290,\"step\":5}",
+                                         "{\"state\":\"failed\",\"class\":\"oom\",\"t_end\":1340}"};
+    build(&h, "{\"spec_id\":\"s\"}", killed, 4);
     lf_chain_add_up(&c, &h.s, 1340);
-    tap_f64(c.walltime_s, 100 + 90 + 90, 1e-9, "one that died without a word lasted until the next began");
-    tap_i64(c.stalled, 1, "one that was superseded says nothing about progress");
+    tap_f64(c.walltime_s, 100 + 90 + 90 + 40, 1e-9, "one that died without a word lasted until the next began");
+    tap_i64(c.stalled, 1, "one that was superseded says nothing about progress, and a failure is no segment");
     drop(&h);
 }
 
