@@ -270,6 +270,30 @@ static int freeze_libs(const char *data, const char *rev_dir, lf_err *err)
 
 /* ---- runs and revisions ---- */
 
+/* data_dir, DATA/<project id>, its runs and the run itself: those that are new get the modes and group of `share`, each before
+ * the next is made in it, so that everything below inherits the group. */
+static int make_shared_dirs(const char *data, const char *run_dir, const char *share, lf_err *err)
+{
+    char dir[4][PATH_MAX];
+    int rc = lf_path_set(dir[0], err, "%s", data);
+    char *slash = rc == 0 ? strrchr(dir[0], '/') : NULL;
+    if (slash != NULL && slash > dir[0])
+        *slash = '\0';
+    if (rc == 0)
+        rc = lf_path_set(dir[1], err, "%s", data);
+    if (rc == 0)
+        rc = lf_path_set(dir[2], err, "%s/runs", data);
+    if (rc == 0)
+        rc = lf_path_set(dir[3], err, "%s", run_dir);
+    for (int i = 0; rc == 0 && i < 4; i++) {
+        bool there = lf_io_exists(dir[i]);
+        rc = lf_io_mkdirs(dir[i], 0750, err);
+        if (rc == 0 && !there)
+            rc = lf_share_dir(dir[i], share, err);
+    }
+    return rc;
+}
+
 int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share, lf_err *err)
 {
     lf_run r;
@@ -288,16 +312,8 @@ int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const 
         rc = LF_ENOMEM;
     if (rc == 0)
         rc = lf_data_check_owner(r.data, err);
-    bool first = rc == 0 && !lf_io_exists(r.data);
-    if (first) { /* the group first: what is made below takes it from its parent */
-        rc = lf_io_mkdirs(r.data, 0750, err);
-        if (rc == 0)
-            rc = lf_share_dir(r.data, share, err);
-    }
     if (rc == 0)
-        rc = lf_io_mkdirs(r.dir, 0750, err);
-    if (rc == 0)
-        rc = lf_share_dir(r.dir, share, err);
+        rc = make_shared_dirs(r.data, r.dir, share, err);
     if (rc < 0)
         lf_run_fini(&r);
     else
