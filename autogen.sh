@@ -199,7 +199,8 @@ check)
     [ -x configure ] || make_configure
     build_in build
     status=0
-    make -C build -j"$(jobs)" check VERBOSE=1 >build/check.log 2>&1 || status=1
+    # twice as many as cores: tests of schedulers mostly wait
+    make -C build -j"$(($(jobs) * 2))" check VERBOSE=1 >build/check.log 2>&1 || status=1
     grep -aE '^(PASS|FAIL|XFAIL|XPASS|SKIP|ERROR): ' build/check.log | grep -av '^PASS' || true
     [ "$status" -eq 0 ] || tail -n 200 build/check.log
     summary build && [ "$status" -eq 0 ]
