@@ -196,8 +196,8 @@ static int check_length(int fd, const char *dir, const lf_artifact_file *f, lf_e
     if (!S_ISREG(st.st_mode))
         return lf_fail(err, LF_EFORMAT, "%s/%s is not a regular file", dir, f->path);
     if ((int64_t)st.st_size != f->bytes)
-        return lf_fail(err, LF_EFORMAT, "%s/%s has %lld bytes, its manifest says %lld", dir, f->path,
-                       (long long)st.st_size, (long long)f->bytes);
+        return lf_fail(err, LF_EFORMAT, "%s/%s has %lld bytes, its manifest says %lld%s", dir, f->path,
+                       (long long)st.st_size, (long long)f->bytes, (int64_t)st.st_size < f->bytes ? " (cut short?)" : "");
     return 0;
 }
 
