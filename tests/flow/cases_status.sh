@@ -62,7 +62,7 @@ for mode in off empty on; do
     ok $? "sacct $mode: a job that is killed without a word" "$(fakeslurm state "$id")"
     fakeslurm forget "$id"
     [ "$(state first)" != done ]; ok $? "is not done"
-    until_true 20 sh -c "$LF status --columns name,state | grep -qE '^first +(failed|pending)'"
+    until_true 90 sh -c "$LF status --columns name,state | grep -qE '^first +(failed|pending)'"
     ok $? "and in the end it is known to have ended" "$("$LF" status | tr '\n' '~')"
     is "$(starts second-)" 0 "no child has run"
 done
@@ -77,7 +77,7 @@ for word in "CANCELLED by 123" "CANCELLED+" "CANCELLED"; do
     scancel "$id"
     fakeslurm forget "$id"
     knob sacct_state "$word"
-    until_true 20 sh -c "$LF status --columns name,state | grep -qE '^first +cancelled'"
+    until_true 90 sh -c "$LF status --columns name,state | grep -qE '^first +cancelled'"
     ok $? "sacct says '$word'" "$("$LF" status | tr '\n' '~')"
     knob sacct_state
     knob max_running
@@ -106,7 +106,7 @@ id=$(first_id)
 scancel "$id"
 until_true 20 sh -c "fakeslurm state $id | grep -q CANCELLED"
 fakeslurm forget "$id"
-until_true 20 sh -c "$LF status --columns name,state | grep -qE '^first +(cancelled|pending)'"
+until_true 90 sh -c "$LF status --columns name,state | grep -qE '^first +(cancelled|pending)'"
 ok $? "an end of yesterday in an old sacct" "$("$LF" status | tr '\n' '~')"
 ! grep -h 'Invalid field' e o; ok $? "no field was asked for that it lacks"
 knob sacct_midnight

@@ -117,8 +117,8 @@ scancel "$r"
 job again 'trap "exit 75" TERM; echo "run ${SLURM_RESTART_COUNT:-0}" >>again.out; [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; scontrol requeue $SLURM_JOB_ID; sleep 5'
 a=$(sub again.sh) k=$(sub -d afterok:"$(sub again.sh)" good.sh)
 ends "$a" COMPLETED "a job that requeues itself before it exits"
-is "$(sort again.out | tr '\n' ' ')" "run 0 run 0 run 1 run 1 " "runs twice"
 ends "$k" COMPLETED "an afterok child survives its parent's requeue"
+is "$(sort again.out | tr '\n' ' ')" "run 0 run 0 run 1 run 1 " "both run twice"
 l=$(sub long.sh)
 until_true 10 test -e "up.$l"
 rm "up.$l"
