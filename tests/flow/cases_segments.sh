@@ -41,7 +41,7 @@ knob minute
 afresh
 knob minute 2
 knob signal_early 2
-runs 0 "$LF" submit --set resources.time_limit=3m
+runs 0 "$LF" submit --set resources.time_limit=3m --set first.step_time=100 # 5 s of 6; the warning comes after about 3
 through "early signal"
 is "$(starts first-)" 2 "early signal: two segments, where the limit alone would have allowed one"
 knob signal_early
