@@ -24,3 +24,52 @@ tests_golden_eval_test_SOURCES = tests/golden/eval_test.c tests/golden/golden.c 
 tests_golden_eval_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/eval/README.md tests/golden/eval/make_eval.py tests/golden/eval/tokenizer.json tests/golden/eval/pages.jsonl \
   tests/golden/eval/choice.jsonl tests/golden/eval/words.jsonl tests/golden/eval/eval.json
+
+# Families: directories as their families publish them, and what the reference computes from them.
+FAMILY_GOLDENS = \
+  tests/golden/families/baichuan-13b \
+  tests/golden/families/baichuan-7b \
+  tests/golden/families/baichuan2-13b \
+  tests/golden/families/baichuan2-7b \
+  tests/golden/families/bloom \
+  tests/golden/families/chatglm-6b \
+  tests/golden/families/chatglm3 \
+  tests/golden/families/deepseek-moe \
+  tests/golden/families/falcon-11b \
+  tests/golden/families/falcon-40b \
+  tests/golden/families/falcon-7b \
+  tests/golden/families/galactica \
+  tests/golden/families/gemma \
+  tests/golden/families/gemma2 \
+  tests/golden/families/gemma3 \
+  tests/golden/families/glm4-0414 \
+  tests/golden/families/glm4-9b \
+  tests/golden/families/gpt-j \
+  tests/golden/families/gpt-neox \
+  tests/golden/families/gpt2 \
+  tests/golden/families/internlm2 \
+  tests/golden/families/llama-linear \
+  tests/golden/families/llama \
+  tests/golden/families/llama3.1 \
+  tests/golden/families/llama3.2 \
+  tests/golden/families/mistral \
+  tests/golden/families/mixtral \
+  tests/golden/families/opt-350m \
+  tests/golden/families/opt \
+  tests/golden/families/phi2 \
+  tests/golden/families/phi3-long \
+  tests/golden/families/phi3-short \
+  tests/golden/families/phi3 \
+  tests/golden/families/pythia \
+  tests/golden/families/qwen1 \
+  tests/golden/families/qwen2-moe \
+  tests/golden/families/qwen2.5 \
+  tests/golden/families/qwen2 \
+  tests/golden/families/qwen3-moe \
+  tests/golden/families/qwen3 \
+  tests/golden/families/starcoder \
+  tests/golden/families/starcoder2
+EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py tests/golden/families/configs.py \
+  tests/golden/families/oracle_baichuan.py tests/golden/families/oracle_chatglm.py tests/golden/families/oracle_chatglm6b.py \
+  tests/golden/families/oracle_common.py tests/golden/families/oracle_deepseek.py tests/golden/families/oracle_internlm2.py \
+  tests/golden/families/oracle_qwen.py

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configurations of the golden families, in the form in which each family publishes its config.json (old key names included),
+with sizes as small as its switches allow. name -> dict; keys that start with "_" are for make_families.py and are not written:
+
+    _oracle   module with the reference (else transformers)         _prefix  prompt lengths [B]
+    _T        tokens of a sequence (default 24)                     _seed    else from the name. Families with experts name one with which rounding to bf16 leaves
+             every token with its experts: one token elsewhere is a larger error than all rounding
+"""
+V, C, L, H, G, D, F, P = 40, 16, 2, 4, 2, 8, 20, 32
+
+FAMILIES = {}
+
+
+def family(name, **c):
+    c.setdefault("torch_dtype", "float32")
+    FAMILIES[name] = c
+
+
+def llama_like(model_type, architecture, **c):
+    base = dict(architectures=[architecture], model_type=model_type, hidden_act="silu", vocab_size=V, hidden_size=C, num_hidden_layers=L,
+                num_attention_heads=H, num_key_value_heads=G, intermediate_size=F, max_position_embeddings=P, rms_norm_eps=1e-5,
+                rope_theta=10000.0, tie_word_embeddings=False, initializer_range=0.02, use_cache=True, attention_dropout=0.0,
+                bos_token_id=1, eos_token_id=2)
+    base.update(c)
+    return {k: v for k, v in base.items() if v is not ...}
+
+
+# ---- learned positions ----
+family("gpt2", architectures=["GPT2LMHeadModel"], model_type="gpt2", activation_function="gelu_new", attn_pdrop=0.1, embd_pdrop=0.1,
+       resid_pdrop=0.1, bos_token_id=39, eos_token_id=39, initializer_range=0.02, layer_norm_epsilon=1e-5, n_ctx=P, n_embd=C, n_head=H,
+       n_layer=L, n_positions=P, vocab_size=V)
+OPT = dict(architectures=["OPTForCausalLM"], model_type="opt", _remove_final_layer_norm=False, attention_dropout=0.0, bos_token_id=2,
+           do_layer_norm_before=True, dropout=0.1, eos_token_id=2, ffn_dim=2 * C, hidden_size=C, init_std=0.02, layerdrop=0.0,
+           max_position_embeddings=P, num_attention_heads=H, num_hidden_layers=L, pad_token_id=1, prefix="</s>", use_cache=True, vocab_size=V,
+           word_embed_proj_dim=C)
+family("opt", **OPT, activation_function="relu")
+family("opt-350m", **dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=10), activation_function="relu")
+family("galactica", **OPT, activation_function="gelu", learned_embeddings=True, scale_embeddings=False)
+family("starcoder", architectures=["GPTBigCodeForCausalLM"], model_type="gpt_bigcode", activation_function="gelu",
+       attention_softmax_in_fp32=True, multi_query=True, attn_pdrop=0.1, bos_token_id=0, embd_pdrop=0.1, eos_token_id=0,
+       inference_runner=0, initializer_range=0.02, layer_norm_epsilon=1e-5, max_batch_size=None, max_sequence_length=None, n_embd=C,
+       n_head=H, n_inner=36, n_layer=L, n_positions=P, pad_key_length=True, pre_allocate_kv_cache=False, resid_pdrop=0.1,
+       scale_attention_softmax_in_fp32=True, scale_attn_weights=True, use_cache=True, validate_runner_input=True, vocab_size=V)
+
+# ---- LayerNorm and rotary positions ----
+NEOX = dict(architectures=["GPTNeoXForCausalLM"], model_type="gpt_neox", bos_token_id=0, eos_token_id=0, hidden_act="gelu",
+            hidden_size=C, initializer_range=0.02, intermediate_size=36, layer_norm_eps=1e-5, max_position_embeddings=P,
+            num_attention_heads=2, num_hidden_layers=L, rotary_emb_base=10000, rotary_pct=0.5, tie_word_embeddings=False, use_cache=True,
+            vocab_size=V)
+family("pythia", **NEOX, use_parallel_residual=True)
+family("gpt-neox", **dict(NEOX, hidden_act="gelu_fast"), use_parallel_residual=False)
+family("gpt-j", architectures=["GPTJForCausalLM"], model_type="gptj", activation_function="gelu_new", attn_pdrop=0.0, bos_token_id=39,
+       embd_pdrop=0.0, eos_token_id=39, gradient_checkpointing=False, initializer_range=0.02, layer_norm_epsilon=1e-5, n_embd=C, n_head=2,
+       n_inner=None, n_layer=L, n_positions=P, resid_pdrop=0.0, rotary=True, rotary_dim=4, scale_attn_weights=True,
+       tie_word_embeddings=False, use_cache=True, vocab_size=V)
+family("starcoder2", architectures=["Starcoder2ForCausalLM"], model_type="starcoder2", activation_function="gelu",
+       attention_dropout=0.1, residual_dropout=0.1, embedding_dropout=0.1, attention_softmax_in_fp32=True, bos_token_id=0, eos_token_id=0,
+       hidden_act="gelu_pytorch_tanh", hidden_size=C, initializer_range=0.018, intermediate_size=36, layer_norm_epsilon=1e-5,
+       max_position_embeddings=P, mlp_type="default", norm_epsilon=1e-5, norm_type="layer_norm", num_attention_heads=H,
+       num_hidden_layers=L, num_key_value_heads=G, rope_theta=100000.0, scale_attention_softmax_in_fp32=True, scale_attn_weights=True,
+       sliding_window=9, use_bias=True, use_cache=True, vocab_size=V)
+family("phi2", architectures=["PhiForCausalLM"], model_type="phi", attention_dropout=0.0, bos_token_id=39, embd_pdrop=0.0,
+       eos_token_id=39, hidden_act="gelu_new", hidden_size=C, initializer_range=0.02, intermediate_size=36, layer_norm_eps=1e-5,
+       max_position_embeddings=P, num_attention_heads=2, num_hidden_layers=L, num_key_value_heads=None, partial_rotary_factor=0.5,
+       qk_layernorm=False, resid_pdrop=0.1, rope_scaling=None, rope_theta=10000.0, tie_word_embeddings=False, use_cache=True, vocab_size=V)
+FALCON = dict(architectures=["FalconForCausalLM"], model_type="falcon", alibi=False, apply_residual_connection_post_layernorm=False,
+              attention_dropout=0.0, bias=False, bos_token_id=11, eos_token_id=11, hidden_dropout=0.0, hidden_size=C, initializer_range=0.02,
+              layer_norm_epsilon=1e-5, num_attention_heads=H, num_hidden_layers=L, parallel_attn=True, use_cache=True, vocab_size=V)
+family("falcon-7b", **FALCON, multi_query=True, new_decoder_architecture=False)
+family("falcon-40b", **FALCON, multi_query=True, new_decoder_architecture=True, num_kv_heads=G)
+family("falcon-11b", **FALCON, multi_query=True, new_decoder_architecture=True, num_kv_heads=G, num_ln_in_parallel_attn=1,
+       ffn_hidden_size=36, rope_theta=500042.0, tie_word_embeddings=False, max_position_embeddings=P)
+
+# ---- ALiBi; three heads, so that slopes are not powers of two alone ----
+family("bloom", architectures=["BloomForCausalLM"], model_type="bloom", apply_residual_connection_post_layernorm=False,
+       attention_dropout=0.0, attention_softmax_in_fp32=True, bias_dropout_fusion=True, bos_token_id=1, eos_token_id=2, hidden_dropout=0.0,
+       hidden_size=12, initializer_range=0.02, layer_norm_epsilon=1e-5, masked_softmax_fusion=True, n_head=3, n_inner=None, n_layer=L,
+       offset_alibi=100, pad_token_id=3, pretraining_tp=4, seq_length=P, skip_bias_add=True, skip_bias_add_qkv=False,
+       slow_but_exact=False, unk_token_id=0, use_cache=True, vocab_size=V)
+BAICHUAN = dict(_oracle="oracle_baichuan", architectures=["BaichuanForCausalLM"], model_type="baichuan", bos_token_id=1, eos_token_id=2,
+                hidden_act="silu", initializer_range=0.02, intermediate_size=F, num_hidden_layers=L, pad_token_id=0, rms_norm_eps=1e-6,
+                tie_word_embeddings=False, use_cache=True, vocab_size=V)
+family("baichuan-7b", **dict(BAICHUAN, architectures=["BaiChuanForCausalLM"]), hidden_size=C, num_attention_heads=2, max_position_embeddings=P)
+family("baichuan-13b", **BAICHUAN, hidden_size=12, num_attention_heads=3, model_max_length=P)
+family("baichuan2-7b", **BAICHUAN, hidden_size=C, num_attention_heads=2, max_position_embeddings=P, model_max_length=P, z_loss_weight=0)
+family("baichuan2-13b", **BAICHUAN, hidden_size=12, num_attention_heads=3, model_max_length=P, z_loss_weight=0)
+
+# ---- RMSNorm, rotary positions, gated MLP ----
+family("llama", **llama_like("llama", "LlamaForCausalLM", pretraining_tp=1, rope_scaling=None, attention_bias=False, mlp_bias=False))
+family("llama-linear", **llama_like("llama", "LlamaForCausalLM", num_attention_heads=2, num_key_value_heads=2, rope_theta=100000.0,
+                                    rope_scaling=dict(type="linear", factor=4.0)))
+family("llama3.1", **llama_like("llama", "LlamaForCausalLM", head_dim=D, rope_theta=100.0, rope_scaling=dict(
+    factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32, rope_type="llama3")))
+family("llama3.2", **llama_like("llama", "LlamaForCausalLM", head_dim=D, rope_theta=100.0, tie_word_embeddings=True, rope_scaling=dict(
+    factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32, rope_type="llama3")))
+family("mistral", **llama_like("mistral", "MistralForCausalLM", sliding_window=9))
+family("mixtral", **llama_like("mixtral", "MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2, output_router_logits=False,
+                               router_aux_loss_coef=0.02, sliding_window=None, rope_theta=1000000.0, intermediate_size=12), _T=12, _seed=3)
+family("qwen1", _oracle="oracle_qwen", architectures=["QWenLMHeadModel"], model_type="qwen", attn_dropout_prob=0.0, bf16=False,
+       emb_dropout_prob=0.0, fp16=False, fp32=True, hidden_size=C, initializer_range=0.02, intermediate_size=2 * F, kv_channels=D,
+       layer_norm_epsilon=1e-6, max_position_embeddings=P, no_bias=True, num_attention_heads=2, num_hidden_layers=L, onnx_safe=None,
+       rotary_emb_base=10000, rotary_pct=1.0, scale_attn_weights=True, seq_length=9, tie_word_embeddings=False,
+       tokenizer_class="QWenTokenizer", use_cache=True, use_dynamic_ntk=False, use_flash_attn=False, use_logn_attn=True, vocab_size=V)
+family("qwen2", **llama_like("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6, rope_theta=1000000.0, sliding_window=P, max_window_layers=L,
+                             use_sliding_window=False))
+family("qwen2.5", **llama_like("qwen2", "Qwen2ForCausalLM", num_hidden_layers=3, rms_norm_eps=1e-6, rope_theta=1000.0, sliding_window=7, max_window_layers=1,
+                               use_sliding_window=True, tie_word_embeddings=True, num_key_value_heads=1))
+family("qwen3", **llama_like("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6, rope_theta=1000000.0, head_dim=D, attention_bias=False,
+                             sliding_window=None, max_window_layers=L, use_sliding_window=False, rope_scaling=None))
+MOE = dict(decoder_sparse_step=1, mlp_only_layers=[], num_experts=4, num_experts_per_tok=2, output_router_logits=False,
+           router_aux_loss_coef=0.001, max_window_layers=L, use_sliding_window=False, moe_intermediate_size=8, intermediate_size=F,
+           rms_norm_eps=1e-6)
+family("qwen2-moe", **llama_like("qwen2_moe", "Qwen2MoeForCausalLM", **MOE, norm_topk_prob=False, shared_expert_intermediate_size=12,
+                                 sliding_window=P, rope_theta=1000000.0), _T=12, _seed=3)
+family("qwen3-moe", **llama_like("qwen3_moe", "Qwen3MoeForCausalLM", **MOE, norm_topk_prob=True, head_dim=D, attention_bias=False,
+                                 rope_scaling=None, sliding_window=None, rope_theta=1000000.0), _T=12, _seed=5)
+family("deepseek-moe", _oracle="oracle_deepseek", _T=12, _seed=3, **llama_like(
+    "deepseek", "DeepseekForCausalLM", aux_loss_alpha=0.001, attention_bias=False, first_k_dense_replace=1, moe_intermediate_size=8,
+    moe_layer_freq=1, n_routed_experts=4, n_shared_experts=2, norm_topk_prob=False, num_experts_per_tok=2, pretraining_tp=1,
+    rms_norm_eps=1e-6, rope_scaling=None, scoring_func="softmax", seq_aux=True, num_hidden_layers=3, num_attention_heads=2,
+    num_key_value_heads=2))
+family("internlm2", _oracle="oracle_internlm2", **llama_like(
+    "internlm2", "InternLM2ForCausalLM", attn_implementation="eager", bias=False, pad_token_id=2, rope_theta=1000000.0, attention_dropout=...,
+    pretraining_tp=1, rope_scaling=dict(type="dynamic", factor=2.0)))
+PHI3 = dict(embd_pdrop=0.0, resid_pdrop=0.0, original_max_position_embeddings=P, pad_token_id=3, attention_bias=False)
+family("phi3", **llama_like("phi3", "Phi3ForCausalLM", **PHI3, sliding_window=9, rope_scaling=None))
+LONG = dict(head_dim=..., num_attention_heads=2, num_key_value_heads=1, sliding_window=P)
+FACTORS = dict(type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.2, 2.0, 3.1, 4.3])
+family("phi3-long", **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
+    LONG, max_position_embeddings=64), rope_scaling=FACTORS))
+family("phi3-short", **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
+    LONG, max_position_embeddings=64), rope_scaling=FACTORS), _T=16)
+GEMMA = dict(bos_token_id=2, eos_token_id=1, pad_token_id=0, head_dim=D, attention_bias=False, rms_norm_eps=1e-6,
+             hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=...)
+family("gemma", **llama_like("gemma", "GemmaForCausalLM", **dict(GEMMA, hidden_act="gelu", num_key_value_heads=1)))
+family("gemma2", **llama_like("gemma2", "Gemma2ForCausalLM", **GEMMA, hidden_act="gelu_pytorch_tanh", attn_logit_softcapping=3.0,
+                              final_logit_softcapping=5.0, query_pre_attn_scalar=5, sliding_window=9, cache_implementation="hybrid"))
+family("gemma3", **llama_like("gemma3_text", "Gemma3ForCausalLM", **GEMMA, hidden_act=..., attn_logit_softcapping=None,
+                              final_logit_softcapping=None, query_pre_attn_scalar=11, sliding_window=9, sliding_window_pattern=3, num_hidden_layers=3,
+                              rope_theta=1000000.0, rope_local_base_freq=10000.0, rope_scaling=dict(factor=8.0, rope_type="linear"),
+                              cache_implementation="hybrid"))
+family("glm4-9b", **llama_like("glm", "GlmForCausalLM", attention_bias=True, head_dim=D, partial_rotary_factor=0.5, pad_token_id=3,
+                               rms_norm_eps=1.5625e-07, eos_token_id=[3, 4, 5], bos_token_id=...))
+family("glm4-0414", **llama_like("glm4", "Glm4ForCausalLM", attention_bias=False, head_dim=D, partial_rotary_factor=0.5, pad_token_id=3,
+                                 eos_token_id=[3, 4, 5], bos_token_id=...))
+family("chatglm3", _oracle="oracle_chatglm", architectures=["ChatGLMModel"], model_type="chatglm", add_bias_linear=False, add_qkv_bias=True,
+       apply_query_key_layer_scaling=True, apply_residual_connection_post_layernorm=False, attention_dropout=0.0,
+       attention_softmax_in_fp32=True, bias_dropout_fusion=True, ffn_hidden_size=F, fp32_residual_connection=False, hidden_dropout=0.0,
+       hidden_size=C, kv_channels=D, layernorm_epsilon=1e-5, multi_query_attention=True, multi_query_group_num=G, num_attention_heads=H,
+       num_layers=L, original_rope=True, padded_vocab_size=V, post_layer_norm=True, rmsnorm=True, rope_ratio=2, seq_length=P, use_cache=True,
+       tie_word_embeddings=False, eos_token_id=2, pad_token_id=0)
+family("chatglm-6b", _oracle="oracle_chatglm6b", _prefix=[9, 14], architectures=["ChatGLMModel"], model_type="chatglm", bos_token_id=36,
+       eos_token_id=37, gmask_token_id=35, mask_token_id=34, pad_token_id=3, hidden_size=C, inner_hidden_size=36, layernorm_epsilon=1e-5,
+       max_sequence_length=P, num_attention_heads=2, num_layers=L, position_encoding_2d=True, use_cache=True, vocab_size=V)
