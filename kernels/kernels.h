@@ -174,7 +174,7 @@ struct lf_k_logit_stats {
 
 /* ---- embeddings ------------------------------------------------------------------------------------------------ */
 
-/* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]   (wpe NULL: none). A token outside [0, V) gives NaN rows. */
+/* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]   (wpe NULL: none; wte NULL: wpe alone). A token outside [0, V) gives NaN rows. */
 struct lf_k_embed_fwd {
     int64_t rows, c, v, max_pos;
     const int32_t *token, *position;

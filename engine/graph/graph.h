@@ -93,7 +93,7 @@ lf_val lf_tp_leave(lf_graph *g, lf_val x);
 
 /* ---- operations ---- */
 
-/* y = scale * wte[token] + wpe[position + pos_offset];  wpe may be LF_NONE, then position may be too. */
+/* y = scale * wte[token] + wpe[position + pos_offset];  wpe may be LF_NONE, then position may be too; or wte may. */
 lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale, int32_t pos_offset);
 
 /* y = x w^T + bias;  w [N, K] (a group's rows together), bias [1, N] or LF_NONE. */

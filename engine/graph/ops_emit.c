@@ -34,19 +34,19 @@ static int64_t C(const struct lf_bind *b, int32_t t)
 LF_EMIT(embed)
 {
     struct lf_k_embed_fwd *k = args;
-    int32_t y = n->out[0], wpe = n->in[EMBED_WPE];
+    int32_t y = n->out[0], wte = n->in[EMBED_WTE], wpe = n->in[EMBED_WPE];
     *k = (struct lf_k_embed_fwd){.rows = R(b, y),
                                  .c = C(b, y),
-                                 .v = R(b, n->in[EMBED_WTE]),
+                                 .v = wte ? R(b, wte) : 1,
                                  .max_pos = wpe ? R(b, wpe) : 0,
                                  .token = P(b, n->in[EMBED_TOKEN]),
                                  .position = P(b, n->in[EMBED_POS]),
-                                 .wte = P(b, n->in[EMBED_WTE]),
+                                 .wte = P(b, wte),
                                  .wpe = P(b, wpe),
                                  .y = P(b, y),
                                  .scale = n->a.scale,
                                  .pos_offset = n->a.pos_offset,
-                                 .w_type = DT(b, n->in[EMBED_WTE]),
+                                 .w_type = DT(b, wte ? wte : wpe),
                                  .y_type = DT(b, y)};
     return 0;
 }

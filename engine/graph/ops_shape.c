@@ -76,9 +76,10 @@ static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt
 
 LF_SHAPE(embed)
 {
-    if (need(g, n, EMBED_TOKEN, "token") || need(g, n, EMBED_WTE, "wte"))
+    int32_t table = n->in[EMBED_WTE] ? n->in[EMBED_WTE] : n->in[EMBED_WPE];
+    if (need(g, n, EMBED_TOKEN, "token") || (!table && need(g, n, EMBED_WTE, "wte")))
         return LF_EINVAL;
-    int64_t rows = g->t[n->in[EMBED_TOKEN]].rows, c = g->t[n->in[EMBED_WTE]].cols;
+    int64_t rows = g->t[n->in[EMBED_TOKEN]].rows, c = g->t[table].cols;
     if (need_index(g, n, EMBED_TOKEN, LF_I32, 0, "token must be i32 [R, 1]") ||
         need_param(g, n, EMBED_WTE, 0, 0, "wte must be a parameter [V, C]") ||
         need_param(g, n, EMBED_WPE, 0, c, "wpe must be a parameter [max_pos, C]"))

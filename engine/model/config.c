@@ -11,8 +11,9 @@
 #include "engine/model/config_priv.h"
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
+static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", NULL};
 static const char *const position_names[] = {"rope", "learned", "alibi", "none", NULL};
-static const char *const scaling_names[] = {"none", "linear", "llama3", NULL};
+static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic", NULL};
 /* In the order of enum lf_act. */
 static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick", "silu", "relu", NULL};
 static const char *const mlp_names[] = {"glu", "plain", NULL};
@@ -37,6 +38,11 @@ static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 #field, LF_MK_ENUM, AT(field), 0, 0, names, def                                                                \
     }
 
+#define LIST(field, min, max)                                                                                          \
+    {                                                                                                                  \
+#field, LF_MK_LIST, AT(field), min, max, NULL, ""                                                              \
+    }
+
 const struct lf_model_key lf_model_keys[] = {
     COUNT(layers, 1, 4096, NULL),
     COUNT(hidden, 1, 1 << 20, NULL),
@@ -46,6 +52,10 @@ const struct lf_model_key lf_model_keys[] = {
     COUNT(ffn, 1, 1 << 24, NULL),
     COUNT(vocab, 0, 1 << 24, "0"),
     COUNT(max_positions, 1, 1 << 27, NULL),
+    COUNT(embed_dim, 0, 1 << 20, "0"),
+    ENUM(block, block_names, "pre"),
+    REAL(residual_alpha, 0, 1e6, "0"),
+    BOOL(final_norm, "yes"),
     ENUM(norm, norm_names, "rms"),
     REAL(norm_eps, 1e-12, 1e-1, "1e-5"),
     REAL(norm_offset, -1, 1, "0"),
@@ -54,13 +64,20 @@ const struct lf_model_key lf_model_keys[] = {
     ENUM(position, position_names, "rope"),
     COUNT(position_offset, 0, 1024, "0"),
     REAL(rope_theta, 1, 1e12, "10000"),
+    REAL(rope_local_theta, 0, 1e12, "0"),
     REAL(rope_fraction, 0.01, 1, "1"),
     BOOL(rope_interleaved, "no"),
     ENUM(rope_scaling, scaling_names, "none"),
     REAL(rope_factor, 1, 1e6, "1"),
     REAL(rope_low_freq_factor, 1e-3, 1e6, "1"),
     REAL(rope_high_freq_factor, 1e-3, 1e6, "4"),
+    REAL(rope_beta_fast, 1e-3, 1e6, "32"),
+    REAL(rope_beta_slow, 1e-3, 1e6, "1"),
+    REAL(rope_attn_factor, 0, 1e6, "0"),
+    LIST(rope_short_factors, 1e-3, 1e6),
+    LIST(rope_long_factors, 1e-3, 1e6),
     COUNT(rope_original_positions, 1, 1 << 27, "8192"),
+    COUNT(logn_length, 0, 1 << 27, "0"),
     ENUM(activation, act_names, "silu"),
     ENUM(mlp, mlp_names, "glu"),
     BOOL(qkv_bias, "no"),
@@ -71,6 +88,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(tied_head, "no"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
     COUNT(max_window_layers, 0, 4096, "0"),
+    COUNT(window_pattern, 0, 4096, "0"),
     ENUM(parallel_block, parallel_names, "no"),
     REAL(attn_scale, 0, 1e6, "0"),
     REAL(attn_softcap, 0, 1e6, "0"),
@@ -161,6 +179,33 @@ static int set_number(lf_model_config *c, const struct lf_model_key *k, const ch
     return 0;
 }
 
+/* "1.0,1.25": numbers between commas; the empty text is the empty list. */
+static int set_list(lf_model_list *out, const struct lf_model_key *k, const char *value, const char *where, lf_err *err)
+{
+    lf_model_list l = {0};
+    char item[64];
+    for (const char *p = value; *p;) {
+        size_t n = strcspn(p, ",");
+        double x = 0;
+        if (l.n == LF_MODEL_MAX_FACTORS)
+            return lf_fail(err, LF_EINVAL, "%s: %s has more than %d numbers", where, k->name, LF_MODEL_MAX_FACTORS);
+        snprintf(item, sizeof(item), "%.*s", n < sizeof(item) ? (int)n : 0, p + strspn(p, " "));
+        item[strcspn(item, ", ")] = 0;
+        int rc = lf_parse_f64(&x, item, err);
+        if (rc)
+            return lf_err_prefix(err, "%s: %s, number %lld", where, k->name, (long long)l.n + 1);
+        if (!(x >= k->min && x <= k->max))
+            return lf_fail(err, LF_EINVAL, "%s: %s, number %lld = %s is outside %g to %g", where, k->name,
+                           (long long)l.n + 1, item, k->min, k->max);
+        l.v[l.n++] = x;
+        p += n;
+        if (*p == ',' && !*++p)
+            return lf_fail(err, LF_EINVAL, "%s: %s ends in a comma", where, k->name);
+    }
+    *out = l;
+    return 0;
+}
+
 int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where, lf_err *err)
 {
     const struct lf_model_key *k = lf_model_key_find(key);
@@ -173,6 +218,8 @@ int lf_model_config_set(lf_model_config *c, const char *key, const char *value, 
             return lf_err_prefix(err, "%s: %s", where, key);
     } else if (k->type == LF_MK_ENUM) {
         rc = set_enum(field_of(c, k), k, value, where, err);
+    } else if (k->type == LF_MK_LIST) {
+        rc = set_list(field_of(c, k), k, value, where, err);
     } else {
         rc = set_number(c, k, value, where, err);
     }
@@ -224,7 +271,22 @@ int lf_model_config_family(lf_model_config *c, const char *family, const char *w
     return 0;
 }
 
-/* Canonical text of one key; 17 digits bring a double back exactly, fewer are used when they do too. */
+/* 17 digits bring a double back exactly, fewer are used when they do too. */
+static int real_text(double x, char *buf, size_t cap)
+{
+    int n = 0;
+    for (int digits = 6; digits <= 17; digits++) {
+        n = snprintf(buf, cap, "%.*g", digits, x);
+        /* strtod follows the locale; programs here never set one. */
+        double back = strtod(buf, NULL);
+        if (memcmp(&back, &x, sizeof(x)) == 0)
+            break;
+    }
+    return n;
+}
+
+#define KEY_TEXT (LF_MODEL_MAX_FACTORS * 26)
+/* Canonical text of one key. cap >= KEY_TEXT. */
 static void key_text(const lf_model_config *c, const struct lf_model_key *k, char *buf, size_t cap)
 {
     const void *p = field_of_const(c, k);
@@ -238,14 +300,17 @@ static void key_text(const lf_model_config *c, const struct lf_model_key *k, cha
     case LF_MK_ENUM:
         snprintf(buf, cap, "%s", k->choices[*(const int *)p]);
         break;
-    case LF_MK_REAL: {
-        double x = *(const double *)p;
-        for (int digits = 6; digits <= 17; digits++) {
-            snprintf(buf, cap, "%.*g", digits, x);
-            /* strtod follows the locale; programs here never set one. */
-            double back = strtod(buf, NULL);
-            if (memcmp(&back, &x, sizeof(x)) == 0)
-                break;
+    case LF_MK_REAL:
+        real_text(*(const double *)p, buf, cap);
+        break;
+    case LF_MK_LIST: {
+        const lf_model_list *l = p;
+        size_t at = 0;
+        buf[0] = 0;
+        for (int64_t i = 0; i < l->n; i++) {
+            if (i)
+                buf[at++] = ',';
+            at += (size_t)real_text(l->v[i], buf + at, cap - at);
         }
         break;
     }
@@ -254,7 +319,7 @@ static void key_text(const lf_model_config *c, const struct lf_model_key *k, cha
 
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err)
 {
-    char buf[64];
+    char buf[KEY_TEXT];
     json_t *o = json_object();
     int bad = o ? json_object_set_new(o, "family", json_string(c->family)) : -1;
     for (size_t i = 0; i < lf_model_n_keys && !bad; i++) {
@@ -298,7 +363,7 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
 
 bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key)
 {
-    char ta[64], tb[64];
+    char ta[KEY_TEXT], tb[KEY_TEXT];
     for (size_t i = 0; i < lf_model_n_keys; i++) {
         const struct lf_model_key *k = &lf_model_keys[i];
         if (strcmp(k->name, "init") == 0 || strcmp(k->name, "init_std") == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a decoder is: sizes and switches, read from an INI section [model], and what follows from them by arithmetic
- * (parameter count, FLOPs). One struct covers GPT-2, Llama 1/2/3, Mistral and Qwen 1.5/2/2.5/3; a family is a list of
- * `key = value` presets applied before the explicit keys. No tensors here: see decoder.h.
+ * (parameter count, FLOPs). One struct covers every decoder of families.c; a family is a list of `key = value` presets
+ * applied before the explicit keys. No tensors here: see decoder.h.
  *
  *     [model]
  *     preset = llama3-8b        # a file of models/ by name, or a path to an INI file; or
@@ -24,14 +24,29 @@
 #include "engine/base/str.h"
 
 enum lf_model_norm { LF_NORM_RMS = 0, LF_NORM_LAYER };
+enum lf_model_block { LF_BLOCK_PRE = 0, LF_BLOCK_POST, LF_BLOCK_SANDWICH, LF_BLOCK_ALPHA };
 enum lf_model_position { LF_POS_ROPE = 0, LF_POS_LEARNED, LF_POS_ALIBI, LF_POS_NONE };
-enum lf_model_rope_scaling { LF_ROPE_PLAIN = 0, LF_ROPE_LINEAR, LF_ROPE_LLAMA3 };
+enum lf_model_rope_scaling {
+    LF_ROPE_PLAIN = 0,
+    LF_ROPE_LINEAR,
+    LF_ROPE_LLAMA3,
+    LF_ROPE_YARN,
+    LF_ROPE_LONGROPE,
+    LF_ROPE_DYNAMIC
+};
 enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
 
-#define LF_MODEL_MAX_KEYS 56
-#define LF_MODEL_ORIGIN   120
+#define LF_MODEL_MAX_KEYS    96
+#define LF_MODEL_ORIGIN      120
+#define LF_MODEL_MAX_FACTORS 128 /* pairs of channels that turn, at most */
+
+/* A list of numbers, as the text "1.0,1.2,...". */
+typedef struct lf_model_list {
+    int64_t n;
+    double v[LF_MODEL_MAX_FACTORS];
+} lf_model_list;
 
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
@@ -45,21 +60,36 @@ typedef struct lf_model_config {
     int64_t vocab;         /* V; 0 = taken from the data's tokenizer by the stage */
     int64_t max_positions; /* longest position + 1 the model is meant for; rows of a learned position table */
 
+    int64_t embed_dim; /* E: width of the embedding and the head's input, with projections to and from C; 0 = C
+                          (OPT-350m: 512) */
+
+    int block;             /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
+    double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
+    bool final_norm;       /* a norm after the last layer */
+
     int norm; /* enum lf_model_norm */
     double norm_eps;
-    double norm_offset; /* the norm multiplies by (weight + offset); 0 for the families here */
+    double norm_offset; /* the norm multiplies by (weight + offset): 1 in Gemma, else 0 */
     bool norm_bias;     /* layer only */
     bool embed_norm;    /* a norm right after the embedding (BLOOM) */
 
     int position;            /* enum lf_model_position */
     int64_t position_offset; /* added to positions before the learned table (OPT: 2) */
     double rope_theta;
+    double
+        rope_local_theta;  /* of the windowed layers, which rope_scaling then leaves alone (Gemma 3); 0 = rope_theta */
     double rope_fraction;  /* part of head_dim that turns */
     bool rope_interleaved; /* pairs (2i, 2i+1) instead of (i, i + D/2) */
     int rope_scaling;      /* enum lf_model_rope_scaling */
     double rope_factor;
     double rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
-    int64_t rope_original_positions;                    /* llama3 */
+    double rope_beta_fast, rope_beta_slow;              /* yarn: turns over the original length */
+    double rope_attn_factor; /* yarn, longrope: multiplies cos and sin; 0 = the rule of the scaling, see
+                                lf_model_rope_tables */
+    lf_model_list rope_short_factors, rope_long_factors; /* longrope: divisors of the frequencies */
+    int64_t rope_original_positions; /* llama3, yarn, longrope, dynamic: the length the model was trained at first */
+    int64_t
+        logn_length; /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 = off */
 
     int activation; /* enum lf_act */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
@@ -69,6 +99,8 @@ typedef struct lf_model_config {
 
     int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
+    int64_t window_pattern;    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
+                                  slides */
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
     double attn_scale;    /* of q.k; 0 = 1/sqrt(head_dim) */
@@ -96,7 +128,7 @@ int lf_model_config_family(lf_model_config *c, const char *family, const char *w
 int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section, lf_err *err);
 /* The same from a file; section [model]. */
 int lf_model_config_load(lf_model_config *out, const char *path, lf_err *err);
-/* Fill kv_heads and head_dim when 0, then refuse what contradicts itself. vocab may be 0. */
+/* Fill kv_heads, head_dim and residual_alpha when 0, then refuse what contradicts itself. vocab may be 0. */
 int lf_model_config_finish(lf_model_config *c, lf_err *err);
 
 /* Object of key -> canonical text, `family` included; from_json accepts what to_json made and checks. The form that
@@ -107,19 +139,32 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
  * constant. */
 bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key);
 
+/* Width of the embedding: embed_dim, or hidden. */
+int64_t lf_model_embed_width(const lf_model_config *c);
 /* Channels that RoPE turns: even. 0 when position is not rope. */
 int64_t lf_model_rope_dim(const lf_model_config *c);
-/* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL.
- *     freq_i = theta^(-2i/rot); linear: freq / factor;
+/* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what: LF_ROPE_LOCAL for the windowed
+ * layers of a model with rope_local_theta; LF_ROPE_QUERY for queries, which logn_length multiplies as well.
+ *     freq_i = theta^(-2i/rot)            linear: freq / factor
  *     llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than original/high: freq;
- * between: (1 - s) freq / factor + s freq with s = (original/wavelength - low) / (high - low)        (Llama 3.1
- * release) */
-void lf_model_rope_tables(const lf_model_config *c, int64_t positions, float *cos_out, float *sin_out);
+ *             between: (1 - s) freq / factor + s freq with s = (original/wavelength - low) / (high - low)
+ *     yarn (Peng et al. 2023): pair i turns r times over the original length at i = d(r) = rot log(original / (2 pi r))
+ *             / (2 log theta); below floor d(beta_fast) freq, above ceil d(beta_slow) freq / factor, linear between;
+ *             cos and sin times attn_factor, by default 0.1 log(factor) + 1
+ *     longrope (Phi-3): freq / short_factors[i] where positions <= original, else / long_factors[i]: the tables are
+ *             chosen once by the length they are made for; times attn_factor, by default sqrt(1 + log(factor) /
+ *             log(original)) with factor = max_positions / original of the release
+ *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original, where the angles of a
+ *             token would depend on how many follow it */
+enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2 };
+void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what, float *cos_out, float *sin_out);
 /* ALiBi slopes f32 [heads] (Press, Smith, Lewis 2022): 2^(-8k/n) for n = power of two heads, the rest from 2n odd ones.
  */
 void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
 /* Window of layer i: 0 = none. */
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer);
+/* Does layer i turn by rope_local_theta? */
+bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
 
 /* Exact number of trainable scalars; a tied head counts once. */
 int64_t lf_model_param_count(const lf_model_config *c);

@@ -6,13 +6,13 @@
 
 #include "engine/model/config.h"
 
-enum lf_model_key_type { LF_MK_COUNT, LF_MK_REAL, LF_MK_BOOL, LF_MK_ENUM };
+enum lf_model_key_type { LF_MK_COUNT, LF_MK_REAL, LF_MK_BOOL, LF_MK_ENUM, LF_MK_LIST };
 
 struct lf_model_key {
     const char *name;
     enum lf_model_key_type type;
     size_t offset;
-    double min, max;            /* COUNT and REAL, inclusive */
+    double min, max;            /* COUNT, REAL and the numbers of a LIST, inclusive */
     const char *const *choices; /* ENUM: NULL-terminated, index = value */
     const char *def;
 };

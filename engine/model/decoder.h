@@ -5,19 +5,25 @@
  *
  * Logical tensors, matrices [out, in] row-major (group in brackets: its members lie next to each other in the store):
  *
- *     embed.weight [V, C]                 pos_embed.weight [P, C]           embed_norm.{weight,bias} [C]
+ *     embed.weight [V, E]                 pos_embed.weight [P, C]           embed_norm.{weight,bias} [C]
+ *     embed_in.weight [C, E]              embed_out.weight [E, C]           (both with embed_dim only, else E = C)
  *     layers.N.attn_norm.{weight,bias} [C]                                  layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (layers.N.attn.qkv.*)
  *     layers.N.attn.o.{weight,bias} [C, HD]              layers.N.attn.{q,k}_norm.weight [D]
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]        (layers.N.mlp.gate_up.*; plain MLP: up alone, no group)
- *     layers.N.mlp.down.{weight,bias} [C, F]
- *     final_norm.{weight,bias} [C]                       head.{weight [V, C], bias [V]}   (weight absent when tied)
+ *     layers.N.mlp.down.{weight,bias} [C, F]             layers.N.{attn,mlp}_post_norm.{weight,bias} [C] (sandwich)
+ *     final_norm.{weight,bias} [C]                       head.{weight [V, E], bias [V]}   (weight absent when tied)
+ *
+ * A layer is two branches f, attention and MLP, each joined to the stream x by `block`:
+ *     pre       x + f(norm x)                       post   norm(x + f(x))
+ *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
+ * or, with parallel_block, x + attn(norm x) + mlp(norm x).
  *
  * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a tensor's name only.
  *
  * Inputs of the graphs, one row per token unless said: tokens, positions i32 [R, 1]; targets i32 [R, 1] (-1: none);
- * cu_seqlens i32 [n_docs + 1, 1]; in training with dropout also samples i64 [R, 1] (global sample of the row) and offsets
- * i32 [R, 1] (its place in the sample: positions restart per document, so they would repeat random decisions).
+ * cu_seqlens i32 [n_docs + 1, 1]; in training with dropout also samples i64 [R, 1] (global sample of the row) and
+ * offsets i32 [R, 1] (its place in the sample: positions restart per document, so they would repeat random decisions).
  */
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H
@@ -28,7 +34,9 @@
 typedef struct lf_decoder lf_decoder;
 
 /* positions: how many rows the RoPE tables have; every position fed must be below it. LF_EINVAL when it exceeds
- * max_positions or vocab is 0. Copies c. Must outlive every plan with its graphs (constants are filled from it). */
+ * max_positions or vocab is 0, LF_ENOTSUP
+ * for a length that the description's rope_scaling cannot do. Copies c. Must outlive every plan with its graphs
+ * (constants are filled from it). */
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err);
 void lf_decoder_destroy(lf_decoder *d);
 const lf_model_config *lf_decoder_config(const lf_decoder *d);

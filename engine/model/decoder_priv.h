@@ -6,9 +6,48 @@
 
 #include "engine/model/decoder.h"
 
+/* One constant table of cos or sin: what to fill it from. */
+struct lf_dec_table {
+    const lf_decoder *d;
+    unsigned what; /* LF_ROPE_LOCAL, LF_ROPE_QUERY */
+    bool sin;
+};
+
 struct lf_decoder {
     lf_model_config c;
     int64_t positions;
+    struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
 };
+
+/* Are there positions whose queries logn_length scales? */
+static inline bool lf_dec_logn(const lf_decoder *d)
+{
+    return d->c.logn_length > 0 && d->positions > d->c.logn_length;
+}
+
+/* What one graph is made of while it is built. */
+struct lf_dec_build {
+    const lf_decoder *d;
+    const lf_model_config *c;
+    lf_graph *g;
+    bool dropout;
+    lf_val tokens, positions, samples, offsets;
+    lf_val alibi;
+    /* over documents */
+    lf_val cu_seqlens;
+    int64_t max_doc;
+    /* over the cache */
+    const struct lf_decoder_paged *paged;
+    lf_val seq, table;
+};
+
+#define LF_DEC_OUTSIDE (-1) /* as the layer of a part that lies outside the layers */
+/* x through the norm "layers.l.part". */
+lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l);
+/* y = x w^T (+ bias), both found under "layers.l.part". */
+lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l);
+lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l);
+/* Layer l: x [R, C] to the next. */
+lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
 
 #endif

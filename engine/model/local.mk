@@ -1,8 +1,10 @@
 # sources of engine/model, and their tests
 engine_libengine_a_SOURCES += \
   engine/model/config.h engine/model/config_priv.h engine/model/config.c engine/model/config_ini.c \
+  engine/model/config_check.c \
   engine/model/families.c engine/model/shape.c \
-  engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c engine/model/params.c \
+  engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
+  engine/model/decoder_block.c engine/model/params.c \
   engine/model/weights.h engine/model/weights.c
 EXTRA_DIST += engine/model/README.md
 

@@ -104,28 +104,46 @@ static void add_mlp(struct table *t, int64_t l)
         add(t, NULL, BIAS, LF_SHARD_NONE, c->hidden, 0, "layers.%lld.mlp.down.bias", n);
 }
 
+static void add_layer_norm(struct table *t, int64_t l, const char *part)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "layers.%lld.%s", (long long)l, part);
+    add_norm(t, name);
+}
+
+static void add_layer(struct table *t, int64_t l)
+{
+    const bool sandwich = t->c->block == LF_BLOCK_SANDWICH;
+    add_layer_norm(t, l, "attn_norm");
+    add_attention(t, l);
+    if (sandwich)
+        add_layer_norm(t, l, "attn_post_norm");
+    if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
+        add_layer_norm(t, l, "mlp_norm");
+    add_mlp(t, l);
+    if (sandwich)
+        add_layer_norm(t, l, "mlp_post_norm");
+}
+
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
     const lf_model_config *c = &d->c;
     struct table t = {ps, c, err, 0};
-    char name[64];
-    add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, c->hidden, "embed.weight");
+    add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, lf_model_embed_width(c), "embed.weight");
+    if (c->embed_dim) {
+        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->hidden, c->embed_dim, "embed_in.weight");
+        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->embed_dim, c->hidden, "embed_out.weight");
+    }
     if (c->position == LF_POS_LEARNED)
         add(&t, NULL, MATRIX, LF_SHARD_NONE, c->max_positions + c->position_offset, c->hidden, "pos_embed.weight");
     if (c->embed_norm)
         add_norm(&t, "embed_norm");
-    for (int64_t l = 0; l < c->layers; l++) {
-        snprintf(name, sizeof(name), "layers.%lld.attn_norm", (long long)l);
-        add_norm(&t, name);
-        add_attention(&t, l);
-        snprintf(name, sizeof(name), "layers.%lld.mlp_norm", (long long)l);
-        if (c->parallel_block != LF_PARALLEL_ONE_NORM)
-            add_norm(&t, name);
-        add_mlp(&t, l);
-    }
-    add_norm(&t, "final_norm");
+    for (int64_t l = 0; l < c->layers; l++)
+        add_layer(&t, l);
+    if (c->final_norm)
+        add_norm(&t, "final_norm");
     if (!c->tied_head)
-        add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, c->hidden, "head.weight");
+        add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, lf_model_embed_width(c), "head.weight");
     if (c->head_bias)
         add(&t, NULL, BIAS, LF_SHARD_ROWS, c->vocab, 0, "head.bias");
     return t.rc;

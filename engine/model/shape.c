@@ -5,6 +5,11 @@
 
 #include "engine/model/config_priv.h"
 
+int64_t lf_model_embed_width(const lf_model_config *c)
+{
+    return c->embed_dim ? c->embed_dim : c->hidden;
+}
+
 int64_t lf_model_rope_dim(const lf_model_config *c)
 {
     if (c->position != LF_POS_ROPE)
@@ -12,34 +17,81 @@ int64_t lf_model_rope_dim(const lf_model_config *c)
     return (int64_t)(c->rope_fraction * (double)c->head_dim + 1e-9);
 }
 
-static double rope_frequency(const lf_model_config *c, int64_t i, int64_t rot)
+static double llama3_frequency(const lf_model_config *c, double freq)
 {
-    double freq = pow(c->rope_theta, -2.0 * (double)i / (double)rot);
-    if (c->rope_scaling == LF_ROPE_LINEAR)
+    double wavelength = 2 * M_PI / freq, original = (double)c->rope_original_positions;
+    double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
+    if (wavelength > original / low)
         return freq / c->rope_factor;
-    if (c->rope_scaling == LF_ROPE_LLAMA3) {
-        double wavelength = 2 * M_PI / freq, original = (double)c->rope_original_positions;
-        double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
-        if (wavelength > original / low)
-            return freq / c->rope_factor;
-        if (wavelength < original / high)
-            return freq;
-        double s = (original / wavelength - low) / (high - low);
-        return (1 - s) * freq / c->rope_factor + s * freq;
-    }
-    return freq;
+    if (wavelength < original / high)
+        return freq;
+    double s = (original / wavelength - low) / (high - low);
+    return (1 - s) * freq / c->rope_factor + s * freq;
 }
 
-void lf_model_rope_tables(const lf_model_config *c, int64_t positions, float *cos_out, float *sin_out)
+/* The pair that turns `turns` times over the original length. */
+static double yarn_pair(const lf_model_config *c, double turns, int64_t rot)
 {
-    int64_t rot = lf_model_rope_dim(c), half = rot / 2;
+    return (double)rot * log((double)c->rope_original_positions / (turns * 2 * M_PI)) / (2 * log(c->rope_theta));
+}
+
+static double yarn_frequency(const lf_model_config *c, double freq, int64_t i, int64_t rot)
+{
+    double low = fmax(floor(yarn_pair(c, c->rope_beta_fast, rot)), 0);
+    double high = fmin(ceil(yarn_pair(c, c->rope_beta_slow, rot)), (double)rot - 1);
+    if (!(high > low))
+        high = low + 0.001;
+    double s = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+    return s * freq / c->rope_factor + (1 - s) * freq;
+}
+
+static double rope_frequency(const lf_model_config *c, int64_t positions, bool local, int64_t i, int64_t rot)
+{
+    double freq = pow(local ? c->rope_local_theta : c->rope_theta, -2.0 * (double)i / (double)rot);
+    if (local)
+        return freq;
+    switch (c->rope_scaling) {
+    case LF_ROPE_LINEAR:
+        return freq / c->rope_factor;
+    case LF_ROPE_LLAMA3:
+        return llama3_frequency(c, freq);
+    case LF_ROPE_YARN:
+        return yarn_frequency(c, freq, i, rot);
+    case LF_ROPE_LONGROPE:
+        return freq / (positions > c->rope_original_positions ? c->rope_long_factors.v[i] : c->rope_short_factors.v[i]);
+    default:
+        return freq;
+    }
+}
+
+/* What multiplies cos and sin. */
+static double rope_amplitude(const lf_model_config *c, bool local)
+{
+    if (local || (c->rope_scaling != LF_ROPE_YARN && c->rope_scaling != LF_ROPE_LONGROPE))
+        return 1;
+    if (c->rope_attn_factor > 0)
+        return c->rope_attn_factor;
+    if (!(c->rope_factor > 1))
+        return 1;
+    return c->rope_scaling == LF_ROPE_YARN ? 0.1 * log(c->rope_factor) + 1
+                                           : sqrt(1 + log(c->rope_factor) / log((double)c->rope_original_positions));
+}
+
+void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what, float *cos_out, float *sin_out)
+{
+    const int64_t rot = lf_model_rope_dim(c), half = rot / 2;
+    const bool local = (what & LF_ROPE_LOCAL) && c->rope_local_theta > 0;
+    const double logn = (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
     for (int64_t i = 0; i < half; i++) {
-        double freq = rope_frequency(c, i, rot);
+        double freq = rope_frequency(c, positions, local, i, rot);
         for (int64_t p = 0; p < positions; p++) {
+            double a = rope_amplitude(c, local);
+            if (logn > 0 && p >= c->logn_length)
+                a *= log((double)p + 1) / logn;
             if (cos_out)
-                cos_out[p * half + i] = (float)cos((double)p * freq);
+                cos_out[p * half + i] = (float)(a * cos((double)p * freq));
             if (sin_out)
-                sin_out[p * half + i] = (float)sin((double)p * freq);
+                sin_out[p * half + i] = (float)(a * sin((double)p * freq));
         }
     }
 }
@@ -57,7 +109,14 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes)
 
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer)
 {
+    if (c->window_pattern > 0)
+        return (layer + 1) % c->window_pattern ? c->sliding_window : 0;
     return layer >= c->max_window_layers ? c->sliding_window : 0;
+}
+
+bool lf_model_layer_local(const lf_model_config *c, int64_t layer)
+{
+    return c->rope_local_theta > 0 && lf_model_layer_window(c, layer) > 0;
 }
 
 int64_t lf_model_matmul_params(const lf_model_config *c)
@@ -65,14 +124,22 @@ int64_t lf_model_matmul_params(const lf_model_config *c)
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     int64_t attn = c->hidden * (q + 2 * kv) + q * c->hidden;
     int64_t mlp = (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
-    return c->layers * (attn + mlp) + c->vocab * c->hidden;
+    return c->layers * (attn + mlp) + c->vocab * lf_model_embed_width(c) + 2 * c->embed_dim * c->hidden;
+}
+
+/* Norms of one layer. */
+static int64_t layer_norms(const lf_model_config *c)
+{
+    if (c->block == LF_BLOCK_SANDWICH)
+        return 4;
+    return c->parallel_block == LF_PARALLEL_ONE_NORM ? 1 : 2;
 }
 
 int64_t lf_model_param_count(const lf_model_config *c)
 {
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     int64_t norm = c->hidden * (c->norm_bias ? 2 : 1);
-    int64_t layer = norm * (c->parallel_block == LF_PARALLEL_ONE_NORM ? 1 : 2);
+    int64_t layer = norm * layer_norms(c);
     if (c->qkv_bias)
         layer += q + 2 * kv;
     if (c->out_bias)
@@ -81,9 +148,11 @@ int64_t lf_model_param_count(const lf_model_config *c)
         layer += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
     if (c->qk_norm)
         layer += 2 * c->head_dim;
-    int64_t n = lf_model_matmul_params(c) + c->layers * layer + norm; /* matmul counts the head's V x C once */
+    int64_t n = lf_model_matmul_params(c) + c->layers * layer; /* matmul counts the head's V x E once */
+    if (c->final_norm)
+        n += norm;
     if (!c->tied_head)
-        n += c->vocab * c->hidden;
+        n += c->vocab * lf_model_embed_width(c);
     if (c->position == LF_POS_LEARNED)
         n += (c->max_positions + c->position_offset) * c->hidden;
     if (c->embed_norm)

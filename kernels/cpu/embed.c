@@ -32,13 +32,13 @@ int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
-            int64_t tok = a->token[r], pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-            bool ok = tok >= 0 && tok < a->v && (!a->wpe || (pos >= 0 && pos < a->max_pos));
+            int64_t tok = a->wte ? a->token[r] : 0, pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
+            bool ok = (!a->wte || (tok >= 0 && tok < a->v)) && (!a->wpe || (pos >= 0 && pos < a->max_pos));
             LF_EACH_VEC(c, n, a->c)
             {
                 lf_v v = lf_v_set1(NAN);
                 if (ok) {
-                    v = lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale;
+                    v = a->wte ? lf_get(a->wte, tok * a->c + c, a->w_type, n) * scale : lf_v_zero();
                     if (a->wpe)
                         v += lf_get(a->wpe, pos * a->c + c, a->w_type, n);
                 }

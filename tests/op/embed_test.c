@@ -103,6 +103,20 @@ static void test_forward(const struct lf_kernels *k, const struct ecase *e, cons
         op_free(&y[t]);
 }
 
+/* wte NULL: the row of the position alone, whatever the token. */
+static void test_positions_alone(const struct lf_kernels *k)
+{
+    float wpe[3 * 5], y[2 * 5];
+    const int32_t position[2] = {1, 0}, token[2] = {-1, 7};
+    for (int i = 0; i < 15; i++)
+        wpe[i] = (float)i;
+    const struct lf_k_embed_fwd a = {.rows = 2, .c = 5, .v = 1, .max_pos = 3, .token = token, .position = position,
+                                     .wpe = wpe, .y = y, .scale = 9, .pos_offset = 1};
+    tap_ok(k->embed_fwd.check(&a) == 0 && k->embed_fwd.run(queue[1], &a) == 0 && memcmp(y, wpe + 10, 20) == 0 &&
+               memcmp(y + 5, wpe + 5, 20) == 0,
+           "embed_fwd: positions alone, %s", k->family);
+}
+
 static void test_backward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d, int yt)
 {
     struct op_buf dt[4], dp[4];
@@ -254,6 +268,9 @@ int main(void)
                 op_free(b[i]);
             }
         }
+    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
+        if (lf_cpu_kernels((enum lf_isa)isa))
+            test_positions_alone(lf_cpu_kernels((enum lf_isa)isa));
     for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
         for (size_t n = 0; n < sizeof rcases / sizeof *rcases; n++)
             for (int type = LF_F32; type <= LF_BF16; type++)

@@ -111,6 +111,32 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "position_offset = 2\n", "belongs to position = learned"},
         {"[model]\nfamily = llama\n" TINY "norm_offset = 0.5\n", "neither 0 nor 1"},
         {"[model]\nfamily = llama\npreset = x\n" TINY, "family and preset together"},
+        {"[model]\nfamily = llama\n" TINY "block = both\n", "block = both is not one of: pre, post, sandwich, alpha"},
+        {"[model]\nfamily = llama\n" TINY "block = post\nparallel_block = one_norm\n", "block = pre only (m.ini:9:9)"},
+        {"[model]\nfamily = llama\n" TINY "residual_alpha = 2\n",
+         "m.ini:9:18: [model] residual_alpha: means nothing without block = alpha"},
+        {"[model]\nfamily = llama\n" TINY "embed_dim = 64\n", "equals hidden"},
+        {"[model]\nfamily = llama\n" TINY "window_pattern = 2\n", "means nothing without sliding_window"},
+        {"[model]\nfamily = llama\n" TINY "sliding_window = 8\nmax_window_layers = 1\nwindow_pattern = 2\n",
+         "and so does max_window_layers (m.ini:10:21)"},
+        {"[model]\nfamily = llama\n" TINY "rope_local_theta = 100\n", "means nothing without sliding_window and rope"},
+        {"[model]\nfamily = llama\n" TINY "rope_scaling = yarn\nrope_factor = 4\n", "needs rope_original_positions"},
+        {"[model]\nfamily = llama\n" TINY "rope_scaling = dynamic\n", "needs rope_original_positions"},
+        {"[model]\nfamily = llama\n" TINY "rope_scaling = yarn\nrope_original_positions = 16\nrope_beta_fast = 1\n",
+         "must be above rope_beta_slow"},
+        {"[model]\nfamily = llama\n" TINY "rope_beta_fast = 30\n", "means nothing without rope_scaling = yarn"},
+        {"[model]\nfamily = llama\n" TINY "rope_attn_factor = 1.1\n",
+         "means nothing without rope_scaling = yarn or longrope"},
+        {"[model]\nfamily = llama\n" TINY "rope_short_factors = 1,2\n",
+         "means nothing without rope_scaling = longrope"},
+        {"[model]\nfamily = llama\n" TINY
+         "rope_scaling = longrope\nrope_original_positions = 16\nrope_short_factors = 1,2\n",
+         "2 numbers, but 8 pairs of channels turn"},
+        {"[model]\nfamily = llama\n" TINY "rope_long_factors = 1,two\n", "m.ini:9:21: rope_long_factors, number 2"},
+        {"[model]\nfamily = llama\n" TINY "rope_long_factors = 1,2,\n", "ends in a comma"},
+        {"[model]\nfamily = llama\n" TINY "rope_long_factors = 1,0\n", "number 2 = 0 is outside"},
+        {"[model]\nfamily = llama\n" TINY "logn_length = 16\nrope_fraction = 0.5\n", "needs rope over the whole head"},
+        {"[model]\nfamily = llama\n" TINY "logn_length = 1\n", "logn_length"},
         {"[model]\npreset = no/such.ini\n", "m.ini:2:10: preset 'no/such.ini' not found"},
         {"[other]\na = 1\n", "no section [model]"},
     };
@@ -162,18 +188,75 @@ static void test_positions(void)
     lf_model_config c;
     float cs[4 * 8], sn[4 * 8], slope[16];
     tap_rc(load(&c, "[model]\nfamily = llama\n" TINY, &err), 0, &err, NULL, "a small Llama");
-    lf_model_rope_tables(&c, 4, cs, sn);
+    lf_model_rope_tables(&c, 4, 0, cs, sn);
     tap_f64((double)cs[3 * 8 + 0], cos(3.0), 1e-7, "channel 0 turns by one radian a position");
     tap_f64((double)sn[3 * 8 + 5], sin(3.0 * pow(10000, -10.0 / 16)), 1e-7, "channel 5");
     c.rope_scaling = LF_ROPE_LINEAR;
     c.rope_factor = 4;
-    lf_model_rope_tables(&c, 4, cs, sn);
+    lf_model_rope_tables(&c, 4, 0, cs, sn);
     tap_f64((double)sn[2 * 8 + 0], sin(0.5), 1e-7, "linear scaling divides the position");
+
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY "rope_scaling = yarn\nrope_factor = 4\nrope_original_positions = 16\n"
+                "rope_beta_fast = 2\nrope_beta_slow = 0.01\n",
+                &err),
+           0, &err, NULL, "YaRN");
+    /* d(2) = 0.21, d(0.01) = 4.81: pair 0 keeps its frequency, pair 5 and later are divided, pair 2 is 2/5 of the way.
+     */
+    double amp = 0.1 * log(4) + 1, f2 = pow(10000, -4.0 / 16);
+    lf_model_rope_tables(&c, 2, 0, cs, sn);
+    tap_f64((double)sn[8], amp * sin(1.0), 1e-6, "YaRN: fast pairs keep their frequency, cos and sin grow");
+    tap_f64((double)sn[8 + 5], amp * sin(pow(10000, -10.0 / 16) / 4), 1e-9, "slow ones are divided by the factor");
+    tap_f64((double)sn[8 + 2], amp * sin(0.4 * f2 / 4 + 0.6 * f2), 1e-7, "linear in between");
+    c.rope_attn_factor = 3;
+    lf_model_rope_tables(&c, 1, 0, cs, NULL);
+    tap_f64((double)cs[0], 3, 0, "rope_attn_factor replaces the rule");
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY
+                "rope_scaling = longrope\nrope_factor = 4\nrope_original_positions = 16\n"
+                "rope_short_factors = 1,1,1,1,1,1,1,1.5\nrope_long_factors = 1, 2, 3, 4, 5, 6, 7, 8\n",
+                &err),
+           0, &err, NULL, "longrope");
+    float lr[17 * 8];
+    amp = sqrt(1 + log(4) / log(16));
+    lf_model_rope_tables(&c, 16, 0, NULL, lr);
+    tap_f64((double)lr[8 + 7], amp * sin(pow(10000, -14.0 / 16) / 1.5), 1e-9,
+            "up to the original length: the short factors");
+    lf_model_rope_tables(&c, 17, 0, NULL, lr);
+    tap_f64((double)lr[8 + 2], amp * sin(pow(10000, -4.0 / 16) / 3), 1e-7, "beyond it: the long ones");
+    json_t *o = lf_model_config_to_json(&c, &err);
+    lf_model_config back;
+    tap_ok(o && !lf_model_config_from_json(&back, o, "state.json", &err) && lf_model_config_equal(&c, &back, NULL),
+           "lists survive JSON: %s", err.text);
+    json_decref(o);
+    back.rope_long_factors.v[7] = nextafter(8, 9);
+    tap_ok(!lf_model_config_equal(&c, &back, NULL), "and one ulp of one is a difference");
+
+    tap_rc(load(&c,
+                "[model]\nfamily = llama\n" TINY
+                "logn_length = 2\nsliding_window = 4\nwindow_pattern = 2\nrope_local_theta = 100\n"
+                "rope_scaling = linear\nrope_factor = 4\n",
+                &err),
+           0, &err, NULL, "log-n and a local theta");
+    lf_model_rope_tables(&c, 4, LF_ROPE_QUERY, NULL, sn);
+    tap_f64((double)sn[1 * 8], sin(0.25), 1e-7, "queries below the length are as they were");
+    tap_f64((double)sn[3 * 8], sin(0.75) * log(4) / log(2), 1e-6, "log-n from there on");
+    lf_model_rope_tables(&c, 4, 0, NULL, sn);
+    tap_f64((double)sn[3 * 8], sin(0.75), 1e-7, "but not of keys");
+    lf_model_rope_tables(&c, 4, LF_ROPE_LOCAL, NULL, sn);
+    tap_f64((double)sn[3 * 8 + 1], sin(3 * pow(100, -2.0 / 16)), 1e-7,
+            "windowed layers have their own theta, unscaled");
+    tap_ok(lf_model_layer_local(&c, 0) && !lf_model_layer_local(&c, 1), "every second layer attends in full");
+    tap_i64(lf_model_layer_window(&c, 0), 4, "the first slides");
+    tap_i64(lf_model_layer_window(&c, 1), 0, "the second does not");
+
+    tap_rc(load(&c, "[model]\nfamily = llama\n" TINY "block = alpha\n", &err), 0, &err, NULL, "alpha");
+    tap_f64(c.residual_alpha, 2, 1e-12, "its default is sqrt(2 layers)");
 
     /* Llama 3.1: theta 5e5, D 128. Channel 0 is untouched, the slowest is divided by 8, channel 31 lies between. */
     tap_rc(load(&c, "[model]\npreset = llama3.1-8b\n", &err), 0, &err, NULL, "llama 3.1");
     float *lc = malloc(2 * 64 * sizeof(float)), *ls = malloc(2 * 64 * sizeof(float));
-    lf_model_rope_tables(&c, 2, lc, ls);
+    lf_model_rope_tables(&c, 2, 0, lc, ls);
     double f63 = pow(5e5, -126.0 / 128), f31 = pow(5e5, -62.0 / 128);
     double s = (8192 * f31 / (2 * M_PI) - 1) / 3;
     tap_f64((double)ls[64], sin(1.0), 1e-7, "fast channels keep their frequency");

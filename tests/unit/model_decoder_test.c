@@ -25,15 +25,13 @@ static void load(lf_model_config *c, const char *name)
         tap_bail("%s", err.text);
 }
 
-static void check_table(const char *name)
+static void check_table_of(const lf_model_config *c, const char *name)
 {
     lf_err err = LF_ERR_INIT;
-    lf_model_config c;
-    load(&c, name);
-    lf_decoder *d = lf_decoder_create(&c, 16, &err);
+    lf_decoder *d = lf_decoder_create(c, 16, &err);
     lf_pstore *ps = lf_pstore_create(&err);
     if (tap_ok(d && ps && !lf_decoder_declare(d, ps, &err), "%s declares its tensors%s", name, err.text))
-        tap_i64(lf_pstore_elements(ps), lf_model_param_count(&c), "as many scalars as the arithmetic says");
+        tap_i64(lf_pstore_elements(ps), lf_model_param_count(c), "as many scalars as the arithmetic says");
     int64_t decayed = 0;
     bool rule = true;
     for (int i = 0; i < lf_pstore_count(ps); i++) {
@@ -46,8 +44,50 @@ static void check_table(const char *name)
     lf_decoder_destroy(d);
 }
 
+static void check_table(const char *name)
+{
+    lf_model_config c;
+    load(&c, name);
+    check_table_of(&c, name);
+}
+
+/* Switches that no file of models/ small enough for a test sets, on top of tiny-llama (4 heads of 16). */
+static const char *const switches[][6] = {
+    {"block=post", "norm=layer", "norm_bias=yes"},
+    {"block=sandwich", "norm_offset=1", "sliding_window=8", "window_pattern=2", "rope_local_theta=100"},
+    {"block=alpha", "norm=layer", "norm_bias=yes", "qkv_bias=yes"},
+    {"final_norm=no"},
+    {"embed_dim=24"},
+    {"embed_dim=24", "position=learned", "position_offset=2", "tied_head=yes", "block=post", "final_norm=no"},
+    {"logn_length=8"},
+};
+#define N_SWITCHES (sizeof(switches) / sizeof(switches[0]))
+
+static const char *switched(lf_model_config *c, size_t i, char *text, size_t cap)
+{
+    lf_err err = LF_ERR_INIT;
+    size_t at = 0;
+    load(c, "tiny-llama.ini");
+    for (int k = 0; k < 6 && switches[i][k]; k++) {
+        char key[48];
+        const char *eq = strchr(switches[i][k], '=');
+        snprintf(key, sizeof(key), "%.*s", (int)(eq - switches[i][k]), switches[i][k]);
+        if (lf_model_config_set(c, key, eq + 1, "switch", &err))
+            tap_bail("%s", err.text);
+        at += (size_t)snprintf(text + at, cap - at, "%s%s", k ? ", " : "", switches[i][k]);
+    }
+    if (lf_model_config_finish(c, &err))
+        tap_bail("%s", err.text);
+    return text;
+}
+
 static void test_tables(void)
 {
+    for (size_t i = 0; i < N_SWITCHES; i++) {
+        char text[256];
+        lf_model_config c;
+        check_table_of(&c, switched(&c, i, text, sizeof(text)));
+    }
     char path[4096];
     snprintf(path, sizeof(path), "%s/models", getenv("LF_SRCDIR"));
     DIR *d = opendir(path);
@@ -124,13 +164,10 @@ static float *logits(struct runner *r, const int32_t *tokens, const int *lens)
     return out;
 }
 
-static void test_causal(const char *name, enum lf_dtype compute, int64_t window)
+static void test_causal(lf_model_config c, const char *name, enum lf_dtype compute)
 {
     lf_err err = LF_ERR_INIT;
-    lf_model_config c;
     struct runner r;
-    load(&c, name);
-    c.sliding_window = window;
     c.init_std = 0.2; /* so that attention looks at something */
     const char *type = compute == LF_BF16 ? "bf16" : "f32";
     if (!tap_ok(!runner_init(&r, &c, compute, &err), "%s %s %s", name, type, err.text)) {
@@ -174,19 +211,39 @@ static void test_errors(void)
     load(&c, "tiny-llama.ini");
     tap_ok(!lf_decoder_create(&c, c.max_positions + 1, &err), "more positions than the model has");
     tap_rc(err.rc, LF_EINVAL, &err, "max_positions = 256", "is refused by name");
+    err = (lf_err)LF_ERR_INIT;
+    c.rope_scaling = LF_ROPE_DYNAMIC;
+    c.rope_original_positions = 32;
+    tap_ok(!lf_decoder_create(&c, 33, &err), "dynamic RoPE beyond the original length");
+    tap_rc(err.rc, LF_ENOTSUP, &err, "rope_original_positions = 32", "is refused by name");
+    err = (lf_err)LF_ERR_INIT;
     c.vocab = 0;
     tap_ok(!lf_decoder_create(&c, 8, &err), "a model without vocabulary");
     tap_rc(err.rc, LF_EINVAL, &err, "vocab", "is refused by name");
+}
+
+static void test_causal_file(const char *name, enum lf_dtype compute, int64_t window)
+{
+    lf_model_config c;
+    load(&c, name);
+    c.sliding_window = window;
+    test_causal(c, name, compute);
 }
 
 int main(void)
 {
     test_tables();
     test_errors();
-    test_causal("tiny-gpt2.ini", LF_F32, 0);
-    test_causal("tiny-llama.ini", LF_F32, 0);
-    test_causal("tiny-llama.ini", LF_BF16, 0);
-    test_causal("tiny-llama.ini", LF_F32, 7);
-    test_causal("tiny-qwen3.ini", LF_F32, 0);
+    test_causal_file("tiny-gpt2.ini", LF_F32, 0);
+    test_causal_file("tiny-llama.ini", LF_F32, 0);
+    test_causal_file("tiny-llama.ini", LF_BF16, 0);
+    test_causal_file("tiny-llama.ini", LF_F32, 7);
+    test_causal_file("tiny-qwen3.ini", LF_F32, 0);
+    for (size_t i = 0; i < N_SWITCHES; i++) {
+        char text[256];
+        lf_model_config c;
+        const char *name = switched(&c, i, text, sizeof(text));
+        test_causal(c, name, LF_F32);
+    }
     return tap_done();
 }

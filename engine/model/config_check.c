@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a description may not be: switches that contradict each other, and settings that nothing would read. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/model/config_priv.h"
+#include "kernels/kernels.h"
+
+/* The origin of the key to blame, then the sentence. */
+#define CONTRADICTION(key, ...) return contradiction(c, key, err, __VA_ARGS__)
+static int contradiction(const lf_model_config *c, const char *key, lf_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static int contradiction(const lf_model_config *c, const char *key, lf_err *err, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return lf_fail(err, LF_EINVAL, "%s: [model] %s: %s", lf_model_origin(c, key), key, text);
+}
+
+static bool given(const lf_model_config *c, const char *key)
+{
+    return strcmp(lf_model_origin(c, key), "default") != 0;
+}
+
+static int check_sizes(lf_model_config *c, lf_err *err)
+{
+    for (size_t i = 0; i < lf_model_n_keys; i++)
+        if (!lf_model_keys[i].def && *(int64_t *)(void *)((char *)c + lf_model_keys[i].offset) == 0)
+            return lf_fail(err, LF_EINVAL, "[model] needs %s", lf_model_keys[i].name);
+    if (c->kv_heads == 0)
+        c->kv_heads = c->heads;
+    if (c->head_dim == 0) {
+        if (c->hidden % c->heads)
+            CONTRADICTION("heads", "%lld heads do not divide hidden = %lld; give head_dim", (long long)c->heads,
+                          (long long)c->hidden);
+        c->head_dim = c->hidden / c->heads;
+    }
+    if (c->heads % c->kv_heads)
+        CONTRADICTION("kv_heads", "%lld kv_heads do not divide %lld heads", (long long)c->kv_heads,
+                      (long long)c->heads);
+    if (c->head_dim > 256 || c->head_dim % 2)
+        CONTRADICTION(given(c, "head_dim") ? "head_dim" : "heads",
+                      "head_dim = %lld; attention needs an even one of at most 256", (long long)c->head_dim);
+    if (c->max_window_layers > c->layers)
+        CONTRADICTION("max_window_layers", "%lld is more than the %lld layers", (long long)c->max_window_layers,
+                      (long long)c->layers);
+    if (c->max_window_layers && !c->sliding_window)
+        CONTRADICTION("max_window_layers", "means nothing without sliding_window");
+    if (c->max_window_layers && c->window_pattern)
+        CONTRADICTION("window_pattern", "says which layers slide, and so does max_window_layers (%s)",
+                      lf_model_origin(c, "max_window_layers"));
+    if (c->embed_dim == c->hidden)
+        CONTRADICTION("embed_dim", "equals hidden; leave it out, then there are no projections");
+    return 0;
+}
+
+static int check_block(lf_model_config *c, lf_err *err)
+{
+    if (c->block != LF_BLOCK_PRE && c->parallel_block != LF_PARALLEL_NO)
+        CONTRADICTION("parallel_block", "attention and MLP side by side read x normalised: block = pre only (%s)",
+                      lf_model_origin(c, "block"));
+    if (c->block == LF_BLOCK_ALPHA && !(c->residual_alpha > 0))
+        c->residual_alpha = sqrt(2.0 * (double)c->layers);
+    return 0;
+}
+
+/* Set by the user's own hand (file:line), not by a family or a checkpoint that lists every key? */
+static bool by_hand(const lf_model_config *c, const char *key)
+{
+    return strchr(lf_model_origin(c, key), ':') != NULL;
+}
+
+/* A key that only one switch reads is refused where that switch is off: it would be silently without effect. */
+static int check_unread(const lf_model_config *c, lf_err *err)
+{
+    const bool yarn = c->rope_scaling == LF_ROPE_YARN, longrope = c->rope_scaling == LF_ROPE_LONGROPE,
+               windows = c->sliding_window > 0;
+    const struct {
+        const char *key;
+        bool set, read;
+        const char *needs;
+    } rows[] = {
+        {"residual_alpha", c->residual_alpha > 0, c->block == LF_BLOCK_ALPHA, "block = alpha"},
+        {"rope_beta_fast", true, yarn, "rope_scaling = yarn"},
+        {"rope_beta_slow", true, yarn, "rope_scaling = yarn"},
+        {"rope_attn_factor", c->rope_attn_factor > 0, yarn || longrope, "rope_scaling = yarn or longrope"},
+        {"rope_short_factors", c->rope_short_factors.n > 0, longrope, "rope_scaling = longrope"},
+        {"rope_long_factors", c->rope_long_factors.n > 0, longrope, "rope_scaling = longrope"},
+        {"rope_local_theta", c->rope_local_theta > 0, windows && c->position == LF_POS_ROPE, "sliding_window and rope"},
+        {"window_pattern", c->window_pattern > 0, windows, "sliding_window"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].set && !rows[i].read && by_hand(c, rows[i].key))
+            CONTRADICTION(rows[i].key, "means nothing without %s", rows[i].needs);
+    return 0;
+}
+
+static int check_factors(const lf_model_config *c, const char *key, const lf_model_list *l, lf_err *err)
+{
+    if (l->n != lf_model_rope_dim(c) / 2)
+        CONTRADICTION(key, "%lld numbers, but %lld pairs of channels turn", (long long)l->n,
+                      (long long)(lf_model_rope_dim(c) / 2));
+    return 0;
+}
+
+static int check_scaling(const lf_model_config *c, lf_err *err)
+{
+    if (c->position != LF_POS_ROPE)
+        return 0;
+    if (c->rope_scaling == LF_ROPE_LLAMA3 && c->rope_low_freq_factor >= c->rope_high_freq_factor)
+        CONTRADICTION("rope_low_freq_factor", "%g must be below rope_high_freq_factor = %g", c->rope_low_freq_factor,
+                      c->rope_high_freq_factor);
+    if (c->rope_scaling == LF_ROPE_PLAIN && given(c, "rope_factor") && fabs(c->rope_factor - 1) > 0)
+        CONTRADICTION("rope_factor", "means nothing without rope_scaling");
+    if (c->rope_scaling == LF_ROPE_YARN && c->rope_beta_fast <= c->rope_beta_slow)
+        CONTRADICTION("rope_beta_fast", "%g must be above rope_beta_slow = %g", c->rope_beta_fast, c->rope_beta_slow);
+    if (c->rope_scaling >= LF_ROPE_YARN && !given(c, "rope_original_positions"))
+        CONTRADICTION("rope_scaling", "needs rope_original_positions, the length that the model was trained at first");
+    if (c->rope_scaling != LF_ROPE_LONGROPE)
+        return 0;
+    int rc = check_factors(c, "rope_short_factors", &c->rope_short_factors, err);
+    return rc ? rc : check_factors(c, "rope_long_factors", &c->rope_long_factors, err);
+}
+
+static int check_position(const lf_model_config *c, lf_err *err)
+{
+    static const char *const rope_only[] = {"rope_theta", "rope_fraction", "rope_interleaved", "rope_scaling"};
+    if (c->position != LF_POS_ROPE) {
+        /* A family may have set them; a user who sets both means something else. */
+        for (size_t i = 0; i < sizeof(rope_only) / sizeof(rope_only[0]); i++) {
+            if (by_hand(c, rope_only[i]) && by_hand(c, "position"))
+                CONTRADICTION(rope_only[i], "set, but position is not rope (%s)", lf_model_origin(c, "position"));
+        }
+    } else if (lf_model_rope_dim(c) < 2 || lf_model_rope_dim(c) % 2) {
+        CONTRADICTION(given(c, "rope_fraction") ? "rope_fraction" : "head_dim",
+                      "rope turns pairs of channels, but %g of %lld is %lld", c->rope_fraction, (long long)c->head_dim,
+                      (long long)lf_model_rope_dim(c));
+    }
+    if (c->logn_length == 1)
+        CONTRADICTION("logn_length", "log(1) is 0: it is 0 (off) or at least 2");
+    if (c->logn_length && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim))
+        CONTRADICTION("logn_length", "needs rope over the whole head: it rides on the tables that turn the query");
+    if (c->position != LF_POS_LEARNED && c->position_offset)
+        CONTRADICTION("position_offset", "belongs to position = learned");
+    return 0;
+}
+
+int lf_model_config_finish(lf_model_config *c, lf_err *err)
+{
+    int rc = check_sizes(c, err);
+    if (!rc)
+        rc = check_block(c, err);
+    if (!rc)
+        rc = check_position(c, err);
+    if (!rc)
+        rc = check_scaling(c, err);
+    if (!rc)
+        rc = check_unread(c, err);
+    if (rc)
+        return rc;
+    if (c->norm == LF_NORM_RMS && c->norm_bias)
+        CONTRADICTION("norm_bias", "rms norm has no bias");
+    if (c->tied_head && c->head_bias)
+        CONTRADICTION("head_bias", "a tied head has no bias of its own (tied_head, %s)",
+                      lf_model_origin(c, "tied_head"));
+    if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
+        CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
+    if (c->activation == LF_ACT_NONE)
+        CONTRADICTION("activation", "an MLP without activation is one matrix");
+    return 0;
+}

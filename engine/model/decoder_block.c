@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One layer of the decoder, switched by the description: attention over packed documents or over the paged cache, the
+ * MLP, and how both join the residual stream. */
+#include <math.h>
+#include <stdio.h>
+
+#include "engine/model/decoder_priv.h"
+
+/* "layers.L.part", or the part alone outside the layers. */
+static const char *part_name(char buf[64], const char *part, int64_t l)
+{
+    if (l == LF_DEC_OUTSIDE)
+        snprintf(buf, 64, "%s", part);
+    else
+        snprintf(buf, 64, "layers.%lld.%s", (long long)l, part);
+    return buf;
+}
+
+lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l)
+{
+    if (!b->dropout || !(p > 0))
+        return x;
+    char name[64];
+    part_name(name, part, l);
+    return lf_dropout(b->g, x, (float)p, name, b->samples, b->offsets);
+}
+
+lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    struct lf_norm_opts o = {
+        .eps = (float)c->norm_eps, .w_offset = (float)c->norm_offset, .layer = c->norm == LF_NORM_LAYER};
+    char name[64];
+    part_name(name, part, l);
+    lf_val w = lf_paramf(b->g, "%s.weight", name);
+    return lf_norm(b->g, x, w, c->norm_bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE, &o);
+}
+
+/* y = x w^T (+ bias), both found under name. */
+lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l)
+{
+    char name[64];
+    part_name(name, part, l);
+    lf_val w = lf_paramf(b->g, "%s.weight", name);
+    return lf_linear(b->g, x, w, bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE);
+}
+
+static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const char *part, int64_t l)
+{
+    struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .w_offset = (float)b->c->norm_offset, .heads = (int)heads};
+    char name[64];
+    return lf_norm(b->g, x, lf_paramf(b->g, "%s.weight", part_name(name, part, l)), LF_NONE, &o);
+}
+
+/* ---- positions ---- */
+
+static void fill_rope(void *dst, const void *ctx)
+{
+    const struct lf_dec_table *t = ctx;
+    lf_model_rope_tables(&t->d->c, t->d->positions, t->what, t->sin ? NULL : dst, t->sin ? dst : NULL);
+}
+
+/* Heads of layer l turned by their positions; queries have tables of their own where logn_length scales them. */
+static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, bool query)
+{
+    static const char *const names[4][2] = {{"rope.cos", "rope.sin"},
+                                            {"rope.local.cos", "rope.local.sin"},
+                                            {"rope.q.cos", "rope.q.sin"},
+                                            {"rope.q.local.cos", "rope.q.local.sin"}};
+    struct lf_rope_opts o = {
+        .heads = (int)heads, .rot = (int)lf_model_rope_dim(b->c), .interleaved = b->c->rope_interleaved};
+    unsigned what = lf_model_layer_local(b->c, l) ? LF_ROPE_LOCAL : 0;
+    if (query && lf_dec_logn(b->d))
+        what |= LF_ROPE_QUERY;
+    lf_val table[2];
+    for (int k = 0; k < 2; k++)
+        table[k] = lf_const(b->g, names[what][k], LF_F32, b->d->positions, o.rot / 2, fill_rope, &b->d->table[what][k]);
+    return lf_rope(b->g, x, b->positions, table[0], table[1], &o);
+}
+
+/* ---- attention ---- */
+
+static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val v, const struct lf_attn_opts *o,
+                              int64_t l)
+{
+    const struct lf_decoder_paged *p = b->paged;
+    int64_t rows = p->n_pages * p->page_tokens, cols = b->c->kv_heads * b->c->head_dim;
+    char name[32];
+    snprintf(name, sizeof(name), "kv.%lld.k", (long long)l);
+    lf_val kp = lf_state(b->g, name, p->cache, rows, cols);
+    snprintf(name, sizeof(name), "kv.%lld.v", (long long)l);
+    lf_val vp = lf_state(b->g, name, p->cache, rows, cols);
+    lf_kv_write(b->g, k, v, kp, vp, b->seq, b->positions, b->table, p->page_tokens, (int)b->c->kv_heads);
+    return lf_attention_paged(b->g, q, kp, vp, b->seq, b->positions, b->table, b->alibi, p->page_tokens, o);
+}
+
+/* softmax(scale q k^T + mask) v, projected back; q and k normalised per head and turned before. */
+static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    int64_t H = c->heads, G = c->kv_heads, D = c->head_dim;
+    lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, h), c->qkv_bias, "attn.qkv", l);
+    lf_val v = lf_slice(b->g, qkv, (H + G) * D, G * D);
+    lf_val q, k;
+    if (c->position == LF_POS_ROPE && !c->qk_norm &&
+        !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
+        lf_val qk = rope(b, lf_slice(b->g, qkv, 0, (H + G) * D), H + G, l, false);
+        q = lf_slice(b->g, qk, 0, H * D);
+        k = lf_slice(b->g, qk, H * D, G * D);
+    } else {
+        q = lf_slice(b->g, qkv, 0, H * D);
+        k = lf_slice(b->g, qkv, H * D, G * D);
+        if (c->qk_norm) {
+            q = head_norm(b, q, H, "attn.q_norm", l);
+            k = head_norm(b, k, G, "attn.k_norm", l);
+        }
+        if (c->position == LF_POS_ROPE) {
+            q = rope(b, q, H, l, true);
+            k = rope(b, k, G, l, false);
+        }
+    }
+    struct lf_attn_opts o = {.heads = (int)H,
+                             .groups = (int)G,
+                             .scale = (float)(c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)D)),
+                             .softcap = (float)c->attn_softcap,
+                             .window = (int32_t)lf_model_layer_window(c, l),
+                             .causal = true,
+                             .max_doc = b->max_doc};
+    char site[64];
+    if (b->dropout && c->attn_prob_dropout > 0) {
+        o.dropout = (float)c->attn_prob_dropout;
+        o.site = part_name(site, "attn.prob", l);
+        o.sample = b->samples;
+        o.position = b->offsets;
+    }
+    lf_val a = b->paged ? paged_attention(b, q, k, v, &o, l) : lf_attention(b->g, q, k, v, b->cu_seqlens, b->alibi, &o);
+    return lf_tp_leave(b->g, lf_dec_linear(b, a, c->out_bias, "attn.o", l));
+}
+
+/* down(act(gate h) * up h), or down(act(up h)). */
+static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    enum lf_act act = (enum lf_act)c->activation;
+    lf_val u;
+    h = lf_tp_enter(b->g, h);
+    if (c->mlp == LF_MLP_GLU) {
+        lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);
+        u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->ffn), lf_slice(b->g, gu, c->ffn, c->ffn), act);
+    } else {
+        u = lf_act(b->g, lf_dec_linear(b, h, c->mlp_bias, "mlp.up", l), act);
+    }
+    return lf_tp_leave(b->g, lf_dec_linear(b, u, c->mlp_bias, "mlp.down", l));
+}
+
+/* The branch result f joins the residual stream x; h is what the branch read. */
+static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double p, const char *branch, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    char part[32];
+    if (c->block == LF_BLOCK_SANDWICH) {
+        snprintf(part, sizeof(part), "%s_post_norm", branch);
+        f = lf_dec_norm(b, f, part, l);
+    }
+    f = lf_dec_dropout(b, f, p, branch, l);
+    if (c->block == LF_BLOCK_ALPHA)
+        x = lf_scale(b->g, h, (float)c->residual_alpha);
+    x = lf_add(b->g, x, f);
+    snprintf(part, sizeof(part), "%s_norm", branch);
+    return c->block == LF_BLOCK_POST ? lf_dec_norm(b, x, part, l) : x;
+}
+
+/* x + attn(norm x) + mlp(norm x), with one norm or two. */
+static lf_val parallel_block(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    lf_val h = lf_dec_norm(b, x, "attn_norm", l);
+    lf_val a = lf_dec_dropout(b, attention(b, h, l), c->attn_dropout, "attn", l);
+    if (c->parallel_block == LF_PARALLEL_TWO_NORMS)
+        h = lf_dec_norm(b, x, "mlp_norm", l);
+    x = lf_add(b->g, x, a);
+    return lf_add(b->g, x, lf_dec_dropout(b, mlp(b, h, l), c->mlp_dropout, "mlp", l));
+}
+
+lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l)
+{
+    const lf_model_config *c = b->c;
+    const bool post = c->block == LF_BLOCK_POST;
+    if (c->parallel_block != LF_PARALLEL_NO)
+        return parallel_block(b, x, l);
+    lf_val h = post ? x : lf_dec_norm(b, x, "attn_norm", l);
+    x = join(b, x, h, attention(b, h, l), c->attn_dropout, "attn", l);
+    h = post ? x : lf_dec_norm(b, x, "mlp_norm", l);
+    return join(b, x, h, mlp(b, h, l), c->mlp_dropout, "mlp", l);
+}
