@@ -3,7 +3,7 @@
 #
 # ./autogen.sh                      make ./configure (autoreconf)
 # ./autogen.sh quickstart [ARG..]   install what is missing, build, run examples/quickstart (ARGs go to its run.sh)
-# ./autogen.sh check                install what is missing, build, make check
+# ./autogen.sh check [ARG..]        install what is missing, build, make check (ARGs go to configure)
 # ./autogen.sh --packages           print the package names for each package manager
 #
 # Exit codes: 0 done, 1 failed, 2 usage, 3 packages are missing and cannot be installed from here.
@@ -124,7 +124,7 @@ build_in() { # $1: build directory; further arguments go to configure
 
 # Tests must not run as root (permission tests would prove nothing): root works on a copy owned by an ordinary user. Before
 # it drops to that user, root starts a SLURM whose user is root, so that jobs submitted by somebody else are tested.
-check_as_user() {
+check_as_user() { # arguments go to configure
     copy=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-check.XXXXXX")
     slurm_dir= slurm_conf=
     trap 'stop_slurm; rm -rf "$copy"' EXIT
@@ -135,7 +135,7 @@ check_as_user() {
     chmod 755 "$copy"
     start_slurm
     (cd "$copy" && HOME=$copy TMPDIR=${TMPDIR:-/tmp} setpriv --reuid=65534 --regid=65534 --clear-groups \
-        env LF_NO_INSTALL=1 LF_SLURM_SHARED="$slurm_conf" ./autogen.sh check)
+        env LF_NO_INSTALL=1 LF_SLURM_SHARED="$slurm_conf" ./autogen.sh check "$@")
 }
 
 # Sets slurm_conf to the configuration of a running cluster, or says why there is none (those tests are skipped then).
@@ -188,16 +188,17 @@ quickstart)
     exec sh examples/quickstart/run.sh "$top/build" "$@"
     ;;
 check)
+    shift
     # without root SLURM is not worth a refusal: what needs it is skipped
     [ "$(id -u)" -eq 0 ] || apt_sched= apt_mpi=
     install_missing "$apt_build $apt_sched $apt_mpi" "$dnf_build"
     if [ "$(id -u)" -eq 0 ]; then
         make_configure
-        check_as_user
+        check_as_user "$@"
         exit
     fi
     [ -x configure ] || make_configure
-    build_in build
+    build_in build "$@"
     status=0
     # twice as many as cores: tests of schedulers mostly wait
     make -C build -j"$(($(jobs) * 2))" check VERBOSE=1 >build/check.log 2>&1 || status=1
