@@ -166,7 +166,7 @@ static int write_config(lf_exec *x, lf_err *err)
     if (rc == 0)
         rc = path == NULL ? LF_ENOMEM : lf_buf_check(&ini, err);
     if (rc == 0)
-        rc = lf_io_publish(path, ini.data, ini.len, 0640, err);
+        rc = lf_io_write_file(path, ini.data, ini.len, 0640, err); /* read at once; another incarnation writes its own */
     free(path);
     lf_buf_fini(&ini);
     return rc;

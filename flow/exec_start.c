@@ -26,6 +26,7 @@
 
 #define RECORD_MAX_BYTES ((size_t)8 << 20)
 #define SETTLE_S 10.0 /* files written on another node show up here within the attribute cache's time */
+#define NAMED_S 2.0   /* a job may begin before submit has written down which job it is */
 
 /* ---- the run and the attempt ---- */
 
@@ -159,13 +160,25 @@ static bool same_job(const char *a, const char *b)
     return a[0] != '\0' && n == strcspn(b, ".") && memcmp(a, b, n) == 0;
 }
 
-/* job.N.json names the jobs that may run the attempt. It may not be there yet: then the fence decides. */
+/* The record, waited for a little; NULL when submit was killed between the scheduler's answer and this file. */
+static json_t *load_named(const lf_exec *x, const char *path)
+{
+    double until = lf_now_s() + NAMED_S;
+    json_t *job;
+    while ((job = lf_json_load_file(path, RECORD_MAX_BYTES, NULL)) == NULL && lf_now_s() < until) {
+        look_afresh(x->stage_dir);
+        nap();
+    }
+    return job;
+}
+
+/* job.N.json names the jobs that may run the attempt. Without it the fence decides. */
 static bool orphan(const lf_exec *x)
 {
     char path[PATH_MAX];
     if (x->job.ops == NULL || lf_path_set(path, NULL, "%s/job.%d.json", x->stage_dir, x->args.attempt) < 0)
         return false;
-    json_t *job = lf_json_load_file(path, RECORD_MAX_BYTES, NULL), *ids = json_object_get(job, "ids");
+    json_t *job = load_named(x, path), *ids = json_object_get(job, "ids");
     const char *id = json_string_value(json_object_get(job, "id"));
     bool listed = job == NULL || (id != NULL && same_job(id, x->job.id));
     for (size_t i = 0; !listed && i < json_array_size(ids); i++) {

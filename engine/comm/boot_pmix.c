@@ -20,6 +20,10 @@
 #include "engine/base/str.h"
 #include "engine/comm/boot_priv.h"
 
+/* A rank that never comes is found within a minute; a job of a thousand ranks starts more slowly. */
+#define START_S 50.0
+#define START_RANK_S 0.05
+
 struct pmix {
     struct lf_boot base;
     pmix_proc_t me;
@@ -208,6 +212,8 @@ static int read_info(struct pmix *p, lf_err *err)
     if (i.local_size < 1)
         i.local_size = i.nodes == 1 ? i.size : 1;
     p->base.info = i;
+    if (!(p->patience_s > 0))
+        p->patience_s = START_S + START_RANK_S * i.size;
     return 0;
 }
 
@@ -217,7 +223,7 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
     if (!p)
         return NULL;
     const char *start = getenv("LOONG_COMM_START");
-    p->patience_s = 120;
+    p->patience_s = 0; /* read_info knows the size */
     if (start && (lf_parse_f64(&p->patience_s, start, NULL) || p->patience_s < 1)) {
         lf_fail(err, LF_EINVAL, "LOONG_COMM_START=%s: seconds, at least 1", start);
         free(p);

@@ -58,7 +58,7 @@ const struct lf_boot_info *lf_boot_info(const lf_boot *b);
 /* Keep a blob for the next fence. A key is put once in a job: LF_EEXIST. The data is copied. */
 int lf_boot_put(lf_boot *b, const char *key, const void *data, size_t len, lf_err *err);
 /* Publish what was put since the last fence, in one commit, and wait for all ranks, at most LOONG_COMM_START seconds
- * (120): LF_ECOMM. Every rank calls it. */
+ * (50, and one more for every 20 ranks): LF_ECOMM. Every rank calls it. */
 int lf_boot_fence(lf_boot *b, lf_err *err);
 /* Copy what `rank` put before the last fence, at most cap bytes, *len set to its length: LF_EINVAL when it is longer than
  * cap, LF_ENOENT when it put nothing under that key. */
