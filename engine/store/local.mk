@@ -5,7 +5,9 @@ engine_libengine_a_SOURCES += \
   engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write.c \
   engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
   engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c \
-  engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_read.c
+  engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_priv.h engine/store/safetensors_open.c \
+  engine/store/safetensors_read.c engine/store/safetensors_text.c \
+  engine/store/safetensors_write.c engine/store/sink.h engine/store/sink.c
 EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/store/make_hostile.py \
   tests/golden/store/plain.h5 tests/golden/store/softlink.h5 tests/golden/store/externallink.h5 \
   tests/golden/store/virtual.h5 tests/golden/store/externalstorage.h5 tests/golden/store/gzip.h5 \
@@ -13,11 +15,15 @@ EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/s
   tests/golden/store/unwritten.h5 tests/golden/store/manychunks.h5 tests/golden/store/holes.h5 \
   tests/golden/store/group.h5 tests/golden/store/missing.h5
 
-store_tests = tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt tests/unit/store_safetensors
+store_tests = tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt tests/unit/store_safetensors \
+  tests/unit/store_safetensors_write
 check_PROGRAMS += $(store_tests)
 TESTS += $(store_tests)
 tests_unit_store_safetensors_SOURCES = tests/unit/store_safetensors.c
 tests_unit_store_safetensors_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_store_safetensors_write_SOURCES = tests/unit/store_safetensors_write.c
+tests_unit_store_safetensors_write_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/store/make_safetensors.py tests/golden/store/safetensors
 tests_unit_store_artifact_SOURCES = tests/unit/store_artifact.c
 tests_unit_store_artifact_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_store_shard_SOURCES = tests/unit/store_shard.c

@@ -18,6 +18,7 @@
 #ifndef LF_STORE_SAFETENSORS_H
 #define LF_STORE_SAFETENSORS_H
 
+#include "engine/base/hash.h"
 #include "engine/store/tensors.h"
 
 #define LF_SAFETENSORS_MAX_HEADER 100000000
@@ -34,5 +35,56 @@
  * tensor, a truncated file, a tensor of the index that its file does not have (and where it is instead), a tensor of a
  * file that the index does not list. */
 int lf_st_open(lf_st **out, const char *path, lf_err *err);
+
+/* ---- writing ----
+ *
+ * All tensors are declared first, then their bytes come, front to back, in the order that the library's files have
+ * (lf_st_writer_next says which). For equal tensors the files are byte for byte those that safetensors' save_file
+ * writes with metadata {"format": "pt"}: in a file, types in the order of enum lf_st_dtype from its end, names in byte
+ * order inside a type, compact JSON, spaces up to a multiple of 8. Files are cut as the Hugging Face hub library cuts
+ * them: declared order, a file ends before the tensor that would take it above max_file, a tensor larger than that has
+ * a file of its own. One file: STEM.safetensors; n: STEM-00001-of-0000n.safetensors and STEM.safetensors.index.json.
+ *
+ * Files are written under temporary names (NAME.tmp) and linked to their own by lf_st_writer_finish, the index last; no
+ * file is ever written over. */
+
+typedef struct lf_st_decl {
+    const char *name;
+    enum lf_st_dtype dtype;
+    int ndim;
+    int64_t shape[LF_ST_MAX_DIMS];
+} lf_st_decl;
+
+typedef struct lf_st_write_options {
+    const char *stem;   /* NULL: "model" */
+    const char *format; /* "format" of the metadata; NULL: "pt"; "": no metadata */
+    int64_t max_file;   /* bytes of tensors in a file; 0: one file */
+    bool hash_tensors;  /* make the tree hash of each tensor as well, on the caller's thread */
+} lf_st_write_options;
+
+typedef struct lf_st_written {
+    char *name; /* of the file, without directory */
+    int64_t bytes;
+    uint8_t sha256[LF_HASH_BYTES]; /* tree hash */
+} lf_st_written;
+
+typedef struct lf_st_writer lf_st_writer;
+
+/* Declarations are copied. LF_EINVAL: a name twice, "__metadata__", an unknown type or too many dimensions; LF_EEXIST:
+ * a file of one of the names is there already. dir must exist. o may be NULL. */
+int lf_st_writer_create(lf_st_writer **out, const char *dir, const lf_st_decl *tensors, size_t n,
+                        const lf_st_write_options *o, lf_err *err);
+/* The declared tensor whose bytes come next; n when all have been written. */
+size_t lf_st_writer_next(const lf_st_writer *w);
+/* The next bytes of that tensor: all of them or a part. LF_EINVAL when there are more than it has left. */
+int lf_st_writer_put(lf_st_writer *w, const void *data, size_t bytes, lf_err *err);
+/* Tree hash of a tensor that was written in full (with hash_tensors); borrowed. */
+const uint8_t *lf_st_writer_hash(const lf_st_writer *w, size_t tensor);
+/* fsync, publish; LF_EINVAL when bytes are missing. files (may be NULL): owned array of what was written, free with
+ * lf_st_written_free. w is still to be destroyed. */
+int lf_st_writer_finish(lf_st_writer *w, lf_st_written **files, size_t *n_files, lf_err *err);
+/* Before a successful finish: removes everything that was written. destroy(NULL) is legal. */
+void lf_st_writer_destroy(lf_st_writer *w);
+void lf_st_written_free(lf_st_written *files, size_t n);
 
 #endif

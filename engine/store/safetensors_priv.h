@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the safetensors reader and writer share.
+ */
+#ifndef LF_STORE_SAFETENSORS_PRIV_H
+#define LF_STORE_SAFETENSORS_PRIV_H
+
+#include "engine/base/str.h"
+#include "engine/store/safetensors.h"
+#include "engine/store/sink.h"
+#include "engine/store/tensors_priv.h"
+
+/* Add the tensors of the file open at fd (taken) to s. */
+int lf_st_add_safetensors(lf_st *s, int fd, const char *path, lf_err *err);
+
+struct lf_st_out_tensor {
+    lf_st_decl d; /* name is owned */
+    int64_t bytes;
+    size_t file;
+};
+
+struct lf_st_out_file {
+    char *name, *path, *tmp;
+    size_t first, end;       /* of w->order */
+    bool written, published; /* states (3), (4) */
+    int64_t bytes;
+    uint8_t sha256[LF_HASH_BYTES];
+};
+
+struct lf_st_writer {
+    char *dir, *stem, *format;
+    struct lf_st_out_tensor *tensors; /* [n], as declared */
+    struct lf_st_out_tensor **order;  /* [n], as written */
+    size_t n;
+    struct lf_st_out_file *files;
+    size_t n_files;
+    struct lf_st_out_file index; /* with several files */
+    bool hash_tensors, finished, failed;
+    uint8_t (*hashes)[LF_HASH_BYTES]; /* [n] when hash_tensors */
+    lf_tree_hash *hash;
+    size_t at;    /* of order */
+    int64_t done; /* bytes of that tensor */
+    lf_sink *sink;
+    size_t file; /* that sink writes */
+};
+
+/* Length and header of f, padded; the tensors' bytes follow. Appended to the empty b. */
+int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_file *f, lf_err *err);
+int lf_st_index_text(lf_buf *b, const lf_st_writer *w, lf_err *err);
+
+#endif
