@@ -43,6 +43,10 @@ typedef struct lf_ckpt_tensor {
     int ndim; /* 1 .. LF_CKPT_MAX_DIMS (a scalar is [1]) */
     int64_t shape[LF_CKPT_MAX_DIMS];
     const void *data; /* row-major, whole tensor; borrowed, read by lf_ckpt_save_begin */
+    /* Instead of data, for models larger than memory: elements [first, first + n) of the tensor, in its dtype, into dst. Each
+     * element is asked for once, in blocks of at most 4 MiB, by several threads at a time. */
+    int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
+    void *user;
 } lf_ckpt_tensor;
 
 typedef struct lf_ckpt_writer lf_ckpt_writer;
@@ -65,7 +69,8 @@ typedef struct lf_ckpt_options {
     int64_t piece_bytes; /* a tensor is cut into pieces of at most this; 0 = never */
 } lf_ckpt_options;
 
-/* The tensors and their memory stay the caller's and must stay where they are; names are copied. */
+/* The tensors and their memory stay the caller's and must stay where they are; names are copied. Tensors with fill are
+ * written without a snapshot: LF_EINVAL together with an arena. */
 int lf_ckpt_writer_create(lf_ckpt_writer **out, const lf_ckpt_tensor *tensors, size_t n, const lf_ckpt_options *o,
                           lf_err *err);
 /* Wait for the save before (its failure is returned here, and this save is not begun), copy the tensors, start writing
@@ -100,6 +105,8 @@ void lf_ckpt_close(lf_ckpt *c);
 size_t lf_ckpt_n_entries(const lf_ckpt *c);
 const lf_ckpt_entry *lf_ckpt_entry_at(const lf_ckpt *c, size_t i); /* borrowed; sorted by kind, name */
 const lf_ckpt_entry *lf_ckpt_find(const lf_ckpt *c, const char *name, const char *kind); /* NULL: none */
+/* Elements [first, first + n) of a tensor, flattened row-major, into dst, in the stored dtype. Thread-safe. */
+int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst, lf_err *err);
 /* The box [lo, hi) of a tensor into dst, row-major, in the stored dtype; lo = hi = NULL: all of it. Thread-safe. */
 int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, const int64_t *hi, void *dst,
                  lf_err *err);

@@ -111,6 +111,46 @@ int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, co
     return 0;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    const struct lf_ckpt_rec *r = (const struct lf_ckpt_rec *)(const void *)e;
+    size_t elem = lf_h5_type_bytes(e->dtype);
+    unsigned char *to = dst;
+    if (first < 0 || n < 0 || (uint64_t)n > r->n_elems || (uint64_t)first > r->n_elems - (uint64_t)n)
+        return lf_fail(err, LF_EINVAL, "tensor %s (%s): elements %lld and %lld more of %llu", e->name, e->kind,
+                       (long long)first, (long long)n, (unsigned long long)r->n_elems);
+    if (e->ndim == 1 && n)
+        return lf_ckpt_read(c, e, &first, &(int64_t){first + n}, dst, err);
+    /* Boxes: the rest of a row of the last dimension, whole rows of one row of the dimension above, and so on up. */
+    while (n) {
+        int64_t lo[LF_CKPT_MAX_DIMS] = {0}, hi[LF_CKPT_MAX_DIMS] = {0}, left = first, inner = 1;
+        int d = e->ndim - 1;
+        for (int k = e->ndim - 1; k >= 0; k--) {
+            lo[k] = left % e->shape[k];
+            hi[k] = lo[k] + 1;
+            left /= e->shape[k];
+        }
+        for (; d > 0 && lo[d] == 0 && inner * e->shape[d] <= n; d--) {
+            inner *= e->shape[d];
+            hi[d] = e->shape[d];
+        }
+        int64_t rows = least(n / inner, e->shape[d] - lo[d]);
+        hi[d] = lo[d] + rows;
+        int rc = lf_ckpt_read(c, e, lo, hi, to, err);
+        if (rc < 0)
+            return rc;
+        to += (size_t)(rows * inner) * elem;
+        first += rows * inner;
+        n -= rows * inner;
+    }
+    return 0;
+}
+
 /* ---- checking ---- */
 
 static int open_files(lf_ckpt *c, lf_err *err)

@@ -25,6 +25,7 @@
 
 #define ARENA_ALIGN ((size_t)64)
 #define BLOCK_BYTES ((size_t)1 << 20)
+#define FILL_BYTES  ((size_t)4 << 20) /* of one call of fill: what is transposed is read with fewer, longer reads */
 #define MAX_THREADS 64
 
 struct leaf {
@@ -32,8 +33,14 @@ struct leaf {
     uint8_t sha256[LF_HASH_BYTES];
 };
 
+struct source { /* of a tensor that is not in memory */
+    int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
+    void *user;
+};
+
 struct lf_ckpt_writer {
     struct lf_ckpt_meta meta;
+    struct source *sources;     /* [n_recs] fill NULL: in memory */
     const unsigned char **live; /* [n_recs] the caller's tensors */
     const unsigned char **from; /* [n_recs] what is written: the snapshot, or live */
     char (*files)[32];
@@ -108,6 +115,9 @@ static int take_tensor(lf_ckpt_writer *w, const lf_ckpt_tensor *t, lf_err *err)
     r->e.name = r->name;
     r->e.kind = r->kind;
     w->live[w->meta.n_recs - 1] = t->data;
+    w->sources[w->meta.n_recs - 1] = (struct source){t->fill, t->user};
+    if (t->fill && w->arena)
+        return lf_fail(err, LF_EINVAL, "tensor %s (%s) is not in memory, so there is no snapshot of it", t->name, t->kind);
     if (w->meta.n_recs > 1 && lf_ckpt_cmp(&r[-1].e, &r->e) == 0)
         return lf_fail(err, LF_EEXIST, "tensor %s (%s) is given twice", t->name, t->kind);
     return 0;
@@ -191,7 +201,7 @@ static int take_all(lf_ckpt_writer *w, const lf_ckpt_tensor *tensors, size_t n, 
     int rc = LF_ENOMEM;
     const lf_ckpt_tensor **sorted = lf_calloc(n, sizeof *sorted, err);
     if (!sorted || !(w->meta.recs = lf_calloc(n, sizeof *w->meta.recs, err)) ||
-        !(w->live = lf_calloc(n, sizeof *w->live, err)) || !(w->from = lf_calloc(n, sizeof *w->from, err)))
+        !(w->sources = lf_calloc(n, sizeof *w->sources, err)) || !(w->live = lf_calloc(n, sizeof *w->live, err)) || !(w->from = lf_calloc(n, sizeof *w->from, err)))
         goto out;
     for (size_t i = 0; i < n; i++)
         sorted[i] = &tensors[i];
@@ -243,6 +253,7 @@ void lf_ckpt_writer_destroy(lf_ckpt_writer *w)
     lf_ckpt_save_wait(w, NULL, NULL);
     lf_ckpt_meta_fini(&w->meta);
     pthread_mutex_destroy(&w->lock);
+    free(w->sources);
     free(w->live);
     free(w->from);
     free(w->files);
@@ -278,16 +289,24 @@ static int write_block(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, con
     return 0;
 }
 
-static int save_leaf(lf_ckpt_writer *w, struct leaf *leaf, lf_hash *sha, lf_err *err)
+/* buf: FILL_BYTES of this helper's own, made when first needed. */
+static int save_leaf(lf_ckpt_writer *w, struct leaf *leaf, lf_hash *sha, unsigned char **buf, lf_err *err)
 {
     const struct lf_ckpt_rec *r = &w->meta.recs[leaf->rec];
-    size_t at = leaf->index * LF_HASH_LEAF, left = rec_bytes(r) - at;
+    const struct source *s = &w->sources[leaf->rec];
+    size_t at = leaf->index * LF_HASH_LEAF, left = rec_bytes(r) - at, elem = lf_h5_type_bytes(r->e.dtype);
+    size_t block = s->fill ? FILL_BYTES : BLOCK_BYTES;
     left = left < LF_HASH_LEAF ? left : LF_HASH_LEAF;
+    if (s->fill && !*buf && !(*buf = lf_malloc(FILL_BYTES, 1, err)))
+        return LF_ENOMEM;
     int rc = 0;
     while (left && rc == 0) {
-        size_t n = left < BLOCK_BYTES ? left : BLOCK_BYTES;
-        lf_hash_update(sha, w->from[leaf->rec] + at, n);
-        rc = write_block(w, r, w->from[leaf->rec] + at, at, n, err);
+        size_t n = left < block ? left : block;
+        const unsigned char *data = s->fill ? *buf : w->from[leaf->rec] + at;
+        if (s->fill && (rc = s->fill(s->user, (int64_t)(at / elem), (int64_t)(n / elem), *buf, err)) < 0)
+            break;
+        lf_hash_update(sha, data, n);
+        rc = write_block(w, r, data, at, n, err);
         at += n;
         left -= n;
     }
@@ -299,12 +318,14 @@ static void *helper(void *arg)
 {
     lf_ckpt_writer *w = arg;
     lf_err err = LF_ERR_INIT;
+    unsigned char *buf = NULL;
     lf_hash *sha = lf_hash_create(&err);
     int rc = sha ? 0 : LF_ENOMEM;
     size_t i;
     while (rc == 0 && !atomic_load(&w->failed) && (i = atomic_fetch_add(&w->next_leaf, 1)) < w->n_leaves)
-        rc = save_leaf(w, &w->leaves[i], sha, &err);
+        rc = save_leaf(w, &w->leaves[i], sha, &buf, &err);
     lf_hash_destroy(sha);
+    free(buf);
     if (rc < 0) {
         atomic_store(&w->failed, true);
         pthread_mutex_lock(&w->lock);

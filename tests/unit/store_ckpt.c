@@ -123,6 +123,16 @@ static void check_boxes(const char *dir)
                     bad += buf[n++] != src[i * s[0] + j * s[1] + (t->ndim > 2 ? k : 0)];
     }
     tap_i64(bad, 0, "boxes of tensors");
+    bad = 0;
+    for (uint64_t trial = 0; trial < 300; trial++) {
+        const lf_ckpt_tensor *t = &tensors[trial % 2 ? 3 : 5];
+        int64_t all = (int64_t)(bytes_of(t) / 4), from = lf_rng_u32(4, 1, trial) % all, n = lf_rng_u32(4, 2, trial) % (all - from + 1);
+        bad += lf_ckpt_read_flat(c, lf_ckpt_find(c, t->name, t->kind), from, n, buf, &err) < 0 ||
+               memcmp(buf, (const uint32_t *)t->data + from, (size_t)n * 4) != 0;
+    }
+    tap_i64(bad, 0, "flat ranges of tensors");
+    tap_rc(lf_ckpt_read_flat(c, lf_ckpt_find(c, "model/big", "weight"), 19999, 2, buf, &err), LF_EINVAL, &err, "20000", "a range that is too long");
+    lf_err_clear(&err);
     int64_t lo[2] = {0, 0}, hi[2] = {101, 1};
     const lf_ckpt_entry *e = lf_ckpt_find(c, "model/big", "weight");
     tap_rc(lf_ckpt_read(c, e, lo, hi, buf, &err), LF_EINVAL, &err, "model/big", "a box that is too large");
@@ -154,6 +164,51 @@ static void test_layouts(void)
     memory[2][5] ^= 1;
     tap_rc(save_to(at("other"), 7, &o[0], &r, &err), LF_EEXIST, &err, "already", "a checkpoint is never overwritten");
     tap_ok(access(at("layout3/deep/er/index.h5"), F_OK) == 0, "several files have an index");
+}
+
+static int fill_from(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    const lf_ckpt_tensor *t = user;
+    size_t elem = lf_h5_type_bytes(t->dtype);
+    if (!t->data)
+        return lf_fail(err, LF_EFORMAT, "%s cannot be had", t->name);
+    memcpy(dst, (const char *)t->data + (size_t)first * elem, (size_t)n * elem);
+    return 0;
+}
+
+/* Tensors that are asked for block by block: the same checkpoint; a refusal ends the save and leaves nothing. */
+static void test_fill(void)
+{
+    static lf_ckpt_tensor mine[N_TENSORS];
+    lf_ckpt_options o = {.threads = 2};
+    lf_ckpt_result want = {0}, r = {0};
+    lf_ckpt_writer *w = NULL;
+    lf_err err = LF_ERR_INIT;
+    json_t *state = state_at(7);
+    char arena[64];
+    fill(1);
+    save_to(at("in-memory"), 7, &o, &want, &err);
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        mine[i] = tensors[i];
+        mine[i].data = NULL;
+        mine[i].fill = fill_from;
+        mine[i].user = &tensors[i];
+    }
+    if (lf_ckpt_writer_create(&w, mine, N_TENSORS, &o, &err) < 0)
+        tap_bail("%s", err.text);
+    tap_rc(lf_ckpt_save_begin(w, at("asked"), state, &err), 0, &err, NULL, "begin");
+    tap_rc(lf_ckpt_save_wait(w, &r, &err), 1, &err, NULL, "wait");
+    tap_mem(r.identity, want.identity, LF_HASH_BYTES, "the identity of what was in memory");
+    check_contents(at("asked"), "tensors asked for");
+    tensors[3].data = NULL;
+    tap_rc(lf_ckpt_save_begin(w, at("refused"), state, &err), LF_EFORMAT, &err, "cannot be had", "a tensor that cannot be had");
+    tap_ok(access(at("refused"), F_OK) != 0, "nothing is left");
+    lf_err_clear(&err);
+    lf_ckpt_writer_destroy(w);
+    o.arena = arena;
+    tap_rc(lf_ckpt_writer_create(&w, mine, N_TENSORS, &o, &err), LF_EINVAL, &err, "snapshot", "an arena has no place for them");
+    fill(1);
+    json_decref(state);
 }
 
 static void test_snapshot(void)
@@ -534,6 +589,7 @@ int main(void)
 {
     test_layouts();
     test_snapshot();
+    test_fill();
     test_refused();
     test_damage();
     test_boxes_by_hand();
