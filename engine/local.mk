@@ -8,6 +8,7 @@ include engine/graph/local.mk
 include engine/back/local.mk
 include engine/comm/local.mk
 include engine/model/local.mk
+include engine/convert/local.mk
 include engine/train/local.mk
 include engine/infer/local.mk
 EXTRA_DIST += engine/README.md

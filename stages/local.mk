@@ -7,3 +7,4 @@ include stages/tokenize.mk
 include stages/pretrain.mk
 include stages/generate.mk
 include stages/eval.mk
+include stages/convert.mk

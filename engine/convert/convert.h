@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Models of other programs in and out: a Hugging Face directory to a checkpoint of ours (engine/store/ckpt.h) and back.
+ *
+ * Both ways stream: a block of at most a few MiB per thread is read, cast, hashed and written; a model never lies in
+ * memory. Every outside tensor is visited exactly once and every tensor of ours written exactly once (map.h), or
+ * nothing is published. What is made becomes an artifact when its manifest is linked, last; a run that is killed leaves
+ * a directory without manifest, which the next one removes and makes again.
+ */
+#ifndef LF_CONVERT_CONVERT_H
+#define LF_CONVERT_CONVERT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/convert/hf.h"
+#include "engine/store/ckpt.h"
+
+enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF_CONVERT_F16 };
+
+struct lf_convert_opts {
+    const char *from;   /* directory */
+    const char *out;    /* the artifact that is made: a directory that is new or holds what a killed run left */
+    int dtype;          /* enum lf_convert_dtype */
+    int64_t file_bytes; /* a file of the output is closed above this; 0: one file */
+    int threads;
+    const char *family;    /* export: which form, NULL: by the model's family */
+    const char *tokenizer; /* export: directory whose tokenizer files go into the model's; NULL: none */
+    bool (*stop)(void);    /* asked between blocks; NULL: never */
+    void (*warn)(void *arg, const char *text);
+    void (*progress)(void *arg, double done, double total); /* bytes */
+    void *arg;
+};
+
+struct lf_convert_result {
+    char family[24];
+    int64_t tensors, bytes; /* of the artifact */
+    int64_t nonfinite;      /* values that are NaN or infinite */
+    uint8_t identity[LF_HASH_BYTES];
+};
+
+/* Hugging Face to checkpoint. What the checkpoint's state keeps besides the model's description ("hf"): the config.json
+ * as it was, the type of every outside tensor, and which second copies there were, so that an export writes the same
+ * files. F16 becomes F32 there, exactly. LF_EINVAL, LF_EFORMAT, LF_ENOTSUP: named file, key or tensor; LF_EINTR: stop()
+ * said so; nothing is published then. */
+int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
+
+/* The files of a Hugging Face directory that belong to its tokenizer and to generation, as an artifact of kind
+ * "tokenizer" in `out`. Its meta: eos_token_ids of generation_config.json or config.json, model_type. LF_ENOENT never:
+ * a directory without a tokenizer makes an artifact without one, and *has_tokenizer is false. */
+int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer, lf_err *err);
+
+/* Checkpoint to a Hugging Face directory with manifest, kind "model". */
+int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
+
+/* ---- what a path is ---- */
+
+enum lf_convert_form {
+    LF_FORM_UNKNOWN = 0,
+    LF_FORM_HF,
+    LF_FORM_CHECKPOINT,
+    LF_FORM_SHARDS,
+    LF_FORM_TOKENIZER,
+    LF_FORM_MEGATRON,
+    LF_FORM_IDX
+};
+const char *lf_convert_form_name(enum lf_convert_form f);
+/* Negative: it could not be looked at. */
+int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every family of families_*.c; families.c lists them. Adding one: its keys and rows in a families_*.c, a line here, a
+ * line in families.c, and a directory of golden files (tests/golden/families).
+ */
+#ifndef LF_CONVERT_FAMILIES_H
+#define LF_CONVERT_FAMILIES_H
+
+#include "engine/convert/hf.h"
+
+extern const struct lf_hf_family lf_hf_gpt2;
+extern const struct lf_hf_family lf_hf_llama;
+
+#endif

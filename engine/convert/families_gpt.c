@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-2: learned positions, LayerNorm, Conv1D weights [in, out]. */
+#include <stdio.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families.h"
+
+/* ---- GPT-2 ---- */
+
+static const char *const gpt2_switches[] = {"norm=layer",   "norm_bias=yes",        "position=learned",
+                                            "mlp=plain",    "qkv_bias=yes",         "out_bias=yes",
+                                            "mlp_bias=yes", "init=residual_scaled", NULL};
+
+static const struct lf_hf_key gpt2_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"n_positions", LF_HF_NUMBER, "max_positions", "1024"},
+    {"n_ctx", LF_HF_INERT, NULL, NULL}, /* the same number in old files */
+    {"n_embd", LF_HF_NUMBER, "hidden", NULL},
+    {"n_layer", LF_HF_NUMBER, "layers", NULL},
+    {"n_head", LF_HF_NUMBER, "heads", NULL},
+    {"activation_function", LF_HF_ACT, "activation", "\"gelu_new\""},
+    {"layer_norm_epsilon", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"resid_pdrop", LF_HF_NUMBER, "attn_dropout mlp_dropout", "0.1"},
+    {"embd_pdrop", LF_HF_NUMBER, "embed_dropout", "0.1"},
+    {"attn_pdrop", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"scale_attn_weights", LF_HF_SAME, NULL, "true"},
+    {"scale_attn_by_inverse_layer_idx", LF_HF_SAME, NULL, "false"},
+    {"reorder_and_upcast_attn", LF_HF_INERT, NULL, NULL}, /* precision of the reference, not the function */
+    {"summary_type", LF_HF_INERT, NULL, NULL},            /* of classification heads, here and below */
+    {"summary_use_proj", LF_HF_INERT, NULL, NULL},
+    {"summary_activation", LF_HF_INERT, NULL, NULL},
+    {"summary_proj_to_labels", LF_HF_INERT, NULL, NULL},
+    {"summary_first_dropout", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* n_inner: null means four times the width. */
+static int read_n_inner(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t n = 4 * c->hidden;
+    int rc = lf_hf_get_i64(r, "n_inner", &n, err);
+    return rc ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
+}
+
+static int write_n_inner(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return json_object_set_new(o, "n_inner", json_integer(c->ffn)) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+static const struct lf_map_row gpt2_rows[] = {
+    {"transformer.wte.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"transformer.wpe.weight", LF_MAP_COPY, "pos_embed.weight", NULL},
+    {"transformer.h.{L}.ln_1.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {"transformer.h.{L}.attn.c_attn.{P}", LF_MAP_STACK_T,
+     "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
+    {"transformer.h.{L}.attn.c_proj.{P}", LF_MAP_TURNED, "layers.{L}.attn.o.{P}", NULL},
+    {"transformer.h.{L}.ln_2.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"transformer.h.{L}.mlp.c_fc.{P}", LF_MAP_TURNED, "layers.{L}.mlp.up.{P}", NULL},
+    {"transformer.h.{L}.mlp.c_proj.{P}", LF_MAP_TURNED, "layers.{L}.mlp.down.{P}", NULL},
+    {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
+    {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
+    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_gpt2 = {
+    .name = "gpt2",
+    .also = "gpt3",
+    .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
+    .prefix = "transformer.",
+    .switches = gpt2_switches,
+    .keys = gpt2_keys,
+    .rows = gpt2_rows,
+    .read = read_n_inner,
+    .write = write_n_inner,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Families of Hugging Face models as data: how config.json says what [model] says (engine/model/config.h), and how
+ * their tensors map to ours (map.h). Both tables serve both directions.
+ *
+ * config.json is read strictly: a key that no row and no hook of the family takes, and that is not on the list of keys
+ * that change no number, is an error that names it, because a switch nobody reads makes another model. Written is what
+ * the rows say; the text is then read back and compared with the model, so a model that the family cannot express is
+ * refused by the name of the key.
+ *
+ * A family is one entry of families_*.c:
+ *
+ *     {.name = "gpt2", .model_type = "gpt2", .architecture = "GPT2LMHeadModel", .prefix = "transformer.",
+ *      .switches = {"norm=layer", ...}, .keys = gpt2_keys, .rows = gpt2_rows}
+ */
+#ifndef LF_CONVERT_HF_H
+#define LF_CONVERT_HF_H
+
+#include <jansson.h>
+
+#include "engine/convert/map.h"
+
+enum lf_hf_kind {
+    LF_HF_NUMBER = 1, /* a count or a real: the text of our key */
+    LF_HF_BOOL,       /* yes or no */
+    LF_HF_NOT,        /* the opposite of our key */
+    LF_HF_ACT,        /* name of an activation */
+    LF_HF_SAME,       /* must be `def`, whatever it means: variants that are not supported have another value */
+    LF_HF_INERT       /* changes no number; def: what is written, NULL: nothing */
+};
+
+struct lf_hf_key {
+    const char *name; /* in config.json */
+    enum lf_hf_kind kind;
+    const char *ours; /* our keys, separated by blanks: all get the value. SAME, INERT: NULL */
+    const char
+        *def; /* JSON text: the value meant by absence, as the class of transformers has it; NULL: must be there. null,
+               * as def or in the file, means our own default (no window, as many key heads as query heads) */
+};
+
+/* config.json while it is read: every key that is looked at is ticked off. */
+typedef struct lf_hf_reader {
+    json_t *o;        /* the object; borrowed */
+    const char *path; /* for messages */
+    json_t *left;     /* keys not looked at yet: an object of its own */
+} lf_hf_reader;
+
+/* Look at a key. NULL when absent or null. */
+json_t *lf_hf_take(lf_hf_reader *r, const char *key);
+/* Set one of our keys from text or a number; the message names theirs. */
+int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, const char *value,
+              lf_err *err);
+int lf_hf_set_number(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, double value,
+                     lf_err *err);
+/* A number; absent or null: *out keeps its value. */
+int lf_hf_get_f64(lf_hf_reader *r, const char *key, double *out, lf_err *err);
+int lf_hf_get_i64(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err);
+int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err);
+
+struct lf_hf_family {
+    const char *name;       /* what an imported model's `family` says */
+    const char *also;       /* families of ours, separated by blanks, that are exported in this form too; NULL: none */
+    const char *model_type; /* of config.json; several separated by blanks, the first is written */
+    const char *needs;      /* a key of config.json that tells this one from others of its model_type; NULL: none */
+    const char *lacks;      /* a key that must not be there; NULL: none */
+    const char *architecture;     /* written to "architectures" */
+    const char *prefix;           /* of tensor names; files without a head may lack it; NULL: none */
+    const char *const *switches;  /* "key=value" of [model], ended by NULL: what all models of the family share */
+    const struct lf_hf_key *keys; /* ended by name == NULL */
+    const struct lf_map_row *rows;
+    /* What rows cannot say; NULL: nothing. read runs after the rows, before the check; write adds to o. */
+    int (*read)(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+    int (*write)(const lf_model_config *c, json_t *o, lf_err *err);
+    /* What a conversion may differ by from the reference in f64, relative to the largest logit and to the rms of all.
+     */
+    double tol_max, tol_rms;
+};
+
+extern const struct lf_hf_family *const lf_hf_families[]; /* ended by NULL */
+
+/* The family of a config.json. NULL with err: unknown model_type (the known ones are listed). */
+const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err);
+/* The family that an export writes: by `name`, or (NULL) by c->family. */
+const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char *name, lf_err *err);
+
+/* config.json to a finished model description. */
+int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t *config, const char *path,
+                      lf_err *err);
+/* And back: returns owned. dtype: what "dtype" says ("bfloat16"). LF_EINVAL names the key of [model] that the family
+ * cannot express. */
+json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c, const char *dtype, lf_err *err);
+
+/* ---- what families share (hf_parts.c) ---- */
+
+/* rope_theta, rope_scaling or rope_parameters, partial_rotary_factor. theta: what absence of the first means. */
+int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err);
+int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
+/* layer_types ("full_attention", "sliding_attention") says what sliding_window, max_window_layers and window_pattern
+ * say. */
+int lf_hf_check_layer_types(lf_hf_reader *r, const lf_model_config *c, lf_err *err);
+
+/* "gelu_new" -> "gelu_tanh"; NULL: unknown. And the name that is written. */
+const char *lf_hf_act_from(const char *theirs);
+const char *lf_hf_act_to(const char *ours);
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.json by the tables of a family: read, written, and read back. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/hf.h"
+
+/* Keys of any config.json that change no number of the model. */
+static const char *const inert[] = {
+    /* what wrote it, where it lay, how it is to be loaded */
+    "architectures", "model_type", "_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype",
+    "auto_map", "use_cache", "torchscript", "return_dict", "tokenizer_class", "_commit_hash", "_attn_implementation",
+    "use_return_dict", "custom_pipelines", "_flash_attn_2_enabled", "attn_implementation", "use_flash_attn",
+    "use_flash_attention", "low_cpu_mem_usage", "onnx_safe", "is_decoder", "is_encoder_decoder",
+    "chunk_size_feed_forward", "pretraining_tp", "output_attentions", "output_hidden_states", "output_past",
+    "cross_attention_hidden_size", "add_cross_attention", "problem_type", "id2label", "label2id",
+    "task_specific_params", "gradient_checkpointing", "unsloth_version", "transformers.js_config",
+    "_dynamic_tree_cache", "support_low_vram", "fp32_residual_connection",
+    /* which tokens are special: generation_config.json and the tokenizer have the last word */
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "unk_token_id",
+    "mask_token_id", "gmask_token_id", "suppress_tokens", "seq_length_for_generation", "im_start_id", "im_end_id",
+    /* of generation */
+    "max_length", "max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "prefix", NULL};
+
+static bool among(const char *word, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(word, *list) == 0)
+            return true;
+    return false;
+}
+
+static bool in_words(const char *word, const char *words)
+{
+    size_t n = strlen(word);
+    for (const char *p = words; p && *p; p += strcspn(p, " "), p += strspn(p, " "))
+        if (strcspn(p, " ") == n && strncmp(p, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* ---- which family ---- */
+
+const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_err *err)
+{
+    const char *type = NULL;
+    if (lf_json_get_str(&type, config, "model_type", true, path, err))
+        return NULL;
+    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
+        if (in_words(type, (*f)->model_type) && (!(*f)->needs || json_object_get(config, (*f)->needs)) &&
+            (!(*f)->lacks || !json_object_get(config, (*f)->lacks)))
+            return *f;
+    lf_buf b;
+    lf_buf_init(&b);
+    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
+        lf_buf_addf(&b, "%s%.*s", b.len ? ", " : "", (int)strcspn((*f)->model_type, " "), (*f)->model_type);
+    lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type, b.data);
+    lf_buf_fini(&b);
+    return NULL;
+}
+
+const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char *name, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++) {
+        if (name ? strcmp(name, (*f)->name) == 0
+                 : strcmp(c->family, (*f)->name) == 0 || in_words(c->family, (*f)->also)) {
+            lf_buf_fini(&b);
+            return *f;
+        }
+        lf_buf_addf(&b, "%s%s", b.len ? ", " : "", (*f)->name);
+    }
+    if (name)
+        lf_fail(err, LF_EINVAL, "family = %s is not known; known: %s", name, b.data);
+    else
+        lf_fail(err, LF_EINVAL, "the model's family is '%s', which no Hugging Face model has; say family = one of: %s",
+                c->family, b.data);
+    lf_buf_fini(&b);
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+json_t *lf_hf_take(lf_hf_reader *r, const char *key)
+{
+    json_t *v = json_object_get(r->o, key);
+    json_object_del(r->left, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, const char *value, lf_err *err)
+{
+    char where[LF_MODEL_ORIGIN];
+    snprintf(where, sizeof where, "%.60s: %s", r->path, theirs);
+    return lf_model_config_set(c, ours, value, where, err);
+}
+
+int lf_hf_set_number(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, double value,
+                     lf_err *err)
+{
+    char text[40];
+    if (!isfinite(value))
+        return lf_fail(err, LF_EFORMAT, "%s: %s is not finite", r->path, theirs);
+    if (floor(value) == value && fabs(value) < 1e15) /* NOLINT: whole numbers are written as such */
+        snprintf(text, sizeof text, "%.0f", value);
+    else
+        snprintf(text, sizeof text, "%.17g", value);
+    return lf_hf_set(r, c, theirs, ours, text, err);
+}
+
+int lf_hf_get_f64(lf_hf_reader *r, const char *key, double *out, lf_err *err)
+{
+    return lf_hf_take(r, key) ? lf_json_get_f64(out, r->o, key, true, r->path, err) : 0;
+}
+
+int lf_hf_get_i64(lf_hf_reader *r, const char *key, int64_t *out, lf_err *err)
+{
+    return lf_hf_take(r, key) ? lf_json_get_i64(out, r->o, key, true, r->path, err) : 0;
+}
+
+int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err)
+{
+    return lf_hf_take(r, key) ? lf_json_get_bool(out, r->o, key, true, r->path, err) : 0;
+}
+
+static int bad_value(const lf_hf_reader *r, const char *key, json_t *v, const char *why, lf_err *err)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    int rc = lf_fail(err, LF_ENOTSUP, "%s: %s = %.80s %s", r->path, key, text ? text : "?", why);
+    free(text);
+    return rc;
+}
+
+/* The text of our key from a value. */
+static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, char *buf, size_t cap, lf_err *err)
+{
+    const char *act;
+    switch (k->kind) {
+    case LF_HF_NUMBER:
+        if (json_is_integer(v))
+            snprintf(buf, cap, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        else if (json_is_real(v))
+            snprintf(buf, cap, "%.17g", json_real_value(v));
+        else
+            return bad_value(r, k->name, v, "is not a number", err);
+        return 0;
+    case LF_HF_BOOL:
+    case LF_HF_NOT:
+        if (!json_is_boolean(v))
+            return bad_value(r, k->name, v, "is neither true nor false", err);
+        snprintf(buf, cap, "%s", json_is_true(v) == (k->kind == LF_HF_BOOL) ? "yes" : "no");
+        return 0;
+    case LF_HF_ACT:
+        act = json_is_string(v) ? lf_hf_act_from(json_string_value(v)) : NULL;
+        if (!act)
+            return bad_value(r, k->name, v, "is not an activation that is known", err);
+        snprintf(buf, cap, "%s", act);
+        return 0;
+    case LF_HF_SAME:
+    case LF_HF_INERT:
+        break;
+    }
+    return 0;
+}
+
+static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)
+{
+    char text[64];
+    json_t *def = k->def ? json_loads(k->def, JSON_DECODE_ANY, NULL) : NULL, *v = lf_hf_take(r, k->name);
+    int rc = 0;
+    if (k->def && !def)
+        LF_BUG("%s: default '%s' is not JSON", k->name, k->def);
+    if (k->kind == LF_HF_INERT)
+        goto out;
+    if (!v && !def)
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is missing", r->path, k->name);
+    if (!v && !json_object_get(r->o, k->name) && !json_is_null(def))
+        v = def;
+    if (rc || !v) /* null means: as our default is */
+        goto out;
+    if (k->kind == LF_HF_SAME) {
+        bool same = json_equal(v, def) || (json_is_number(v) && json_is_number(def) &&
+                                           fabs(json_number_value(v) - json_number_value(def)) <= 0);
+        if (!same)
+            rc = bad_value(r, k->name, v, "is a variant of this family that is not supported", err);
+        goto out;
+    }
+    rc = to_text(r, k, v, text, sizeof text, err);
+    for (const char *p = k->ours; *p && !rc;) {
+        char ours[48];
+        size_t n = strcspn(p, " ");
+        snprintf(ours, sizeof ours, "%.*s", (int)n, p);
+        rc = lf_hf_set(r, c, k->name, ours, text, err);
+        p += n + strspn(p + n, " ");
+    }
+out:
+    json_decref(def);
+    return rc;
+}
+
+static int apply_switches(lf_model_config *c, const struct lf_hf_family *f, lf_err *err)
+{
+    char from[64];
+    snprintf(from, sizeof from, "family %s", f->name);
+    for (const char *const *s = f->switches; s && *s; s++) {
+        char key[48];
+        const char *eq = strchr(*s, '=');
+        snprintf(key, sizeof key, "%.*s", (int)(eq - *s), *s);
+        int rc = lf_model_config_set(c, key, eq + 1, from, err);
+        if (rc)
+            return rc;
+    }
+    snprintf(c->family, sizeof c->family, "%s", f->name);
+    return 0;
+}
+
+static int check_left(const lf_hf_reader *r, const struct lf_hf_family *f, lf_err *err)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(r->left, key, v)
+    {
+        if (among(key, inert))
+            continue;
+        /* A switch that is off is no switch: new versions of transformers add such keys. */
+        if (json_is_null(v))
+            continue;
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: key '%.100s' is not known for models of type %.*s; it may change the numbers, so the model "
+                       "is not imported",
+                       r->path, key, (int)strcspn(f->model_type, " "), f->model_type);
+    }
+    return 0;
+}
+
+int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t *config, const char *path, lf_err *err)
+{
+    lf_model_config c;
+    lf_hf_reader r = {config, path, json_copy(config)};
+    lf_model_config_defaults(&c);
+    int rc = r.left ? apply_switches(&c, f, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++)
+        rc = read_key(&r, k, &c, err);
+    if (!rc && f->read)
+        rc = f->read(&r, &c, err);
+    if (!rc)
+        rc = check_left(&r, f, err);
+    if (!rc)
+        rc = lf_model_config_finish(&c, err);
+    json_decref(r.left);
+    if (!rc)
+        *out = c;
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static json_t *number_of(const char *text)
+{
+    int64_t n;
+    double x;
+    if (lf_parse_i64(&n, text, NULL) == 0)
+        return json_integer(n);
+    return lf_parse_f64(&x, text, NULL) == 0 ? json_real(x) : NULL;
+}
+
+/* A key's value from the canonical texts of our keys; NULL: not written. */
+static json_t *value_of(const struct lf_hf_key *k, json_t *ours)
+{
+    char first[48] = "";
+    const char *text, *act;
+    if (k->ours)
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(k->ours, " "), k->ours);
+    text = json_string_value(json_object_get(ours, first));
+    switch (k->kind) {
+    case LF_HF_NUMBER:
+        return text ? number_of(text) : NULL;
+    case LF_HF_BOOL:
+        return text ? json_boolean(strcmp(text, "yes") == 0) : NULL;
+    case LF_HF_NOT:
+        return text ? json_boolean(strcmp(text, "no") == 0) : NULL;
+    case LF_HF_ACT:
+        act = text ? lf_hf_act_to(text) : NULL;
+        return act ? json_string(act) : NULL;
+    case LF_HF_SAME:
+    case LF_HF_INERT:
+        return k->def ? json_loads(k->def, JSON_DECODE_ANY, NULL) : NULL;
+    }
+    return NULL;
+}
+
+static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, lf_err *err)
+{
+    json_t *ours = lf_model_config_to_json(c, err);
+    int rc = ours ? 0 : LF_ENOMEM;
+    for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++) {
+        json_t *v = value_of(k, ours);
+        if (v && json_object_set_new(o, k->name, v) != 0)
+            rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    json_decref(ours);
+    return rc;
+}
+
+/* What was written means this model, in everything that shapes tensors or numbers. */
+static int read_back(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, lf_err *err)
+{
+    lf_model_config back;
+    lf_err why = LF_ERR_INIT;
+    const char *key = NULL;
+    int rc = lf_hf_config_read(&back, f, o, "config.json", &why);
+    if (rc)
+        return lf_fail(err, LF_EINVAL, "this model cannot be written as family %s: %.800s", f->name, why.text);
+    if (!lf_model_config_equal(c, &back, &key))
+        return lf_fail(err, LF_EINVAL,
+                       "this model cannot be written as family %s, whose config.json has no place for its %s", f->name,
+                       key);
+    return 0;
+}
+
+json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c, const char *dtype, lf_err *err)
+{
+    json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", f->architecture, "dtype", dtype, "model_type",
+                          f->model_type, (int)strcspn(f->model_type, " "));
+    int rc = o ? write_keys(f, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && f->write)
+        rc = f->write(c, o, err);
+    if (!rc)
+        rc = read_back(f, c, o, err);
+    if (!rc)
+        return o;
+    json_decref(o);
+    return NULL;
+}

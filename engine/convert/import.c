@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hugging Face to checkpoint: every tensor of ours is asked for block by block by the checkpoint writer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/convert/priv.h"
+#include "engine/model/weights.h"
+
+#define COMPARE_ELEMS ((int64_t)1 << 18)
+
+/* One tensor of ours on its way. */
+struct lane {
+    struct import *im;
+    struct lf_move move;
+};
+
+struct import {
+    const struct lf_convert_opts *o;
+    struct lf_hf_model m;
+    struct lf_move_source from; /* src: items of the map */
+    struct lane *lanes;         /* [map.n_ours] */
+    lf_ckpt_tensor *tensors;
+    double total;
+    atomic_llong done;
+};
+
+static enum lf_st_dtype item_dtype(void *ctx, int src)
+{
+    struct import *im = ctx;
+    return lf_st_entry_at(im->m.st, (size_t)im->m.map.items[src].source)->dtype;
+}
+
+static int item_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    struct import *im = ctx;
+    return lf_st_read(im->m.st, lf_st_entry_at(im->m.st, (size_t)im->m.map.items[src].source), first, n, dst, err);
+}
+
+/* Called by the threads of the checkpoint writer. */
+static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    struct lane *l = user;
+    const struct lf_convert_opts *o = l->im->o;
+    if (o->stop && o->stop())
+        return lf_fail(err, LF_EINTR, "stopped on request; nothing is published");
+    int rc = lf_move_block(&l->move, first, n, dst, err);
+    long long done = atomic_fetch_add(&l->im->done, n * (long long)lf_st_dtype_bytes(l->move.dtype));
+    if (!rc && o->progress)
+        o->progress(o->arg, (double)done, l->im->total);
+    return rc;
+}
+
+/* ---- types ---- */
+
+/* The type a tensor of ours gets: by the option, or the widest of its parts; F16 is kept as F32. */
+static int pick_dtype(struct import *im, size_t i, enum lf_st_dtype *out, lf_err *err)
+{
+    const struct lf_map_parts *p = &im->m.map.of_ours[i];
+    enum lf_st_dtype t = 0;
+    for (size_t k = 0; k < p->n; k++) {
+        enum lf_st_dtype have = item_dtype(im, p->segs[k].src);
+        if (have != LF_ST_F32 && have != LF_ST_BF16 && have != LF_ST_F16 && have != LF_ST_F64)
+            return lf_fail(err, LF_ENOTSUP, "tensor %s is of type %s; quantised weights are not imported",
+                           im->m.map.items[p->segs[k].src].name, lf_st_dtype_name(have));
+        t = !t || t == have ? have : LF_ST_F32;
+    }
+    t = lf_convert_target(im->o->dtype, t);
+    *out = t == LF_ST_F16 || t == LF_ST_F64 ? LF_ST_F32 : t;
+    return 0;
+}
+
+static int64_t elements(const struct lf_map_ours *o)
+{
+    int64_t n = 1;
+    for (int k = 0; k < o->ndim; k++)
+        n *= o->shape[k];
+    return n;
+}
+
+static int make_lane(struct import *im, size_t i, lf_err *err)
+{
+    const struct lf_map_ours *t = &im->m.map.ours[i];
+    struct lf_move *mv = &im->lanes[i].move;
+    int64_t width = t->ndim == 1 ? 1 : t->shape[t->ndim - 1];
+    im->lanes[i].im = im;
+    *mv = (struct lf_move){.from = &im->from,
+                           .parts = &im->m.map.of_ours[i],
+                           .rows = elements(t) / width,
+                           .width = width,
+                           .src_width = width};
+    if (mv->parts->turned) /* all outside tensors of a turned one have the same width */
+        mv->src_width = im->m.map.items[mv->parts->segs[0].src].shape[1];
+    int rc = pick_dtype(im, i, &mv->dtype, err);
+    char *name = rc ? NULL : lf_arena_printf(im->m.map.arena, err, LF_WEIGHTS_PREFIX "%s", t->name);
+    if (!name)
+        return rc ? rc : LF_ENOMEM;
+    im->tensors[i] = (lf_ckpt_tensor){.name = name,
+                                      .kind = "weight",
+                                      .dtype = lf_hf_h5_type(mv->dtype),
+                                      .ndim = t->ndim,
+                                      .fill = fill,
+                                      .user = &im->lanes[i]};
+    memcpy(im->tensors[i].shape, t->shape, (size_t)t->ndim * sizeof t->shape[0]);
+    im->total += (double)elements(t) * (double)lf_st_dtype_bytes(mv->dtype);
+    return 0;
+}
+
+static int make_lanes(struct import *im, lf_err *err)
+{
+    size_t n = im->m.map.n_ours;
+    im->from = (struct lf_move_source){im, item_dtype, item_read};
+    if (!(im->lanes = lf_calloc(n, sizeof *im->lanes, err)) || !(im->tensors = lf_calloc(n, sizeof *im->tensors, err)))
+        return LF_ENOMEM;
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = make_lane(im, i, err);
+    return rc;
+}
+
+/* ---- second copies ---- */
+
+/* A tied model has one matrix: a file with two different ones is not what its config.json says. */
+static int compare(struct import *im, int item, lf_err *err)
+{
+    const struct lf_map_item *it = &im->m.map.items[item];
+    struct lf_move a = im->lanes[it->ours[0]].move, b = a;
+    int64_t n = a.rows * a.width, k;
+    int rc = 0;
+    a.dtype = b.dtype = LF_ST_F32;
+    struct lf_map_seg one = {0, a.rows, item, 0};
+    struct lf_map_parts parts = {&one, 1, 1, false};
+    b.parts = &parts;
+    char *x = lf_malloc(COMPARE_ELEMS, 8, err), *y = x ? x + COMPARE_ELEMS * 4 : NULL;
+    if (!x)
+        return LF_ENOMEM;
+    for (int64_t at = 0; at < n && !rc; at += k) {
+        k = n - at < COMPARE_ELEMS ? n - at : COMPARE_ELEMS;
+        rc = lf_move_block(&a, at, k, x, err);
+        if (!rc)
+            rc = lf_move_block(&b, at, k, y, err);
+        if (!rc && memcmp(x, y, (size_t)k * 4) != 0)
+            rc = lf_fail(
+                err, LF_EINVAL,
+                "%s differs from %s, though config.json ties them (tie_word_embeddings): one of the two is wrong",
+                it->name, im->m.map.items[im->m.map.of_ours[it->ours[0]].segs[0].src].name);
+    }
+    free(x);
+    return rc;
+}
+
+static int compare_tied(struct import *im, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < im->m.map.n_items && !rc; i++)
+        if (im->m.map.items[i].kind == LF_MAP_TIED && im->m.map.items[i].source >= 0)
+            rc = compare(im, (int)i, err);
+    return rc;
+}
+
+/* ---- what the checkpoint keeps of its origin ---- */
+
+/* The type that most outside tensors have, and the names of those that have another. */
+static int dtypes_of(const struct import *im, json_t *hf)
+{
+    size_t count[LF_ST_N_DTYPES] = {0}, best = LF_ST_F32;
+    json_t *other = json_object();
+    for (size_t i = 0; i < lf_st_n_entries(im->m.st); i++)
+        count[lf_st_entry_at(im->m.st, i)->dtype]++;
+    for (size_t t = 0; t < LF_ST_N_DTYPES; t++)
+        if (count[t] > count[best])
+            best = t;
+    int bad = !other;
+    for (size_t i = 0; i < lf_st_n_entries(im->m.st) && !bad; i++) {
+        const lf_st_entry *e = lf_st_entry_at(im->m.st, i);
+        if ((size_t)e->dtype != best)
+            bad = json_object_set_new(other, e->name, json_string(lf_st_dtype_name(e->dtype)));
+    }
+    return bad || json_object_set_new(hf, "dtype", json_string(lf_st_dtype_name((enum lf_st_dtype)best))) ||
+           json_object_set_new(hf, "dtypes", other);
+}
+
+static json_t *make_state(const struct import *im, lf_err *err)
+{
+    const struct lf_hf_model *m = &im->m;
+    json_t *model = lf_model_config_to_json(&m->config, err), *tied = json_array();
+    json_t *hf = json_pack("{s:s, s:s, s:b}", "family", m->family->name, "config", m->config_text, "bare", m->bare);
+    int bad = !model || !tied || !hf;
+    for (size_t i = 0; i < m->map.n_items && !bad; i++)
+        if (m->map.items[i].kind == LF_MAP_TIED && m->map.items[i].source >= 0)
+            bad = json_array_append_new(tied, json_string(m->map.items[i].name));
+    bad = bad || json_object_set(hf, "tied", tied) || dtypes_of(im, hf);
+    json_t *state = bad ? NULL : json_pack("{s:i, s:O, s:O}", "step", 0, "model", model, "hf", hf);
+    if (!state)
+        lf_fail(err, LF_EFORMAT, "config.json is not valid UTF-8, or out of memory");
+    json_decref(model);
+    json_decref(tied);
+    json_decref(hf);
+    return state;
+}
+
+static void warn_nonfinite(const struct import *im, struct lf_convert_result *res)
+{
+    lf_buf b;
+    for (size_t i = 0; i < im->m.map.n_ours; i++) {
+        long long n = atomic_load(&im->lanes[i].move.nonfinite);
+        if (!n)
+            continue;
+        res->nonfinite += n;
+        lf_buf_init(&b);
+        lf_buf_addf(&b, "%s holds %lld values that are NaN or infinite", im->m.map.ours[i].name, n);
+        if (im->o->warn)
+            im->o->warn(im->o->arg, b.data);
+        lf_buf_fini(&b);
+    }
+}
+
+static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf_err *err)
+{
+    lf_ckpt_writer *w = NULL;
+    lf_ckpt_options o = {.threads = im->o->threads, .file_bytes = im->o->file_bytes};
+    lf_ckpt_result r = {0};
+    json_t *state = make_state(im, err);
+    int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->m.map.n_ours, &o, err) : LF_EFORMAT;
+    if (!rc)
+        rc = lf_ckpt_save_begin(w, im->o->out, state, err);
+    if (!rc && (rc = lf_ckpt_save_wait(w, &r, err)) == 1)
+        rc = 0;
+    lf_ckpt_writer_destroy(w);
+    json_decref(state);
+    if (rc)
+        return rc;
+    res->bytes = r.bytes;
+    memcpy(res->identity, r.identity, sizeof res->identity);
+    return 0;
+}
+
+int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err)
+{
+    struct import im = {.o = o};
+    struct lf_convert_result r = {0};
+    if (o->dtype == LF_CONVERT_F16)
+        return lf_fail(err, LF_EINVAL, "checkpoints hold f32 or bf16; dtype = f16 is for exports");
+    int rc = lf_hf_model_open(&im.m, o->from, err);
+    if (!rc)
+        rc = make_lanes(&im, err);
+    if (!rc)
+        rc = compare_tied(&im, err);
+    if (!rc)
+        rc = write_checkpoint(&im, &r, err);
+    if (!rc) {
+        memcpy(r.family, im.m.config.family, sizeof r.family);
+        r.tensors = (int64_t)im.m.map.n_ours;
+        warn_nonfinite(&im, &r);
+        *res = r;
+    }
+    free(im.lanes);
+    free(im.tensors);
+    lf_hf_model_fini(&im.m);
+    return rc;
+}

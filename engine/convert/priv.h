@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of engine/convert share. */
+#ifndef LF_CONVERT_PRIV_H
+#define LF_CONVERT_PRIV_H
+
+#include "engine/base/artifact.h"
+#include "engine/convert/convert.h"
+#include "engine/convert/move.h"
+
+#define LF_HF_CONFIG     "config.json"
+#define LF_HF_GENERATION "generation_config.json"
+#define LF_HF_MAX_JSON   ((size_t)16 << 20) /* of a config; tokenizer files have their own caps */
+#define LF_HF_MAX_FILE   ((size_t)256 << 20)
+
+/* dir/name into out (cleared first), through lf_st_open_file. */
+int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, lf_err *err);
+/* The same as JSON. Returns owned. */
+json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
+
+/* The tensors of a Hugging Face directory: safetensors, or PyTorch's files where there are none. */
+int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
+
+/* Everything about a source model before its bytes are read. */
+struct lf_hf_model {
+    const struct lf_hf_family *family;
+    lf_model_config config;
+    char *config_text; /* config.json as it is */
+    lf_st *st;
+    lf_map map; /* bound */
+    bool bare;
+};
+int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err);
+void lf_hf_model_fini(struct lf_hf_model *m);
+
+/* Copy the tokenizer files of `from` into the directory `to` and list them in a (NULL: do not); *n counts them. */
+int lf_hf_copy_files(const char *from, const char *to, lf_artifact *a, size_t *n, lf_err *err);
+
+/* A directory for a new artifact: made, or emptied where a run that was killed has left its mark; LF_EEXIST when it is
+ * complete or holds anything else. finish publishes the manifest. */
+int lf_hf_begin_dir(const char *dir, lf_err *err);
+int lf_hf_finish_dir(lf_artifact *a, const char *dir, lf_err *err);
+
+/* Tensor types as checkpoints have them; 0: not possible there. */
+enum lf_h5_type lf_hf_h5_type(enum lf_st_dtype t);
+enum lf_st_dtype lf_hf_st_type(enum lf_h5_type t);
+enum lf_st_dtype lf_convert_target(int dtype, enum lf_st_dtype source); /* by the option dtype */
+const char *lf_hf_torch_name(enum lf_st_dtype t);                       /* "bfloat16" */
+
+#endif

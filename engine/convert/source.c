@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A Hugging Face directory: its config.json, its tensors, its other files. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/convert/priv.h"
+#include "engine/store/safetensors.h"
+
+int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, lf_err *err)
+{
+    struct stat st;
+    int fd = lf_st_open_file(dir, name, err), rc = fd < 0 ? fd : 0;
+    char *text = NULL;
+    lf_buf_clear(out);
+    if (!rc && fstat(fd, &st) < 0)
+        rc = lf_fail_errno(err, "%s/%s", dir, name);
+    if (!rc && (uint64_t)st.st_size > max)
+        rc = lf_fail(err, LF_EFORMAT, "%s/%s has %lld bytes, more than the %zu that such a file may have", dir, name,
+                     (long long)st.st_size, max);
+    if (!rc && !(text = lf_malloc((size_t)st.st_size + 1, 1, err)))
+        rc = LF_ENOMEM;
+    if (!rc)
+        rc = lf_io_pread_all(fd, text, (size_t)st.st_size, 0, name, err);
+    if (!rc) {
+        lf_buf_add(out, text, (size_t)st.st_size);
+        rc = lf_buf_check(out, err);
+    }
+    free(text);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err)
+{
+    lf_buf text;
+    lf_buf_init(&text);
+    char *path = lf_path_join(dir, name, err);
+    json_t *o = NULL;
+    if (path && lf_hf_read_text(dir, name, LF_HF_MAX_JSON, &text, err) == 0)
+        o = lf_json_load_text(text.data, text.len, path, err);
+    if (o && !json_is_object(o)) {
+        lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
+        json_decref(o);
+        o = NULL;
+    }
+    free(path);
+    lf_buf_fini(&text);
+    return o;
+}
+
+int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
+{
+    return lf_st_open(out, dir, err);
+}
+
+/* ---- a model ---- */
+
+/* Files of a model without its head leave out what all names begin with. */
+static bool is_bare(const lf_st *s, const char *prefix)
+{
+    for (size_t i = 0; prefix && i < lf_st_n_entries(s); i++)
+        if (lf_str_has_prefix(lf_st_entry_at(s, i)->name, prefix))
+            return false;
+    return prefix != NULL;
+}
+
+static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
+{
+    lf_buf text;
+    lf_buf_init(&text);
+    json_t *o = NULL;
+    char *path = lf_path_join(dir, LF_HF_CONFIG, err);
+    int rc = path ? lf_hf_read_text(dir, LF_HF_CONFIG, LF_HF_MAX_JSON, &text, err) : LF_ENOMEM;
+    if (!rc && !(o = lf_json_load_text(text.data, text.len, path, err)))
+        rc = LF_EFORMAT;
+    if (!rc && !json_is_object(o))
+        rc = lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
+    if (!rc && !(m->family = lf_hf_family_of(o, path, err)))
+        rc = LF_ENOTSUP;
+    if (!rc)
+        rc = lf_hf_config_read(&m->config, m->family, o, path, err);
+    if (!rc && !(m->config_text = lf_buf_steal(&text, err)))
+        rc = LF_ENOMEM;
+    json_decref(o);
+    free(path);
+    lf_buf_fini(&text);
+    return rc;
+}
+
+int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
+{
+    *m = (struct lf_hf_model){0};
+    int rc = read_config(m, dir, err);
+    if (!rc)
+        rc = lf_hf_open_tensors(&m->st, dir, err);
+    if (!rc) {
+        m->bare = is_bare(m->st, m->family->prefix);
+        rc = lf_map_build(&m->map, m->family->rows, m->family->prefix, m->bare, &m->config, err);
+    }
+    if (!rc && (rc = lf_map_bind(&m->map, m->st, err)) < 0)
+        lf_err_prefix(err, "%s", dir);
+    if (rc)
+        lf_hf_model_fini(m);
+    return rc;
+}
+
+void lf_hf_model_fini(struct lf_hf_model *m)
+{
+    lf_map_fini(&m->map);
+    lf_st_close(m->st);
+    free(m->config_text);
+    *m = (struct lf_hf_model){0};
+}
+
+/* ---- types ---- */
+
+enum lf_h5_type lf_hf_h5_type(enum lf_st_dtype t)
+{
+    return t == LF_ST_BF16 ? LF_H5_BF16 : t == LF_ST_F32 ? LF_H5_F32 : 0;
+}
+
+enum lf_st_dtype lf_hf_st_type(enum lf_h5_type t)
+{
+    return t == LF_H5_BF16 ? LF_ST_BF16 : t == LF_H5_F32 ? LF_ST_F32 : t == LF_H5_F64 ? LF_ST_F64 : 0;
+}
+
+enum lf_st_dtype lf_convert_target(int dtype, enum lf_st_dtype source)
+{
+    static const enum lf_st_dtype by[] = {0, LF_ST_F32, LF_ST_BF16, LF_ST_F16};
+    return dtype == LF_CONVERT_KEEP ? source : by[dtype];
+}
+
+const char *lf_hf_torch_name(enum lf_st_dtype t)
+{
+    return t == LF_ST_BF16 ? "bfloat16" : t == LF_ST_F16 ? "float16" : "float32";
+}
+
+/* ---- tokenizer files ---- */
+
+static const char *const tokenizer_files[] = {"tokenizer.json",
+                                              "tokenizer.model",
+                                              "tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              "vocab.txt",
+                                              "chat_template.json",
+                                              "chat_template.jinja",
+                                              "*.tiktoken",
+                                              "ice_text.model",
+                                              "spiece.model",
+                                              LF_HF_GENERATION,
+                                              "*.py",
+                                              NULL};
+
+static bool is_tokenizer_file(const char *name)
+{
+    for (const char *const *p = tokenizer_files; *p; p++)
+        if (fnmatch(*p, name, FNM_PERIOD) == 0)
+            return true;
+    return false;
+}
+
+static int copy_file(const char *from, const char *to, const char *name, lf_artifact *a, lf_err *err)
+{
+    lf_buf text;
+    lf_buf_init(&text);
+    char *path = lf_path_join(to, name, err);
+    int rc = path ? lf_hf_read_text(from, name, LF_HF_MAX_FILE, &text, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_io_write_file(path, text.data, text.len, LF_ARTIFACT_MODE, err);
+    if (!rc && a)
+        rc = lf_artifact_add_hashed(a, to, name, err);
+    free(path);
+    lf_buf_fini(&text);
+    return rc;
+}
+
+static int cmp_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int by_name(const struct dirent *e)
+{
+    return is_tokenizer_file(e->d_name);
+}
+
+int lf_hf_copy_files(const char *from, const char *to, lf_artifact *a, size_t *n, lf_err *err)
+{
+    struct dirent **list = NULL;
+    int count = scandir(from, &list, by_name, cmp_name), rc = 0;
+    if (count < 0)
+        return lf_fail_errno(err, "cannot look into %s", from);
+    for (int i = 0; i < count; i++) {
+        if (!rc)
+            rc = copy_file(from, to, list[i]->d_name, a, err);
+        free(list[i]);
+    }
+    free(list);
+    if (!rc)
+        *n = (size_t)count;
+    return rc;
+}
+
+/* ---- the artifact of a tokenizer ---- */
+
+/* End tokens: generation_config.json has the last word. One id or a list. */
+static int end_tokens(json_t **out, const char *dir, lf_err *err)
+{
+    static const char *const files[] = {LF_HF_GENERATION, LF_HF_CONFIG};
+    json_t *ids = json_array();
+    int rc = ids ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    for (size_t i = 0; i < 2 && !rc && json_array_size(ids) == 0; i++) {
+        lf_err why = LF_ERR_INIT;
+        json_t *o = lf_hf_read_json(dir, files[i], &why), *v = json_object_get(o, "eos_token_id");
+        if (!o && why.rc != LF_ENOENT)
+            rc = lf_fail(err, why.rc, "%s", why.text);
+        if (json_is_integer(v))
+            json_array_append(ids, v);
+        for (size_t k = 0; k < json_array_size(v); k++)
+            if (json_is_integer(json_array_get(v, k)))
+                json_array_append(ids, json_array_get(v, k));
+        json_decref(o);
+    }
+    if (rc)
+        json_decref(ids);
+    else
+        *out = ids;
+    return rc;
+}
+
+#define UNFINISHED ".lf-convert-unfinished"
+
+static int is_empty(const char *dir, bool *empty, lf_err *err)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    *empty = true;
+    if (!d)
+        return errno == ENOENT ? 0 : lf_fail_errno(err, "cannot look into %s", dir);
+    while ((e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            *empty = false;
+    closedir(d);
+    return 0;
+}
+
+int lf_hf_begin_dir(const char *dir, lf_err *err)
+{
+    char *manifest = lf_path_join(dir, LF_ARTIFACT_MANIFEST, err), *mark = lf_path_join(dir, UNFINISHED, err);
+    bool empty = true;
+    int rc = manifest && mark ? is_empty(dir, &empty, err) : LF_ENOMEM;
+    if (!rc && lf_io_exists(manifest))
+        rc = lf_fail(err, LF_EEXIST, "%s is complete already", dir);
+    if (!rc && !empty && !lf_io_exists(mark))
+        rc = lf_fail(err, LF_EEXIST, "%s holds files that lf-convert has not written; name another directory", dir);
+    if (!rc && !empty)
+        rc = lf_io_remove_tree(dir, err);
+    if (!rc)
+        rc = lf_io_mkdirs(dir, 0750, err);
+    if (!rc)
+        rc = lf_io_write_file(mark, "", 0, LF_ARTIFACT_MODE, err);
+    free(manifest);
+    free(mark);
+    return rc;
+}
+
+int lf_hf_finish_dir(lf_artifact *a, const char *dir, lf_err *err)
+{
+    char *mark = lf_path_join(dir, UNFINISHED, err);
+    int rc = mark ? lf_artifact_publish(a, dir, err) : LF_ENOMEM;
+    if (!rc && unlink(mark) < 0 && errno != ENOENT)
+        rc = lf_fail_errno(err, "cannot remove %s", mark);
+    free(mark);
+    return rc;
+}
+
+int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer, lf_err *err)
+{
+    lf_artifact a = {0};
+    json_t *ids = NULL;
+    size_t n = 0;
+    int rc = lf_artifact_init(&a, "tokenizer", err);
+    if (!rc)
+        rc = lf_hf_begin_dir(out, err);
+    if (!rc)
+        rc = lf_hf_copy_files(from, out, &a, &n, err);
+    if (!rc)
+        rc = end_tokens(&ids, from, err);
+    bool has = lf_artifact_find(&a, "tokenizer.json") || lf_artifact_find(&a, "tokenizer.model") ||
+               lf_artifact_find(&a, "vocab.json");
+    for (size_t i = 0; i < a.n_files; i++)
+        has = has || lf_str_has_suffix(a.files[i].path, ".tiktoken") || lf_str_has_suffix(a.files[i].path, ".model");
+    if (!rc && (json_object_set(a.meta, "eos_token_ids", ids) || json_object_set_new(a.meta, "trained", json_false())))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = lf_hf_finish_dir(&a, out, err);
+    json_decref(ids);
+    lf_artifact_fini(&a);
+    if (!rc)
+        *has_tokenizer = has;
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of lf-convert.
+ */
+#include "stages/opts.h"
+
+#define ID LF_OPT_IDENTITY
+#define OP LF_OPT_OPERATIONAL
+
+static const lf_opt opts[] = {
+    LF_COMMON_OPTS,
+    {"from", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "Hugging Face directory to import"},
+    {"to", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|checkpoint", NULL,
+     "auto: a Hugging Face directory becomes a checkpoint"},
+    {"dtype", LF_OPT_ENUM, ID, 0, "keep", 0, 0, "keep|f32|bf16", NULL,
+     "of the weights that are written; keep: as they were (checkpoints hold f16 as f32, which is exact)"},
+    {"max_file", LF_OPT_BYTES, OP, 0, "5G", 0, 0, NULL, "bytes", "a file of weights is closed above this; 0: one file"},
+};
+
+static const char *const outputs[] = {"checkpoint", "tokenizer", NULL};
+
+const lf_opt_table lf_convert_opts = {
+    .stage = "convert",
+    .spec_version = 1,
+    .summary = "Hugging Face weights to a checkpoint, every tensor accounted for",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(opts[0]),
+    .outputs = outputs,
+};
