@@ -140,7 +140,7 @@ enum { ELEMENTS = 300 };
 static void checkpoint_run(const char *dir)
 {
     float v[ELEMENTS];
-    const lf_ckpt_tensor t[] = {{"model/a", "weight", LF_H5_F32, 1, {ELEMENTS}, v}};
+    const lf_ckpt_tensor t[] = {{.name = "model/a", .kind = "weight", .dtype = LF_H5_F32, .ndim = 1, .shape = {ELEMENTS}, .data = v}};
     lf_ckpt_writer *w;
     need(lf_ckpt_writer_create(&w, t, 1, &(lf_ckpt_options){0}, &crash_err));
     for (int step = 1; step <= 2; step++) {

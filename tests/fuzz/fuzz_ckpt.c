@@ -31,7 +31,9 @@ static void make_base(void)
 {
     static const float a[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     static const uint16_t b[6] = {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0};
-    const lf_ckpt_tensor t[] = {{"model/a.weight", "weight", LF_H5_F32, 2, {3, 4}, a}, {"model/b.weight", "weight", LF_H5_BF16, 1, {6}, b}};
+    const lf_ckpt_tensor t[] = {
+        {.name = "model/a.weight", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {3, 4}, .data = a},
+        {.name = "model/b.weight", .kind = "weight", .dtype = LF_H5_BF16, .ndim = 1, .shape = {6}, .data = b}};
     lf_err err = LF_ERR_INIT;
     lf_ckpt_writer *w;
     json_t *state = json_pack("{s:i,s:s}", "step", 3, "note", "fuzz");
