@@ -27,15 +27,7 @@ int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const cha
 
 int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err)
 {
-    struct stat st;
-    lf_tokenizer *t = NULL;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        char *file = lf_path_join(path, "tokenizer.json", err);
-        t = file ? lf_tokenizer_load(file, err) : NULL;
-        free(file);
-    } else {
-        t = lf_tokenizer_load(path, err);
-    }
+    lf_tokenizer *t = lf_tokenizer_load(path, err);
     if (!t)
         return err && err->rc ? err->rc : LF_EFORMAT;
     *out = t;

@@ -111,6 +111,7 @@ static void seq_free(gen_seq *s)
     free(s->top_ids);
     free(s->top_logprob);
     free(s->pages);
+    lf_tok_stream_drop(&s->stream);
     lf_buf_fini(&s->text);
     free(s);
 }
@@ -256,7 +257,7 @@ static int grow_text(gen_run *g, gen_seq *s, int32_t token, bool *stopped, lf_er
     if (best != SIZE_MAX) {
         s->text.len = best;
         s->text.data[best] = 0;
-        s->stream.n_pend = 0;
+        lf_tok_stream_drop(&s->stream);
         *stopped = true;
     }
     return lf_buf_check(&s->text, err);
@@ -264,8 +265,8 @@ static int grow_text(gen_run *g, gen_seq *s, int32_t token, bool *stopped, lf_er
 
 static void finish(gen_run *g, gen_seq *s, enum lf_finish why)
 {
-    if (g->tok)
-        lf_tok_stream_finish(&s->stream, &s->text);
+    if (g->tok && lf_tok_stream_finish(&s->stream, g->tok, &s->text, NULL) != 0)
+        s->text.failed = true;
     s->finish = why;
     for (size_t i = 0; i < s->n_pages; i++)
         if (--g->holders[s->pages[i]] == 0)
@@ -342,7 +343,9 @@ static int deliver(gen_run *g, lf_gen_sink sink, void *arg, lf_err *err)
         size_t p = s->job->n_prompt;
         lf_gen_result r = {s->job, s->tok + p, s->logprob, s->n_tok - p, s->top_ids, s->top_logprob, s->text.data, s->text.len,
                            s->finish, s->stop_reason};
-        int rc = sink(arg, &r, err);
+        int rc = lf_buf_check(&s->text, err);
+        if (rc == 0)
+            rc = sink(arg, &r, err);
         if (rc < 0)
             return rc;
         seq_free(s);

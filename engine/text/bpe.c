@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/text/uniclass.h"
 
 #define NONE          UINT32_MAX
 #define SHORT_MAX     64    /* symbols up to which scanning beats the heap */
@@ -48,6 +49,8 @@ struct lf_bpe_state {
     size_t cap;
     uint64_t *heap;
     size_t heap_cap;
+    uint32_t (*halves)[2]; /* of tokens that are unused: the pair seen last */
+    size_t n_halves;
 };
 
 static inline uint64_t mix(uint64_t a, uint64_t b)
@@ -135,7 +138,7 @@ void lf_bpe_add_word(lf_bpe *b, const uint8_t *bytes, uint32_t len, uint32_t id)
     b->words[i] = (lf_bpe_word){.bytes = bytes, .len = len, .id = id};
 }
 
-static int64_t find_word(const lf_bpe *b, const uint8_t *p, size_t n)
+int64_t lf_bpe_find_word(const lf_bpe *b, const uint8_t *p, size_t n)
 {
     for (size_t i = (size_t)lf_bpe_hash(p, n) & b->word_mask; b->words[i].bytes; i = (i + 1) & b->word_mask)
         if (b->words[i].len == n && memcmp(b->words[i].bytes, p, n) == 0)
@@ -147,8 +150,16 @@ void lf_bpe_fini(lf_bpe *b)
 {
     free(b->merges);
     free(b->words);
-    b->merges = NULL;
-    b->words = NULL;
+    if (b->chars) {
+        free(b->chars->others);
+        free(b->chars->pairs);
+        free(b->chars->prefix);
+        free(b->chars->suffix);
+        free(b->chars->phantom);
+        free(b->chars->unused);
+        free(b->chars);
+    }
+    memset(b, 0, sizeof(*b));
 }
 
 lf_bpe_state *lf_bpe_state_create(lf_err *err)
@@ -177,13 +188,35 @@ void lf_bpe_state_destroy(lf_bpe_state *s)
     free(s->rank);
     free(s->made);
     free(s->heap);
+    free(s->halves);
     free(s);
+}
+
+typedef struct utf8_bytes {
+    uint8_t b[4];
+    unsigned n;
+} utf8_bytes;
+
+static utf8_bytes utf8_of(uint32_t c)
+{
+    if (c < 0x80)
+        return (utf8_bytes){{(uint8_t)c}, 1};
+    if (c < 0x800)
+        return (utf8_bytes){{(uint8_t)(0xC0 | c >> 6), (uint8_t)(0x80 | (c & 0x3F))}, 2};
+    if (c < 0x10000)
+        return (utf8_bytes){
+            {(uint8_t)(0xE0 | c >> 12), (uint8_t)(0x80 | (c >> 6 & 0x3F)), (uint8_t)(0x80 | (c & 0x3F))}, 3};
+    return (utf8_bytes){{(uint8_t)(0xF0 | c >> 18), (uint8_t)(0x80 | (c >> 12 & 0x3F)),
+                         (uint8_t)(0x80 | (c >> 6 & 0x3F)), (uint8_t)(0x80 | (c & 0x3F))},
+                        4};
 }
 
 /* The word's first symbols, one for each byte; bytes outside the vocabulary become unk, one for each character, or one
  * for each run of characters with fuse_unk. Returns how many, negative on error. */
 static int64_t first_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym, lf_err *err)
 {
+    if (b->chars)
+        return lf_bpe_char_symbols(b, word, n, sym, err);
     size_t k = 0;
     bool in_unk = false;
     for (size_t i = 0; i < n; i++) {
@@ -277,14 +310,25 @@ static int grow_scratch(lf_bpe_state *s, size_t n, lf_err *err)
     return 0;
 }
 
+/* sentencepiece remembers the pair of an unused token when it sees one, whether or not it is merged. */
+static inline void note_unused(const lf_bpe *b, lf_bpe_state *s, const lf_bpe_merge *m, uint32_t left, uint32_t right)
+{
+    if (b->chars && b->chars->unused && b->chars->unused[m->id]) {
+        s->halves[m->id][0] = left;
+        s->halves[m->id][1] = right;
+    }
+}
+
 static void set_pair(const lf_bpe *b, lf_bpe_state *s, uint32_t left, size_t *heap_n)
 {
     uint32_t right = s->next[left];
     const lf_bpe_merge *m = right == NONE ? NULL : find_merge(b, s->sym[left], s->sym[right]);
     s->rank[left] = m ? m->rank : NONE;
     s->made[left] = m ? m->id : 0;
-    if (m)
+    if (m) {
         heap_push(s->heap, heap_n, (uint64_t)m->rank << 32 | left);
+        note_unused(b, s, m, s->sym[left], s->sym[right]);
+    }
 }
 
 /* Merges s->sym[0 .. n) in place. */
@@ -297,8 +341,10 @@ static size_t merge_heap(const lf_bpe *b, lf_bpe_state *s, size_t n)
         const lf_bpe_merge *m = i + 1 < n ? find_merge(b, s->sym[i], s->sym[i + 1]) : NULL;
         s->rank[i] = m ? m->rank : NONE;
         s->made[i] = m ? m->id : 0;
-        if (m)
+        if (m) {
             s->heap[heap_n++] = (uint64_t)m->rank << 32 | i;
+            note_unused(b, s, m, s->sym[i], s->sym[i + 1]);
+        }
     }
     for (size_t i = heap_n / 2; i-- > 0;)
         sift_down(s->heap, heap_n, i);
@@ -356,26 +402,76 @@ void lf_ids_fini(lf_ids *ids)
     *ids = (lf_ids){0};
 }
 
+/* A symbol that has no token: its bytes, or unk. */
+static int add_phantom(const lf_bpe *b, uint32_t c, lf_ids *out, lf_err *err)
+{
+    if (!b->chars->fallback)
+        return lf_ids_add(out, (uint32_t)b->unk, err);
+    utf8_bytes u = utf8_of(c);
+    int rc = 0;
+    for (unsigned i = 0; i < u.n && rc == 0; i++)
+        rc = lf_ids_add(out, (uint32_t)b->chars->byte_tok[u.b[i]], err);
+    return rc;
+}
+
+/* Symbols -> ids: unused tokens are taken apart, symbols without a token spelt. Depth is bounded: halves are shorter.
+ */
+static int spell(const lf_bpe *b, lf_bpe_state *s, uint32_t sym, lf_ids *out, lf_err *err)
+{
+    const lf_bpe_chars *c = b->chars;
+    if (sym >= c->first_phantom)
+        return add_phantom(b, c->phantom[sym - c->first_phantom], out, err);
+    if (!c->unused || !c->unused[sym] || s->halves[sym][0] == NONE)
+        return lf_ids_add(out, sym, err);
+    uint32_t left = s->halves[sym][0], right = s->halves[sym][1];
+    int rc = spell(b, s, left, out, err);
+    return rc == 0 ? spell(b, s, right, out, err) : rc;
+}
+
+static int finish_chars(const lf_bpe *b, lf_bpe_state *s, const uint32_t *sym, size_t n, lf_ids *out, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = spell(b, s, sym[i], out, err);
+    return rc;
+}
+
+static int start_halves(const lf_bpe *b, lf_bpe_state *s, lf_err *err)
+{
+    size_t n = b->chars->first_phantom;
+    int rc = s->n_halves >= n ? 0 : lf_realloc(&s->halves, n, sizeof(*s->halves), err);
+    if (rc == 0) {
+        s->n_halves = n;
+        memset(s->halves, 0xFF, n * sizeof(*s->halves));
+    }
+    return rc;
+}
+
 /* The word without any cache; appends to out. */
 static int encode_plain(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err)
 {
-    if (b->words) {
-        int64_t id = find_word(b, word, n);
+    bool odd = b->chars && (b->chars->n_phantom || b->chars->unused);
+    if (b->ignore_merges) {
+        int64_t id = lf_bpe_find_word(b, word, n);
         if (id >= 0)
             return lf_ids_add(out, (uint32_t)id, err);
     }
-    if (n <= SHORT_MAX) {
-        int rc = reserve(out, SHORT_MAX, err);
+    if (n <= SHORT_MAX && !odd) {
+        int rc = reserve(out, SHORT_MAX + 1, err);
         int64_t k = rc == 0 ? first_symbols(b, word, n, out->v + out->n, err) : rc;
         if (k > 0)
             out->n += merge_scan(b, out->v + out->n, (size_t)k);
         return k < 0 ? (int)k : 0;
     }
-    int rc = grow_scratch(s, n, err);
+    int rc = grow_scratch(s, n + 1, err);
+    if (rc == 0 && odd && b->chars->unused)
+        rc = start_halves(b, s, err);
     int64_t k = rc == 0 ? first_symbols(b, word, n, s->sym, err) : rc;
     if (k < 0)
         return (int)k;
     size_t m = k > 0 ? merge_heap(b, s, (size_t)k) : 0;
+    if (odd)
+        return finish_chars(b, s, s->sym, m, out, err);
     rc = reserve(out, m, err);
     if (rc == 0) {
         memcpy(out->v + out->n, s->sym, m * sizeof(*out->v));
@@ -438,8 +534,8 @@ static inline void load_key(uint64_t *k0, uint64_t *k1, const uint8_t *word, siz
     *k1 = c | (uint64_t)n << 56;
 }
 
-int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end, bool cache,
-                  lf_ids *out, lf_err *err)
+static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end,
+                              bool cache, lf_ids *out, lf_err *err)
 {
     if (!cache || n > LONG_BYTES)
         return encode_plain(b, s, word, n, out, err);
@@ -478,4 +574,57 @@ int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t 
     else
         memcpy(slot[0].id, out->v + at, made * sizeof(*out->v));
     return 0;
+}
+
+/* Runs of unk from `at` on become one. */
+static void fuse_unk(const lf_bpe *b, size_t at, lf_ids *out)
+{
+    size_t k = at;
+    for (size_t i = at; i < out->n; i++)
+        if (i == at || out->v[i] != (uint32_t)b->unk || out->v[i - 1] != (uint32_t)b->unk)
+            out->v[k++] = out->v[i];
+    out->n = k;
+}
+
+static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size_t n, const uint8_t *end, bool cache,
+                        lf_ids *out, lf_err *err)
+{
+    const lf_bpe_chars *c = b->chars;
+    const uint8_t *stop = p + n, *from = p, *at = p;
+    size_t first = out->n;
+    uint32_t prev = 0;
+    int rc = 0;
+    if (b->ignore_merges && c->cut) {
+        int64_t id = lf_bpe_find_word(b, p, n);
+        if (id >= 0)
+            return lf_ids_add(out, (uint32_t)id, err);
+    }
+    while (at < stop && rc == 0) {
+        unsigned k;
+        int32_t id = -1;
+        size_t user = c->user ? lf_vtrie_longest(c->user, at, (size_t)(stop - at), &id) : 0;
+        uint32_t ch = lf_utf8_get(at, &k);
+        if (from < at && (user || (c->cut && !lf_bpe_may_join(c, prev, ch)))) {
+            rc = encode_word(b, s, from, (size_t)(at - from), end, cache, out, err);
+            from = at;
+        }
+        if (user && rc == 0)
+            rc = lf_ids_add(out, (uint32_t)id, err);
+        at += user ? user : k;
+        from = user ? at : from;
+        prev = ch;
+    }
+    if (rc == 0 && from < stop)
+        rc = encode_word(b, s, from, (size_t)(stop - from), end, cache, out, err);
+    if (rc == 0 && c->fuse_unk && b->unk >= 0)
+        fuse_unk(b, first, out);
+    return rc;
+}
+
+int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end, bool cache,
+                  lf_ids *out, lf_err *err)
+{
+    if (b->chars)
+        return encode_chars(b, s, word, n, end, cache, out, err);
+    return encode_word(b, s, word, n, end, cache, out, err);
 }

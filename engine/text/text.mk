@@ -3,9 +3,15 @@ engine_libengine_a_SOURCES += \
   engine/text/tokenizer.h engine/text/tokenizer.c engine/text/tokenizer_priv.h engine/text/tokenizer_load.c \
   engine/text/tokenizer_parts.h engine/text/tokenizer_parts.c engine/text/textnorm.c engine/text/added.c \
   engine/text/bpe.h engine/text/bpe.c engine/text/regex.h engine/text/regex.c engine/text/scan.h engine/text/scan.c \
-  engine/text/uniclass.h engine/text/uniclass.c engine/text/uniclass_data.h
+  engine/text/uniclass.h engine/text/uniclass.c engine/text/uniclass_data.h engine/text/unitext.h \
+  engine/text/unitext.c engine/text/unitext_data.h engine/text/vtrie.h engine/text/vtrie.c engine/text/charsmap.h \
+  engine/text/charsmap.c engine/text/base64.h engine/text/base64.c engine/text/proto.h engine/text/proto.c \
+  engine/text/bpe_chars.c engine/text/normalize.c engine/text/pretok.c engine/text/model.c engine/text/decode.h \
+  engine/text/decode.c engine/text/tokenizer_decoder.c engine/text/tokenizer_model.c engine/text/tokenizer_files.h \
+  engine/text/tokenizer_files.c engine/text/tokenizer_forms.h engine/text/tokenizer_forms.c engine/text/tokenizer_conf.c \
+  engine/text/tiktoken.c engine/text/spm.h engine/text/spm.c engine/text/spm_read.h engine/text/spm_read.c
 EXTRA_DIST += \
-  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/gpt2.json \
+  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/gpt2.json \
   tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
   tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
   tests/bench/tokenize_peer.py engine/text/README.md

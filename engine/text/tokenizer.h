@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Byte-level BPE tokenizers in Hugging Face's tokenizer.json form (GPT-2, Llama-3, Qwen2 style): load, encode, decode.
- * Ids agree with the tokenizers library on every text (tests/golden/tokenizer), including its order of work: added
- * tokens with normalized=false, then the normalizer, added tokens with normalized=true, the pre-tokenizer, BPE, and the
- * post-processor's template.
+ * Tokenizers: load, encode, decode. Ids and texts agree with the program that each kind of file belongs to
+ * (tests/golden/tokenizer), including its order of work.
  *
- * What a file may contain; anything else is LF_EFORMAT or LF_ENOTSUP naming the component:
- *   model          BPE, vocab + merges ("a b" or ["a","b"]), ignore_merges, unk_token/fuse_unk; no dropout,
- * byte_fallback, continuing_subword_prefix or end_of_word_suffix normalizer     null, NFC, NFD, NFKC, NFKD, Sequence
- *   pre_tokenizer  ByteLevel last; before it Split (Regex or String, every behaviour, invert), Digits, Sequence
- *   post_processor null, ByteLevel, TemplateProcessing, Sequence
- *   decoder        ByteLevel, or a Sequence holding only it
- *   truncation, padding: null
+ *   tokenizer.json            the tokenizers library: added tokens with normalized=false, normalizer, added tokens with
+ *                             normalized=true, pre-tokenizer, model, post-processor's template
+ *     model          BPE (byte-level, or characters with byte_fallback, affixes), Unigram, WordPiece, WordLevel; no
+ * dropout normalizer     NFC NFD NFKC NFKD Lowercase StripAccents BertNormalizer Strip Replace Prepend Precompiled Nmt
+ *                    ByteLevel, Sequence
+ *     pre_tokenizer  Split Digits Metaspace Whitespace WhitespaceSplit Punctuation CharDelimiterSplit BertPreTokenizer,
+ *                    Sequence; ByteLevel as the last
+ *     post_processor ByteLevel TemplateProcessing BertProcessing RobertaProcessing, Sequence
+ *     decoder        ByteLevel ByteFallback Fuse Replace Strip Metaspace WordPiece BPEDecoder, Sequence
+ *     truncation, padding: null. Anything else is LF_EFORMAT or LF_ENOTSUP naming the component.
+ *   tokenizer.model           sentencepiece, BPE and Unigram; with tokenizer_config.json beside it its added tokens,
+ *                             add_bos_token, add_eos_token and legacy count as in transformers
+ *   vocab.json + merges.txt, vocab.txt   the tokenizers library, with the parts of tokenizer_class (default GPT-2,
+ * BERT)
+ *   *.tiktoken                tiktoken, with the pattern of tokenizer_config.json ("pat_str") or of its class
  *
  * A tokenizer is immutable after loading and may be shared by any number of threads; each thread has an lf_tok_state.
  * Text that is not valid UTF-8 is read like Python's bytes.decode(errors="replace"): one U+FFFD for each maximal
@@ -41,22 +47,30 @@ typedef struct lf_ids {
 void lf_ids_fini(lf_ids *ids);
 int lf_ids_add(lf_ids *ids, uint32_t id, lf_err *err);
 
-/* Both return owned, NULL on failure. `path` is for messages in the second. */
+/* Both return owned, NULL on failure. path: a file or a directory (tokenizer_files.h says which file counts). The
+ * second reads one main file, or the container of lf_tok_files_pack; `path` names it in messages and by its ending. */
 lf_tokenizer *lf_tokenizer_load(const char *path, lf_err *err);
-lf_tokenizer *lf_tokenizer_parse(const char *json, size_t len, const char *path, lf_err *err);
+lf_tokenizer *lf_tokenizer_parse(const char *data, size_t len, const char *path, lf_err *err);
 void lf_tokenizer_destroy(lf_tokenizer *t);
 
 uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t);             /* largest id + 1, added tokens included */
 int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token); /* id by exact token text as in the file, or -1 */
-/* Id of the end-of-document token: the first of <|endoftext|>, <|end_of_text|>, </s>, <|im_end|>, <eos> that the file
- * has as an added token, or -1. A tokenizer.json does not name it, so options may override. */
+/* Ids that the files name (tokenizer_config.json, then special_tokens_map.json, then generation_config.json, then a
+ * sentencepiece model itself), -1 none. eos, the end-of-document token, is else the first of <|endoftext|>,
+ * <|end_of_text|>, </s>, <|im_end|>, <eos> that is an added token: a tokenizer.json alone does not name it. */
+int64_t lf_tokenizer_bos(const lf_tokenizer *t);
 int64_t lf_tokenizer_eos(const lf_tokenizer *t);
+int64_t lf_tokenizer_pad(const lf_tokenizer *t);
+int64_t lf_tokenizer_unk(const lf_tokenizer *t);
 bool lf_tokenizer_is_special(const lf_tokenizer *t, uint32_t id); /* an added token with special = true */
-/* SHA-256 of the file's bytes, in hex; borrowed. Stored in shards as tokenizer_sha256. */
+/* SHA-256, in hex, of the bytes of the files that make ids (a tokenizer.json alone; else the vocabulary files, then
+ * tokenizer_config.json); borrowed. Stored in shards as tokenizer_sha256. */
 const char *lf_tokenizer_sha256(const lf_tokenizer *t);
 
-/* The bytes an id stands for (borrowed from t, may be half a character); false for an id without a token. */
+/* The bytes an id stands for inside a text (borrowed from t, may be half a character), and its text as in the file;
+ * false for an id without a token. */
 bool lf_tokenizer_token(const lf_tokenizer *t, uint32_t id, const uint8_t **bytes, size_t *len);
+bool lf_tokenizer_text(const lf_tokenizer *t, uint32_t id, const uint8_t **text, size_t *len);
 
 lf_tok_state *lf_tok_state_create(const lf_tokenizer *t, lf_err *err); /* borrows t */
 void lf_tok_state_destroy(lf_tok_state *s);
@@ -80,15 +94,19 @@ typedef int (*lf_tok_word_fn)(void *arg, const uint8_t *word, size_t len, lf_err
 int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_tok_word_fn fn, void *arg,
                        uint64_t *replaced, lf_err *err);
 
-/* Streaming decoder: zero-initialise, push ids, finish. Whole characters only ever reach out; bytes that can no longer
- * become one are U+FFFD. The concatenation equals the library's decode() of all ids. An unknown id is LF_EINVAL. */
+/* Streaming decoder: zero-initialise, push ids, then finish (writes what was held back) or drop (forgets it); both
+ * leave it zero again. Whole characters only ever reach out; bytes that can no longer become one are U+FFFD. The
+ * concatenation equals the library's decode() of all ids. An unknown id is LF_EINVAL. */
 typedef struct lf_tok_stream {
     uint8_t pend[4];
     unsigned n_pend;
+    bool some, seen_front;      /* sentencepiece: text was written; its front's space has gone */
+    struct lf_tok_chain *chain; /* owned; state of decoders other than ByteLevel */
 } lf_tok_stream;
 int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special, lf_buf *out,
                        lf_err *err);
-void lf_tok_stream_finish(lf_tok_stream *d, lf_buf *out); /* an unfinished character becomes U+FFFD */
+int lf_tok_stream_finish(lf_tok_stream *d, const lf_tokenizer *t, lf_buf *out, lf_err *err);
+void lf_tok_stream_drop(lf_tok_stream *d);
 int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special, lf_buf *out,
                         lf_err *err);
 

@@ -22,11 +22,13 @@ static int print_docs(const lf_shardset *s, const lf_tokenizer *t, lf_err *err)
         size_t len = (size_t)lf_shardset_doc_len(s, d);
         int32_t *ids = lf_malloc(len, sizeof(*ids), err);
         rc = ids ? lf_shardset_read(s, d, 0, len, ids, err) : LF_ENOMEM;
-        lf_tok_stream st = {{0}, 0};
+        lf_tok_stream st = {0};
         lf_buf_clear(&text);
         for (size_t i = 0; i < len && rc == 0; i++)
             rc = lf_tok_stream_push(&st, t, (uint32_t)ids[i], true, &text, err);
-        lf_tok_stream_finish(&st, &text);
+        if (rc == 0)
+            rc = lf_tok_stream_finish(&st, t, &text, err);
+        lf_tok_stream_drop(&st);
         fwrite(text.data, 1, text.len, stdout);
         putchar('\n');
         free(ids);

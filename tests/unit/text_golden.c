@@ -93,7 +93,7 @@ static bool decoded_right(const lf_tokenizer *t, const lf_ids *ids, const json_t
     lf_buf_init(&streamed);
     char *hex = json_is_string(want) ? malloc(json_string_length(want) + 1) : NULL;
     bool ok = lf_tokenizer_decode(t, ids->v, ids->n, false, &whole, err) == 0;
-    lf_tok_stream d = {{0}, 0};
+    lf_tok_stream d = {0};
     for (size_t i = 0; ok && i < ids->n; i++) {
         size_t before = streamed.len;
         ok = lf_tok_stream_push(&d, t, ids->v[i], false, &streamed, err) == 0;
@@ -102,7 +102,7 @@ static bool decoded_right(const lf_tokenizer *t, const lf_ids *ids, const json_t
         ok = ok && part;
         json_decref(part);
     }
-    lf_tok_stream_finish(&d, &streamed);
+    ok = lf_tok_stream_finish(&d, t, &streamed, err) == 0 && ok;
     ok = ok && whole.len == streamed.len && memcmp(whole.data, streamed.data, whole.len) == 0;
     if (hex) {
         size_t m = unhex(hex, json_string_value(want));

@@ -43,8 +43,8 @@ static void bad_files(void)
     refuse("", LF_EFORMAT, "t.json", "empty file");
     refuse("[]", LF_EFORMAT, "no object", "not an object");
     refuse("{}", LF_EFORMAT, "model", "no model");
-    refuse("{" MODEL "," PRE "}", LF_ENOTSUP, "decoder", "no decoder");
-    refuse("{" MODEL "," DEC "}", LF_ENOTSUP, "ByteLevel", "no pre_tokenizer");
+    refuse("{" MODEL "," PRE "}", 0, NULL, "no decoder: tokens with spaces between");
+    refuse("{" MODEL "," DEC "}", 0, NULL, "no pre_tokenizer: BPE over characters");
     refuse("{\"truncation\":{\"max_length\":5}," MODEL "," PRE "," DEC "}", LF_ENOTSUP, "truncation", "truncation set");
     refuse("{\"padding\":{}," MODEL "," PRE "," DEC "}", LF_ENOTSUP, "padding", "padding set");
     refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}," PRE "," DEC "}", LF_ENOTSUP, "Unigram", "another model");
@@ -78,21 +78,22 @@ static void bad_files(void)
 
 static void bad_parts(void)
 {
-    refuse("{\"normalizer\":{\"type\":\"Lowercase\"}," MODEL "," PRE "," DEC "}", LF_ENOTSUP,
-           "normalizer \"Lowercase\"", "normalizer");
+    refuse("{\"normalizer\":{\"type\":\"Uppercase\"}," MODEL "," PRE "," DEC "}", LF_ENOTSUP,
+           "normalizer \"Uppercase\"", "normalizer");
     refuse("{\"normalizer\":{\"type\":\"NFC\"}," MODEL "," PRE "," DEC "}", 0, NULL, "NFC is fine");
     refuse("{\"normalizer\":5," MODEL "," PRE "," DEC "}", LF_EFORMAT, "normalizer", "normalizer is a number");
-    refuse("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\"}," DEC "}", LF_ENOTSUP, "Metaspace", "pre_tokenizer");
+    refuse("{" MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," DEC "}", LF_ENOTSUP, "UnicodeScripts",
+           "pre_tokenizer");
     refuse("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" LEVEL
            ",{\"type\":\"Digits\",\"individual_digits\":true}]}," DEC "}",
            LF_ENOTSUP, "after ByteLevel", "ByteLevel not last");
     refuse("{" MODEL ",\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," DEC "}", LF_EFORMAT, "add_prefix_space",
            "ByteLevel without members");
-    refuse("{" MODEL "," PRE ",\"decoder\":{\"type\":\"WordPiece\"}}", LF_ENOTSUP, "decoder \"WordPiece\"", "decoder");
-    refuse("{" MODEL "," PRE "," DEC ",\"post_processor\":{\"type\":\"BertProcessing\"}}", LF_ENOTSUP, "BertProcessing",
+    refuse("{" MODEL "," PRE ",\"decoder\":{\"type\":\"CTC\"}}", LF_ENOTSUP, "decoder \"CTC\"", "decoder");
+    refuse("{" MODEL "," PRE "," DEC ",\"post_processor\":{\"type\":\"PairProcessing\"}}", LF_ENOTSUP, "PairProcessing",
            "post_processor");
     refuse("{" MODEL "," PRE "," DEC ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
-                                     "\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{}}}",
+           "\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{}}}",
            LF_EFORMAT, "TemplateProcessing", "template of an undefined token");
     refuse("{" MODEL "," PRE "," DEC
            ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}}",
