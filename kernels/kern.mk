@@ -1,7 +1,7 @@
 # Everything that is not a matrix product: sources (LF_CPU_ISA_SOURCES += ...) and tests.
 LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/optim.c \
   kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
-  kernels/cpu/attn_paged.c
+  kernels/cpu/attn_paged.c kernels/cpu/moe_route.c kernels/cpu/moe_rows.c
 
 check_PROGRAMS += tests/op/attn_test
 TESTS += tests/op/attn_test
@@ -23,6 +23,10 @@ tests_op_embed_test_SOURCES = tests/op/embed_test.c tests/op/op_test.h
 tests_op_embed_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 tests_op_optim_test_SOURCES = tests/op/optim_test.c tests/op/op_test.h
 tests_op_optim_test_LDADD = $(LF_KERNEL_TEST_LIBS)
+check_PROGRAMS += tests/op/moe_test
+TESTS += tests/op/moe_test
+tests_op_moe_test_SOURCES = tests/op/moe_test.c tests/op/op_test.h
+tests_op_moe_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 
 EXTRA_PROGRAMS += kernels/bench/attn_bench
 CLEANFILES += kernels/bench/attn_bench

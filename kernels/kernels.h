@@ -63,7 +63,7 @@ struct lf_step_record {
     float loss_scale;    /* 1 unless fp16 */
     float inv_tokens;    /* 1 / trained tokens of the whole optimizer step, over all micro-batches and ranks */
     float z_loss;        /* coefficient, 0 = off */
-    float reserved0;
+    float inv_batches;   /* 1 / micro-batches of the whole optimizer step, over all ranks: weighs the router's losses */
     /* device -> host */
     double loss_sum;     /* sum over trained tokens of this step of -log p */
     double z_sum;        /* sum over trained tokens of logsumexp^2 */
@@ -73,6 +73,10 @@ struct lf_step_record {
     float clip_factor;   /* what the optimizer multiplies gradients by (includes 1/loss_scale) */
     int32_t skip;        /* non-finite gradient or loss: the optimizer leaves everything as it was */
     int32_t reserved1;
+    double router_aux;     /* sums over micro-batches: load-balancing loss (moe_stats), without its coefficient */
+    double router_entropy; /* sums over micro-batches and MoE layers: mean entropy of the router, nats */
+    double router_load;    /* likewise: rows of the busiest expert / mean */
+    int64_t router_seen;   /* micro-batches x MoE layers */
 };
 
 /* ---- matrix products ------------------------------------------------------------------------------------------- */
@@ -396,6 +400,117 @@ struct lf_k_dropout {
     const struct lf_step_record *rec; /* seed */
 };
 
+/* ---- mixture of experts ------------------------------------------------------------------------------------------------ */
+
+/* R rows, E experts, k of them for each row: M = R k pairs (row, slot). Everything about routing is f32. */
+#define LF_MOE_MAX_EXPERTS 1024
+
+/* score = softmax(logits) or, with sigmoid, sigmoid(logits), f32 [R, E]; choice = score + bias (bias [E] NULL: score).
+ *   groups > 1: the experts lie in `groups` equal groups in order and only those of the top_groups worthiest groups can be chosen; a
+ *   group is worth its largest choice (softmax: DeepSeek-V2) or the sum of its two largest (sigmoid: DeepSeek-V3).
+ *   ids [R, k]: the k largest choices, descending, ties to the lower id; ids of a row differ whatever is in it (NaN comes first).
+ *   weights [R, k] = scale * score[id] (/ sum of the k scores with renorm). The bias chooses, it never weighs.
+ *   scores, entropy may be NULL. entropy [R]: of the scores divided by their sum, in nats. */
+struct lf_k_moe_route {
+    int64_t rows, experts, ldlogits;
+    const float *logits, *bias;
+    int32_t *ids;
+    float *weights, *scores, *entropy;
+    int32_t k, groups, top_groups;
+    float scale;
+    bool sigmoid, renorm;
+};
+/* dlogits [R, E] = d/dlogits ( sum dweights . weights  +  scale_aux * loss )   where loss is the load-balancing loss of the micro-batch
+ *     loss = E * sum_e f_e P_e,  f_e = pairs sent to e / n,  P_e = sum of the scores of e (each row's made to sum to 1) / n
+ * over the n rows (not padding) of all `layers` MoE layers together (Switch Transformer, Fedus et al. 2021, eq. 4, over layers as
+ * in transformers' load_balancing_loss_func; f_e is a count and has no gradient); scale_aux = aux * inv_batches * loss_scale.
+ * load [2, E]: counts and sums of scores over the layers, from the last moe_stats; cu_seqlens as attention's: rows at or after
+ * cu_seqlens[n_docs] are padding. load NULL: no such term. */
+struct lf_k_moe_route_bwd {
+    int64_t rows, experts, n_docs, lddlogits;
+    const int32_t *ids, *cu_seqlens;
+    const float *weights, *scores, *dweights, *load;
+    float *dlogits;
+    int32_t k, layers;
+    float scale, aux;
+    bool sigmoid, renorm;
+    const struct lf_step_record *rec;
+};
+/* load [2, E] = prev (NULL: 0) + (pairs sent to each expert, sums of the rows' scores made to sum to 1), padding left out.
+ * counts [E] (+)= the pairs of this layer (NULL: not wanted). To rec are added: the mean entropy, largest load / mean load,
+ * 1 to router_seen; and with layers > 0, in the last of them, the load-balancing loss. */
+struct lf_k_moe_stats {
+    int64_t rows, experts, n_docs;
+    const int32_t *ids, *cu_seqlens;
+    const float *scores, *entropy, *prev;
+    float *load, *counts;
+    int32_t k, layers;
+    bool accumulate;
+    struct lf_step_record *rec;
+};
+/* Expert order: pairs sorted by (expert, row, slot). row_of [M]: the row of each place; place_of [R, k]: the place of each pair;
+ * offsets [E + 1]: the places of expert e are offsets[e] ... offsets[e + 1] - 1. */
+struct lf_k_moe_sort {
+    int64_t rows, experts;
+    const int32_t *ids;
+    int32_t *row_of, *place_of, *offsets;
+    int32_t k;
+};
+/* y[r] = residual[r] (NULL: 0) + sum_j weights[r][j] * x[place_of[r][j]], j ascending in f32; weights NULL: 1. x [M, C]; y may be residual. */
+struct lf_k_moe_combine {
+    int64_t rows, c, ldx, ldres, ldy;
+    const void *x, *residual;
+    const int32_t *place_of;
+    const float *weights;
+    void *y;
+    int32_t k;
+    uint8_t x_type;
+};
+/* dx[place_of[r][j]] = weights[r][j] * dy[r];  dweights[r][j] = dy[r] . x[place_of[r][j]] */
+struct lf_k_moe_combine_bwd {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *x, *dy;
+    const int32_t *place_of;
+    const float *weights;
+    void *dx;
+    float *dweights;
+    int32_t k;
+    uint8_t x_type;
+};
+/* y[r] = sigmoid(gate[r]) * x[r]; gate f32 [R] */
+struct lf_k_row_gate_fwd {
+    int64_t rows, c, ldx, ldy;
+    const void *x;
+    const float *gate;
+    void *y;
+    uint8_t x_type;
+};
+/* dx[r] = s dy[r];  dgate[r] = s (1 - s) dy[r] . x[r]. dx may be dy. */
+struct lf_k_row_gate_bwd {
+    int64_t rows, c, ldx, lddy, lddx;
+    const void *x, *dy;
+    const float *gate;
+    void *dx;
+    float *dgate;
+    uint8_t x_type;
+};
+/* Products of consecutive rows with a matrix of their group: rows offsets[g] ... offsets[g + 1] - 1 belong to group g, m of them in
+ * all, offsets [groups + 1] ascending from 0.
+ *   by_rows: C[r, N] = A[r, K] op(B_g)[K, N] + residual[r, N]     B_g dense, [N, K] (tb) or [K, N], one after another; ldb is not read
+ *   dw:      C_g[N, K] (+)= sum over rows r of g of A[r, N]^T B[r, K]     C_g dense, one after another, 0 for an empty group; ldc is not read
+ * An element's bits are those of gemm over its group alone: they depend on K (in dw on the group's rows), never on another group. */
+struct lf_k_grouped_gemm {
+    int64_t m, n, k, groups;
+    const int32_t *offsets;
+    const void *a, *b, *residual;
+    void *c;
+    int64_t lda, ldb, ldc, ldres;
+    bool dw, tb, accumulate; /* accumulate: of dw */
+    uint8_t ab_type, c_type;      /* c_type f32 in dw */
+    void *work;
+    size_t work_bytes;
+};
+
 /* ---- optimizer -------------------------------------------------------------------------------------------------------- */
 
 /* One entry per parameter tensor. */
@@ -422,6 +537,14 @@ struct lf_k_adamw {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
     float beta1, beta2, eps;
+    const struct lf_step_record *rec;
+};
+/* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2): grad holds how many pairs each of n experts got in the whole
+ * step; master[e] += rate * sign(mean - grad[e]). rec->skip != 0: nothing is written. */
+struct lf_k_moe_balance {
+    int64_t n_tensors;
+    const struct lf_opt_tensor *t;
+    float rate;
     const struct lf_step_record *rec;
 };
 
@@ -451,7 +574,17 @@ struct lf_k_adamw {
     X(gather_rows)                                                                                                     \
     X(dropout)                                                                                                         \
     X(grad_norm)                                                                                                       \
-    X(adamw)
+    X(adamw)                                                                                                           \
+    X(moe_route)                                                                                                       \
+    X(moe_route_bwd)                                                                                                   \
+    X(moe_stats)                                                                                                       \
+    X(moe_sort)                                                                                                        \
+    X(moe_combine)                                                                                                     \
+    X(moe_combine_bwd)                                                                                                 \
+    X(row_gate_fwd)                                                                                                    \
+    X(row_gate_bwd)                                                                                                    \
+    X(grouped_gemm)                                                                                                    \
+    X(moe_balance)
 
 /* run executes; check validates an argument struct without touching data (pointers may be NULL); work gives the workspace bytes for
  * the shapes with the given number of threads (NULL: none). */

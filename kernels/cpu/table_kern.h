@@ -24,6 +24,15 @@
     X(attn_fwd) \
     X(attn_bwd) \
     X(kv_write) \
-    X(attn_paged)
+    X(attn_paged) \
+    X(moe_route) \
+    X(moe_route_bwd) \
+    X(moe_stats) \
+    X(moe_sort) \
+    X(moe_combine) \
+    X(moe_combine_bwd) \
+    X(row_gate_fwd) \
+    X(row_gate_bwd) \
+    X(moe_balance)
 
 #endif

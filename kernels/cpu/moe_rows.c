@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows to their experts and back: the stable order by expert, the weighted sum of what the experts gave, the gate of a shared
+ * expert. (The copy into expert order is gather_rows.)
+ */
+#include "config.h"
+
+#include "kernels/cpu/ops.h"
+
+LF_CPU_DECLARE(moe_sort)
+LF_CPU_DECLARE(moe_combine)
+LF_CPU_DECLARE(moe_combine_bwd)
+LF_CPU_DECLARE(row_gate_fwd)
+LF_CPU_DECLARE(row_gate_bwd)
+
+LF_NO_WORK(moe_sort)
+LF_NO_WORK(moe_combine)
+LF_NO_WORK(moe_combine_bwd)
+LF_NO_WORK(row_gate_fwd)
+LF_NO_WORK(row_gate_bwd)
+
+int LF_SYM(moe_sort_check)(const struct lf_k_moe_sort *a)
+{
+    bool ok = a->rows >= 0 && a->k > 0 && a->experts > 0 && a->experts <= LF_MOE_MAX_EXPERTS && a->k <= a->experts &&
+              a->rows <= INT32_MAX / a->k;
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* A counting sort by one thread: two passes over ids, nothing beside the products that follow. */
+int LF_SYM(moe_sort)(lf_queue *q, const struct lf_k_moe_sort *a)
+{
+    (void)q;
+    int32_t at[LF_MOE_MAX_EXPERTS] = {0};
+    const int64_t m = a->rows * a->k;
+    for (int64_t i = 0; i < m; i++)
+        at[a->ids[i]]++;
+    a->offsets[0] = 0;
+    for (int64_t e = 0; e < a->experts; e++) {
+        a->offsets[e + 1] = a->offsets[e] + at[e];
+        at[e] = a->offsets[e];
+    }
+    for (int64_t r = 0, i = 0; r < a->rows; r++)
+        for (int32_t j = 0; j < a->k; j++, i++) {
+            int32_t p = at[a->ids[i]]++;
+            a->row_of[p] = (int32_t)r;
+            a->place_of[i] = p;
+        }
+    return LF_K_OK;
+}
+
+int LF_SYM(moe_combine_check)(const struct lf_k_moe_combine *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->k > 0 && a->ldx >= a->c && a->ldy >= a->c &&
+              (!a->residual || a->ldres >= a->c) && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE void combine_rows(const struct lf_k_moe_combine *a, int64_t lo, int64_t hi, const uint8_t t)
+{
+    for (int64_t r = lo; r < hi; r++) {
+        const int32_t *place = a->place_of + r * a->k;
+        const float *w = a->weights ? a->weights + r * a->k : NULL;
+        LF_EACH_VEC(c, n, a->c)
+        {
+            lf_v s = lf_v_zero();
+            for (int32_t j = 0; j < a->k; j++) {
+                lf_v x = lf_get(a->x, place[j] * a->ldx + c, t, n);
+                s = w ? lf_v_fma(lf_v_set1(w[j]), x, s) : s + x;
+            }
+            if (a->residual)
+                s += lf_get(a->residual, r * a->ldres + c, t, n);
+            lf_put(a->y, r * a->ldy + c, t, n, s);
+        }
+    }
+}
+
+int LF_SYM(moe_combine)(lf_queue *q, const struct lf_k_moe_combine *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 4 * (a->k + 1)))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        if (a->x_type == LF_BF16)
+            combine_rows(a, lo, hi, LF_BF16);
+        else
+            combine_rows(a, lo, hi, LF_F32);
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(moe_combine_bwd_check)(const struct lf_k_moe_combine_bwd *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->k > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
+              lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+/* dx = s * dy over a row; the sum of dy * x. */
+LF_INLINE float scale_dot(void *dx, int64_t dx0, const void *dy, int64_t dy0, const void *x, int64_t x0, int64_t c_all, float s,
+                          const uint8_t t)
+{
+    lf_v dot = lf_v_zero();
+    LF_EACH_VEC(c, n, c_all)
+    {
+        lf_v g = lf_get(dy, dy0 + c, t, n);
+        dot = lf_v_fma(g, lf_get(x, x0 + c, t, n), dot);
+        lf_put(dx, dx0 + c, t, n, lf_v_set1(s) * g);
+    }
+    return lf_v_hsum(dot);
+}
+
+LF_INLINE void combine_bwd_rows(const struct lf_k_moe_combine_bwd *a, int64_t lo, int64_t hi, const uint8_t t)
+{
+    for (int64_t i = lo * a->k; i < hi * a->k; i++)
+        a->dweights[i] = scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy, i / a->k * a->lddy, a->x, a->place_of[i] * a->ldx, a->c,
+                                   a->weights[i], t);
+}
+
+int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
+{
+#pragma omp parallel num_threads(lf_team(q, a->rows * a->c * 12 * a->k))
+    {
+        int64_t lo, hi;
+        lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
+        if (a->x_type == LF_BF16)
+            combine_bwd_rows(a, lo, hi, LF_BF16);
+        else
+            combine_bwd_rows(a, lo, hi, LF_F32);
+    }
+    return LF_K_OK;
+}
+
+/* ---- the gate of a shared expert ---- */
+
+int LF_SYM(row_gate_fwd_check)(const struct lf_k_row_gate_fwd *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+LF_INLINE float sigmoid1(float x)
+{
+    float s[LF_VL];
+    lf_v_store(s, lf_v_sigmoid(lf_v_set1(x)));
+    return s[0];
+}
+
+int LF_SYM(row_gate_fwd)(lf_queue *q, const struct lf_k_row_gate_fwd *a)
+{
+    const uint8_t t = a->x_type;
+#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 8))
+    for (int64_t r = 0; r < a->rows; r++) {
+        const lf_v s = lf_v_set1(sigmoid1(a->gate[r]));
+        LF_EACH_VEC(c, n, a->c) lf_put(a->y, r * a->ldy + c, t, n, s * lf_get(a->x, r * a->ldx + c, t, n));
+    }
+    return LF_K_OK;
+}
+
+int LF_SYM(row_gate_bwd_check)(const struct lf_k_row_gate_bwd *a)
+{
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c && lf_is_float(a->x_type);
+    return ok ? LF_K_OK : LF_K_EINVAL;
+}
+
+int LF_SYM(row_gate_bwd)(lf_queue *q, const struct lf_k_row_gate_bwd *a)
+{
+#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 12))
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float s = sigmoid1(a->gate[r]);
+        const float dot = scale_dot(a->dx, r * a->lddx, a->dy, r * a->lddy, a->x, r * a->ldx, a->c, s, a->x_type);
+        a->dgate[r] = s * (1.0f - s) * dot;
+    }
+    return LF_K_OK;
+}
