@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-convert: options, wiring, calls of engine/convert. An import makes OUT/checkpoint and OUT/tokenizer.
+ * lf-convert: options, wiring, calls of engine/convert. An import makes OUT/tokenizer and OUT/checkpoint, an export
+ * OUT/model.
+ *
+ * Proof. An import without a file of expected logits has shown that every tensor found its place, not that the model
+ * computes what it should. So it is published, says UNVERIFIED and ends with 1, unless verify = none says that this is
+ * meant. With a file the verdict is printed, and a model beyond its family's tolerance ends with 1: its checkpoint is
+ * taken back.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/convert/convert.h"
@@ -15,12 +23,12 @@
 
 typedef struct convert {
     struct lf_convert_opts c;
-    const char *out;
+    const char *out, *verify;
     int to;
-    lf_progress progress;
+    bool inspect;
 } convert;
 
-enum { TO_AUTO = 0, TO_CHECKPOINT };
+enum { TO_AUTO = 0, TO_CHECKPOINT, TO_HF };
 
 static void warn(void *arg, const char *text)
 {
@@ -41,22 +49,61 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     *self = v;
     v->out = lf_optset_str(o, "out");
     v->to = lf_optset_choice(o, "to");
+    v->verify = lf_optset_str(o, "verify");
+    v->inspect = lf_optset_bool(o, "inspect");
     v->c = (struct lf_convert_opts){.from = lf_optset_str(o, "from"),
                                     .dtype = lf_optset_choice(o, "dtype"),
                                     .file_bytes = lf_optset_int(o, "max_file"),
+                                    .family = lf_optset_str(o, "family"),
+                                    .tokenizer = lf_optset_str(o, "tokenizer"),
                                     .threads = lf_stage_threads(o),
                                     .stop = lf_stop_requested,
                                     .warn = warn,
                                     .arg = v};
+    if (v->to == TO_CHECKPOINT && (v->c.family || v->c.tokenizer))
+        return lf_fail(err, LF_EINVAL, "family and tokenizer are of exports, to = checkpoint is an import");
+    if (v->to == TO_HF && v->verify)
+        return lf_fail(err, LF_EINVAL, "verify is of imports; an export says what the checkpoint says");
     return 0;
+}
+
+/* What is written, as far as it can be known: as much as is there. */
+static int64_t tree_bytes(const char *dir)
+{
+    enum lf_convert_form form = LF_FORM_UNKNOWN;
+    lf_artifact a = {0};
+    int64_t n = 0;
+    if (lf_convert_form_of(&form, dir, NULL) == 0 && form == LF_FORM_HF)
+        return lf_convert_hf_bytes(dir);
+    if (lf_artifact_load(&a, dir, NULL, NULL) == 0)
+        for (size_t i = 0; i < a.n_files; i++)
+            n += a.files[i].bytes;
+    lf_artifact_fini(&a);
+    return n;
 }
 
 static int plan(void *self, json_t *plan, lf_err *err)
 {
     convert *v = self;
-    json_t *notes = json_pack("[s]", "memory is a few MiB per thread, whatever the size of the model");
-    (void)v;
-    return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    json_t *notes = json_array();
+    int64_t bytes = tree_bytes(v->c.from);
+    int bad = !notes || json_array_append_new(
+                            notes, json_string("memory is a few MiB per thread, whatever the size of the model"));
+    if (!bad && bytes == 0)
+        bad = json_array_append_new(notes, json_string("sizes follow from the model, which does not exist yet"));
+    if (!bad && !v->verify && v->to != TO_HF && bytes && v->to != TO_HF) {
+        enum lf_convert_form form = LF_FORM_UNKNOWN;
+        if (lf_convert_form_of(&form, v->c.from, NULL) == 0 && form == LF_FORM_HF)
+            bad = json_array_append_new(
+                notes,
+                json_string("no verify: the stage will end as failed, UNVERIFIED; say verify = FILE or verify = none"));
+    }
+    if (!bad && bytes)
+        bad = json_object_set_new(plan, "disk", json_pack("{s:I}", "out", (json_int_t)bytes));
+    if (!bad)
+        bad = json_object_set(plan, "notes", notes);
+    json_decref(notes);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
 /* Is the artifact there and whole? */
@@ -65,26 +112,22 @@ static int is_done(bool *done, const char *dir, lf_err *err)
     enum lf_artifact_state s = LF_ARTIFACT_ABSENT;
     int rc = lf_artifact_state(&s, dir, err);
     *done = s == LF_ARTIFACT_PRESENT;
+    if (!rc && *done)
+        lf_log(2, "%s is complete already", dir);
     return rc;
 }
 
-static int import_weights(convert *v, const char *dir, lf_err *err)
+static void report(const char *dir, const struct lf_convert_result *r, double t0)
 {
-    struct lf_convert_result r;
-    char text[32];
-    bool done = false;
-    int rc = is_done(&done, dir, err);
-    if (rc || done)
-        return rc;
-    v->c.out = dir;
-    double t0 = lf_now_s();
-    rc = lf_convert_import(&v->c, &r, err);
-    if (rc)
-        return rc;
-    lf_log(2, "%s: %lld tensors of family %s, %s in %.1f s", dir, (long long)r.tensors, r.family,
-           lf_fmt_bytes(text, sizeof text, (double)r.bytes), lf_now_s() - t0);
-    return 0;
+    char text[32], hex[LF_HASH_HEX];
+    lf_hash_hex(hex, r->identity);
+    lf_log(2, "%s: %lld tensors, family %s, %s in %.1f s; identity %.16s", dir, (long long)r->tensors, r->family,
+           lf_fmt_bytes(text, sizeof text, (double)r->bytes), lf_now_s() - t0, hex);
+    if (r->nonfinite)
+        lf_log(1, "%s: %lld values are NaN or infinite", dir, (long long)r->nonfinite);
 }
+
+/* ---- import ---- */
 
 static int import_tokenizer(const convert *v, const char *dir, lf_err *err)
 {
@@ -98,27 +141,120 @@ static int import_tokenizer(const convert *v, const char *dir, lf_err *err)
     return rc;
 }
 
+static int import_weights(convert *v, const char *dir, lf_err *err)
+{
+    struct lf_convert_result r;
+    bool done = false;
+    int rc = is_done(&done, dir, err);
+    if (rc || done)
+        return rc;
+    double t0 = lf_now_s();
+    v->c.out = dir;
+    rc = lf_convert_import(&v->c, &r, err);
+    if (!rc)
+        report(dir, &r, t0);
+    return rc;
+}
+
+static int verify(const convert *v, const char *dir, lf_err *err)
+{
+    struct lf_convert_verdict w;
+    if (!v->verify || strcmp(v->verify, "none") == 0) {
+        puts("UNVERIFIED: every tensor has found its place; that the model computes what it should is not shown");
+        return v->verify ? 0
+                         : lf_fail(err, LF_ENUMERIC,
+                                   "UNVERIFIED: give verify = FILE (see expected.py), or say verify = none; %s can be "
+                                   "used as it is",
+                                   dir);
+    }
+    int rc = lf_convert_verify(dir, v->verify, v->c.threads, &w, err);
+    if (rc)
+        return rc;
+    bool ok = w.max <= w.tol_max && w.rms <= w.tol_rms;
+    printf("%s: %lld tokens, max difference %.3g of %.3g, rms %.3g of %.3g\n", ok ? "VERIFIED" : "DIFFERENT",
+           (long long)w.tokens, w.max, w.tol_max, w.rms, w.tol_rms);
+    if (fflush(stdout) != 0)
+        return lf_fail_errno(err, "writing to standard output");
+    if (ok)
+        return 0;
+    rc = lf_artifact_remove(dir, err); /* nobody is to go on with it */
+    return rc ? rc
+              : lf_fail(
+                    err, LF_ENUMERIC,
+                    "the imported model is not the one that %s expects: logits differ by %.3g (largest) and %.3g (rms)",
+                    v->verify, w.max, w.rms);
+}
+
+static int import(convert *v, lf_err *err)
+{
+    char *ckpt = lf_path_join(v->out, "checkpoint", err), *tok = lf_path_join(v->out, "tokenizer", err);
+    int rc = ckpt && tok ? 0 : LF_ENOMEM;
+    if (!rc && (v->c.family || v->c.tokenizer))
+        rc = lf_fail(err, LF_EINVAL, "family and tokenizer are of exports; %s is a Hugging Face model", v->c.from);
+    if (!rc)
+        rc = import_tokenizer(v, tok, err);
+    if (!rc)
+        rc = import_weights(v, ckpt, err);
+    if (!rc)
+        rc = verify(v, ckpt, err);
+    free(ckpt);
+    free(tok);
+    return rc;
+}
+
+/* ---- export ---- */
+
+static int export(convert *v, lf_err *err)
+{
+    struct lf_convert_result r;
+    bool done = false;
+    char *dir = lf_path_join(v->out, "model", err);
+    int rc = dir ? is_done(&done, dir, err) : LF_ENOMEM;
+    double t0 = lf_now_s();
+    if (!rc && v->verify)
+        rc = lf_fail(err, LF_EINVAL, "verify is of imports; %s is a checkpoint", v->c.from);
+    if (!rc && !done) {
+        v->c.out = dir;
+        rc = lf_convert_export(&v->c, &r, err);
+        if (!rc)
+            report(dir, &r, t0);
+    }
+    free(dir);
+    return rc;
+}
+
+static int inspect(const convert *v, lf_err *err)
+{
+    json_t *o = lf_convert_inspect(v->c.from, err);
+    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    int rc = o ? text ? 0 : lf_fail(err, LF_ENOMEM, "out of memory") : LF_EFORMAT;
+    if (!rc && (puts(text) < 0 || fflush(stdout) != 0))
+        rc = lf_fail_errno(err, "writing to standard output");
+    free(text);
+    json_decref(o);
+    return rc;
+}
+
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     convert *v = self;
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     (void)comm;
+    if (v->inspect)
+        return inspect(v, err);
     int rc = v->out ? lf_convert_form_of(&form, v->c.from, err)
                     : lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
-    if (!rc && form != LF_FORM_HF)
-        rc = lf_fail(err, LF_EINVAL, "%s is not a Hugging Face model: %s", v->c.from,
-                     form == LF_FORM_UNKNOWN ? "there is no config.json" : lf_convert_form_name(form));
-    char *ckpt = rc ? NULL : lf_path_join(v->out, "checkpoint", err),
-         *tok = rc ? NULL : lf_path_join(v->out, "tokenizer", err);
-    if (!rc && (!ckpt || !tok))
-        rc = LF_ENOMEM;
-    if (!rc)
-        rc = import_tokenizer(v, tok, err);
-    if (!rc)
-        rc = import_weights(v, ckpt, err);
-    free(ckpt);
-    free(tok);
-    return rc;
+    if (rc)
+        return rc;
+    if (form == LF_FORM_HF && v->to != TO_HF)
+        return import(v, err);
+    if (form == LF_FORM_CHECKPOINT && v->to != TO_CHECKPOINT)
+        return export(v, err);
+    return lf_fail(err, LF_EINVAL,
+                   "%s: %s; what is converted is a Hugging Face model (to a checkpoint) or a checkpoint (to hf)",
+                   v->c.from,
+                   form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
+                                           : lf_convert_form_name(form));
 }
 
 int main(int argc, char **argv)

@@ -53,6 +53,21 @@ int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer,
 /* Checkpoint to a Hugging Face directory with manifest, kind "model". */
 int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
 
+/* ---- is it the same model? ---- */
+
+struct lf_convert_verdict {
+    double max, rms;         /* largest difference / largest logit; rms of the differences / rms of the logits */
+    double tol_max, tol_rms; /* what the family allows */
+    int64_t tokens;
+};
+
+/* Run the checkpoint in f32 (invariant kernels) on the tokens of `expected` and compare with its logits. The file is
+ * safetensors with metadata format = "lf-expected-1": input_ids I64 [B, T], logits F64 (or F32) [B, T, V], prefix I64
+ * [B] for prefix masks. LF_EFORMAT: another file; LF_ENUMERIC: a logit that is not finite. A difference is no failure
+ * here. */
+int lf_convert_verify(const char *checkpoint, const char *expected, int threads, struct lf_convert_verdict *out,
+                      lf_err *err);
+
 /* ---- what a path is ---- */
 
 enum lf_convert_form {
@@ -67,5 +82,11 @@ enum lf_convert_form {
 const char *lf_convert_form_name(enum lf_convert_form f);
 /* Negative: it could not be looked at. */
 int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err);
+
+/* form, family, our description, tensors, and, where something does not fit, why ("config_error", "tensors_error",
+ * "mapping_error"). Returns owned. */
+json_t *lf_convert_inspect(const char *path, lf_err *err);
+/* Bytes of the tensors of a Hugging Face directory, 0 when they cannot be opened: for --plan. */
+int64_t lf_convert_hf_bytes(const char *dir);
 
 #endif

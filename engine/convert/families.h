@@ -9,6 +9,12 @@
 #include "engine/convert/hf.h"
 
 extern const struct lf_hf_family lf_hf_gpt2;
+extern const struct lf_hf_family lf_hf_neox, lf_hf_gptj, lf_hf_bloom;
+extern const struct lf_hf_family lf_hf_opt;
+extern const struct lf_hf_family lf_hf_falcon;
+extern const struct lf_hf_family lf_hf_bigcode, lf_hf_starcoder2;
+extern const struct lf_hf_family lf_hf_phi, lf_hf_phi3;
+extern const struct lf_hf_family lf_hf_gemma, lf_hf_gemma2, lf_hf_gemma3;
 extern const struct lf_hf_family lf_hf_llama;
 
 #endif

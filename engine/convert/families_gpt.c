@@ -79,6 +79,6 @@ const struct lf_hf_family lf_hf_gpt2 = {
     .rows = gpt2_rows,
     .read = read_n_inner,
     .write = write_n_inner,
-    .tol_max = 1e-4,
-    .tol_rms = 1e-5,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
 };

@@ -61,6 +61,6 @@ const struct lf_hf_family lf_hf_llama = {
     .rows = llama_rows,
     .read = read_llama,
     .write = lf_hf_write_rope,
-    .tol_max = 1e-4,
-    .tol_rms = 1e-5,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
 };

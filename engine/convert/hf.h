@@ -30,7 +30,7 @@ enum lf_hf_kind {
 };
 
 struct lf_hf_key {
-    const char *name; /* in config.json */
+    const char *name; /* in config.json; several names of one key have '|' between them, the first is written */
     enum lf_hf_kind kind;
     const char *ours; /* our keys, separated by blanks: all get the value. SAME, INERT: NULL */
     const char
@@ -75,6 +75,10 @@ struct lf_hf_family {
      */
     double tol_max, tol_rms;
 };
+
+/* f32 against f64: rounding alone gives about 1e-6 of either; a switch that is wrong gives 1e-2 and more. */
+#define LF_HF_TOL_MAX 1e-4
+#define LF_HF_TOL_RMS 1e-5
 
 extern const struct lf_hf_family *const lf_hf_families[]; /* ended by NULL */
 

@@ -168,18 +168,39 @@ static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, 
     return 0;
 }
 
+/* A key by any of its names. *there: also when it is null. LF_EFORMAT: two names with different values. */
+static int take_any(lf_hf_reader *r, const char *names, json_t **out, bool *there, lf_err *err)
+{
+    *out = NULL;
+    *there = false;
+    for (const char *p = names; *p;) {
+        char name[64];
+        size_t n = strcspn(p, "|");
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        json_t *v = lf_hf_take(r, name);
+        *there = *there || json_object_get(r->o, name);
+        if (v && *out && !json_equal(v, *out))
+            return lf_fail(err, LF_EFORMAT, "%s: %s contradicts another name of the same key (%s)", r->path, name,
+                           names);
+        *out = v ? v : *out;
+        p += n + (p[n] == '|');
+    }
+    return 0;
+}
+
 static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)
 {
     char text[64];
-    json_t *def = k->def ? json_loads(k->def, JSON_DECODE_ANY, NULL) : NULL, *v = lf_hf_take(r, k->name);
-    int rc = 0;
+    bool there = false;
+    json_t *def = k->def ? json_loads(k->def, JSON_DECODE_ANY, NULL) : NULL, *v = NULL;
+    int rc = take_any(r, k->name, &v, &there, err);
     if (k->def && !def)
         LF_BUG("%s: default '%s' is not JSON", k->name, k->def);
-    if (k->kind == LF_HF_INERT)
+    if (rc || k->kind == LF_HF_INERT)
         goto out;
     if (!v && !def)
         rc = lf_fail(err, LF_EFORMAT, "%s: %s is missing", r->path, k->name);
-    if (!v && !json_object_get(r->o, k->name) && !json_is_null(def))
+    if (!v && !there && !json_is_null(def))
         v = def;
     if (rc || !v) /* null means: as our default is */
         goto out;
@@ -299,8 +320,10 @@ static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, js
     json_t *ours = lf_model_config_to_json(c, err);
     int rc = ours ? 0 : LF_ENOMEM;
     for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++) {
+        char name[64]; /* the first of its names */
         json_t *v = value_of(k, ours);
-        if (v && json_object_set_new(o, k->name, v) != 0)
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(k->name, "|"), k->name);
+        if (v && json_object_set_new(o, name, v) != 0)
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
     }
     json_decref(ours);

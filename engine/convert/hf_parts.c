@@ -53,18 +53,68 @@ static const struct rope_member yarn[] = {{"factor", "rope_factor", NAN},
                                           {"beta_slow", "rope_beta_slow", 1},
                                           {"attention_factor", "rope_attn_factor", 0},
                                           {0}};
+static const struct rope_member longrope[] = {{"short_factor", "rope_short_factors", NAN},
+                                              {"long_factor", "rope_long_factors", NAN},
+                                              {"attention_factor", "rope_attn_factor", 0},
+                                              {"original_max_position_embeddings", "rope_original_positions", 0},
+                                              {0}};
 static const struct {
     const char *theirs, *ours;
     const struct rope_member *members;
-} scalings[] = {{"linear", "linear", linear},
-                {"dynamic", "dynamic", dynamic},
-                {"llama3", "llama3", llama3},
-                {"yarn", "yarn", yarn}};
+} scalings[] = {{"linear", "linear", linear}, {"dynamic", "dynamic", dynamic},    {"llama3", "llama3", llama3},
+                {"yarn", "yarn", yarn},       {"longrope", "longrope", longrope}, {"su", "longrope", longrope}};
+
+/* [1.0, 1.5] -> "1.0,1.5" */
+static int read_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, json_t *list,
+                     lf_err *err)
+{
+    lf_buf b;
+    int rc = 0;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < json_array_size(list) && !rc; i++) {
+        if (!json_is_number(json_array_get(list, i)))
+            rc = lf_fail(err, LF_EFORMAT, "%s: %s holds what is no number", r->path, theirs);
+        lf_buf_addf(&b, "%s%.17g", i ? "," : "", json_number_value(json_array_get(list, i)));
+    }
+    if (!rc)
+        rc = lf_buf_check(&b, err);
+    if (!rc)
+        rc = lf_hf_set(r, c, theirs, ours, b.data, err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static json_t *list_of(const char *text)
+{
+    json_t *list = json_array();
+    for (const char *p = text; list && p && *p;) {
+        char item[40];
+        double x = 0;
+        size_t n = strcspn(p, ",");
+        snprintf(item, sizeof item, "%.*s", (int)n, p);
+        if (lf_parse_f64(&x, item, NULL) || json_array_append_new(list, json_real(x)))
+            break;
+        p += n + (p[n] == ',');
+    }
+    return list;
+}
+
+/* Some files say it outside of rope_scaling. */
+static double original_positions(const lf_hf_reader *r, const lf_model_config *c)
+{
+    json_t *v = json_object_get(r->o, "original_max_position_embeddings");
+    return json_is_number(v) ? json_number_value(v) : (double)c->max_positions;
+}
 
 static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const struct rope_member *m, lf_err *err)
 {
     double v = m->def;
     json_t *have = json_object_get(s, m->theirs);
+    if (json_is_array(have)) {
+        int rc = read_list(r, c, m->theirs, m->ours, have, err);
+        json_object_del(s, m->theirs);
+        return rc;
+    }
     if (have && !json_is_null(have) && !json_is_number(have))
         return lf_fail(err, LF_EFORMAT, "%s: %s of rope_scaling is not a number", r->path, m->theirs);
     if (json_is_number(have))
@@ -72,7 +122,7 @@ static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const str
     else if (isnan(v))
         return lf_fail(err, LF_EFORMAT, "%s: rope_scaling has no %s", r->path, m->theirs);
     else if (strcmp(m->theirs, "original_max_position_embeddings") == 0)
-        v = (double)c->max_positions;
+        v = original_positions(r, c);
     json_object_del(s, m->theirs);
     return v > 0 || have ? lf_hf_set_number(r, c, m->theirs, m->ours, v, err) : 0;
 }
@@ -85,6 +135,12 @@ static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const ch
         int rc = lf_hf_set(r, c, "rope_scaling", "rope_scaling", scalings[i].ours, err);
         for (const struct rope_member *m = scalings[i].members; m->theirs && !rc; m++)
             rc = read_member(r, c, s, m, err);
+        if (!rc && scalings[i].members == longrope &&
+            c->rope_original_positions > 0) { /* the amplitude follows from the lengths */
+            json_object_del(s, "factor");
+            rc = lf_hf_set_number(r, c, "rope_scaling", "rope_factor",
+                                  (double)c->max_positions / (double)c->rope_original_positions, err);
+        }
         return rc;
     }
     return lf_fail(err, LF_ENOTSUP, "%s: rope_scaling of type '%.40s' is not supported", r->path, type);
@@ -130,6 +186,9 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
     if (!rc && part >= 0)
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", part, err);
     json_t *a = rc ? NULL : lf_hf_take(r, "rope_scaling"), *b = rc ? NULL : lf_hf_take(r, "rope_parameters");
+    lf_hf_take(r, "original_max_position_embeddings"); /* read with the scaling that needs it */
+    if (json_object_get(b, "full_attention"))          /* one object per kind of layer */
+        b = json_object_get(b, "full_attention");
     if (!rc && a && b && !json_equal(a, b))
         rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things", r->path);
     if (!rc && (b || a))
@@ -154,13 +213,16 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
             double x = 0;
             int64_t n = 0;
             const char *text = json_string_value(json_object_get(ours, m->ours));
-            if (text && lf_parse_i64(&n, text, NULL) == 0 && strcmp(m->ours, "rope_original_positions") == 0)
+            if (strcmp(m->ours, "rope_short_factors") == 0 || strcmp(m->ours, "rope_long_factors") == 0)
+                rc = json_object_set_new(s, m->theirs, list_of(text));
+            else if (text && lf_parse_i64(&n, text, NULL) == 0 && strcmp(m->ours, "rope_original_positions") == 0)
                 rc = json_object_set_new(s, m->theirs, json_integer(n));
             else if (text && lf_parse_f64(&x, text, NULL) == 0 && (x > 0 || isnan(m->def)))
                 rc = json_object_set_new(s, m->theirs, json_real(x));
         }
         if (!rc)
             rc = json_object_set(o, "rope_scaling", s);
+        break; /* the first of two names */
     }
     json_decref(ours);
     json_decref(s);

@@ -20,6 +20,8 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err);
 
 /* The tensors of a Hugging Face directory: safetensors, or PyTorch's files where there are none. */
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err);
+/* Does no name begin with prefix (as in files of a model without its head)? */
+bool lf_hf_is_bare(const lf_st *s, const char *prefix);
 
 /* Everything about a source model before its bytes are read. */
 struct lf_hf_model {

@@ -66,7 +66,7 @@ int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
 /* ---- a model ---- */
 
 /* Files of a model without its head leave out what all names begin with. */
-static bool is_bare(const lf_st *s, const char *prefix)
+bool lf_hf_is_bare(const lf_st *s, const char *prefix)
 {
     for (size_t i = 0; prefix && i < lf_st_n_entries(s); i++)
         if (lf_str_has_prefix(lf_st_entry_at(s, i)->name, prefix))
@@ -104,7 +104,7 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
     if (!rc)
         rc = lf_hf_open_tensors(&m->st, dir, err);
     if (!rc) {
-        m->bare = is_bare(m->st, m->family->prefix);
+        m->bare = lf_hf_is_bare(m->st, m->family->prefix);
         rc = lf_map_build(&m->map, m->family->rows, m->family->prefix, m->bare, &m->config, err);
     }
     if (!rc && (rc = lf_map_bind(&m->map, m->st, err)) < 0)
@@ -120,6 +120,18 @@ void lf_hf_model_fini(struct lf_hf_model *m)
     lf_st_close(m->st);
     free(m->config_text);
     *m = (struct lf_hf_model){0};
+}
+
+int64_t lf_convert_hf_bytes(const char *dir)
+{
+    lf_st *s = NULL;
+    int64_t n = 0;
+    if (lf_hf_open_tensors(&s, dir, NULL))
+        return 0;
+    for (size_t i = 0; i < lf_st_n_entries(s); i++)
+        n += lf_st_entry_at(s, i)->bytes;
+    lf_st_close(s);
+    return n;
 }
 
 /* ---- types ---- */

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoint to Hugging Face: outside tensors in the order of their files, block by block. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/convert/priv.h"
+#include "engine/model/weights.h"
+#include "engine/store/safetensors.h"
+
+#define BLOCK_BYTES ((int64_t)4 << 20)
+
+struct export
+{
+    const struct lf_convert_opts *o;
+    lf_ckpt *ckpt;
+    lf_model_config config;
+    const struct lf_hf_family *family;
+    json_t *hf; /* what an import kept of its origin, in this family's form; NULL: nothing. Borrowed */
+    lf_map map;
+    const lf_ckpt_entry **entries; /* [map.n_ours] */
+    struct lf_move_source from;    /* src: ours */
+    lf_st_decl *decls;
+    int *items; /* [n] of decls: index in map.items */
+    size_t n;
+    double total, done;
+    int64_t nonfinite;
+};
+
+static enum lf_st_dtype ours_dtype(void *ctx, int src)
+{
+    struct export *ex = ctx;
+    return lf_hf_st_type(ex->entries[src]->dtype);
+}
+
+static int ours_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    struct export *ex = ctx;
+    return lf_ckpt_read_flat(ex->ckpt, ex->entries[src], first, n, dst, err);
+}
+
+/* ---- our tensors ---- */
+
+static int check_entry(const struct export *ex, size_t i, const lf_ckpt_entry *e, lf_err *err)
+{
+    const struct lf_map_ours *o = &ex->map.ours[i];
+    bool same = e->ndim == o->ndim && lf_hf_st_type(e->dtype);
+    for (int k = 0; k < o->ndim && same; k++)
+        same = e->shape[k] == o->shape[k];
+    return same ? 0
+                : lf_fail(err, LF_EFORMAT, "%s: %s has not the shape or type that the model's description gives it",
+                          ex->o->from, e->name);
+}
+
+/* Every weight of the checkpoint is one of the model's, and all of those are there. */
+static int find_entries(struct export *ex, lf_err *err)
+{
+    size_t prefix = strlen(LF_WEIGHTS_PREFIX), seen = 0;
+    int rc = 0;
+    if (!(ex->entries = lf_calloc(ex->map.n_ours, sizeof *ex->entries, err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; i < ex->map.n_ours && !rc; i++) {
+        lf_buf b;
+        lf_buf_init(&b);
+        lf_buf_addf(&b, LF_WEIGHTS_PREFIX "%s", ex->map.ours[i].name);
+        rc = lf_buf_check(&b, err);
+        if (!rc && !(ex->entries[i] = lf_ckpt_find(ex->ckpt, b.data, "weight")))
+            rc = lf_fail(err, LF_EFORMAT, "%s: no tensor %s", ex->o->from, b.data);
+        if (!rc)
+            rc = check_entry(ex, i, ex->entries[i], err);
+        lf_buf_fini(&b);
+    }
+    for (size_t i = 0; i < lf_ckpt_n_entries(ex->ckpt) && !rc; i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(ex->ckpt, i);
+        seen += strcmp(e->kind, "weight") == 0 && strncmp(e->name, LF_WEIGHTS_PREFIX, prefix) == 0;
+    }
+    if (!rc && seen != ex->map.n_ours)
+        rc = lf_fail(err, LF_EFORMAT, "%s holds %zu weights, the model's description has %zu", ex->o->from, seen,
+                     ex->map.n_ours);
+    return rc;
+}
+
+/* ---- outside tensors ---- */
+
+static bool among(json_t *list, const char *name)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(list, i, v) if (json_is_string(v) && strcmp(json_string_value(v), name) == 0) return true;
+    return false;
+}
+
+/* By the option; as it was; or the type of our parts, the wider where they differ. */
+static int pick_dtype(const struct export *ex, int item, enum lf_st_dtype *out, lf_err *err)
+{
+    const struct lf_map_parts *p = &ex->map.of_item[item];
+    const char *was = json_string_value(json_object_get(json_object_get(ex->hf, "dtypes"), ex->map.items[item].name));
+    enum lf_st_dtype t = 0;
+    if (!was)
+        was = json_string_value(json_object_get(ex->hf, "dtype"));
+    for (size_t k = 0; k < p->n; k++) {
+        enum lf_st_dtype have = lf_hf_st_type(ex->entries[p->segs[k].src]->dtype);
+        t = !t || t == have ? have : LF_ST_F32;
+    }
+    if (was && lf_st_dtype_parse(&t, was, err))
+        return LF_EFORMAT;
+    *out = lf_convert_target(ex->o->dtype, t);
+    return 0;
+}
+
+static int declare_items(struct export *ex, lf_err *err)
+{
+    json_t *tied = json_object_get(ex->hf, "tied");
+    int rc = 0;
+    ex->from = (struct lf_move_source){ex, ours_dtype, ours_read};
+    if (!(ex->decls = lf_calloc(ex->map.n_items, sizeof *ex->decls, err)) ||
+        !(ex->items = lf_calloc(ex->map.n_items, sizeof *ex->items, err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; i < ex->map.n_items && !rc; i++) {
+        const struct lf_map_item *it = &ex->map.items[i];
+        if (it->kind == LF_MAP_IGNORED || (it->kind == LF_MAP_TIED && !among(tied, it->name)))
+            continue;
+        lf_st_decl *d = &ex->decls[ex->n];
+        *d = (lf_st_decl){.name = it->name, .ndim = it->ndim};
+        double elems = 1;
+        for (int k = 0; k < it->ndim; k++) {
+            d->shape[k] = it->shape[k];
+            elems *= (double)it->shape[k];
+        }
+        rc = pick_dtype(ex, (int)i, &d->dtype, err);
+        ex->total += elems * (double)lf_st_dtype_bytes(d->dtype);
+        ex->items[ex->n++] = (int)i;
+    }
+    return rc;
+}
+
+static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
+{
+    const struct lf_map_item *it = &ex->map.items[ex->items[k]];
+    struct lf_move m = {
+        .from = &ex->from, .parts = &ex->map.of_item[ex->items[k]], .width = 1, .rows = 1, .dtype = ex->decls[k].dtype};
+    int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n, step = BLOCK_BYTES / elem;
+    int rc = 0;
+    if (it->ndim > 1)
+        m.width = it->shape[it->ndim - 1];
+    for (int d = 0; d < (it->ndim > 1 ? it->ndim - 1 : it->ndim); d++)
+        m.rows *= it->shape[d];
+    m.cut_columns = m.parts->turned;
+    m.src_width = m.parts->turned ? m.rows : m.width;
+    for (int64_t at = 0; at < m.rows * m.width && !rc; at += n) {
+        n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
+        if (ex->o->stop && ex->o->stop())
+            return lf_fail(err, LF_EINTR, "stopped on request; nothing is published");
+        rc = lf_move_block(&m, at, n, buf, err);
+        if (!rc)
+            rc = lf_st_writer_put(w, buf, (size_t)(n * elem), err);
+        ex->done += (double)(n * elem);
+        if (!rc && ex->o->progress)
+            ex->o->progress(ex->o->arg, ex->done, ex->total);
+    }
+    long long bad = atomic_load(&m.nonfinite);
+    if (bad && ex->o->warn) {
+        lf_buf b;
+        lf_buf_init(&b);
+        lf_buf_addf(&b, "%s holds %lld values that are NaN or infinite", it->name, bad);
+        ex->o->warn(ex->o->arg, b.data);
+        lf_buf_fini(&b);
+    }
+    ex->nonfinite += bad;
+    return rc;
+}
+
+/* The weights, their files in a and the hash of every tensor in its meta. */
+static int write_weights(struct export *ex, lf_artifact *a, lf_err *err)
+{
+    lf_st_writer *w = NULL;
+    lf_st_written *files = NULL;
+    size_t n_files = 0, k;
+    char hex[LF_HASH_HEX];
+    lf_st_write_options wo = {.max_file = ex->o->file_bytes, .hash_tensors = true};
+    json_t *hashes = json_object();
+    void *buf = lf_malloc((size_t)BLOCK_BYTES, 1, err);
+    int rc = buf && hashes ? lf_st_writer_create(&w, ex->o->out, ex->decls, ex->n, &wo, err) : LF_ENOMEM;
+    while (!rc && (k = lf_st_writer_next(w)) < ex->n)
+        if (!(rc = write_item(ex, w, k, buf, err))) {
+            lf_hash_hex(hex, lf_st_writer_hash(w, k));
+            if (json_object_set_new(hashes, ex->decls[k].name, json_string(hex)))
+                rc = lf_fail(err, LF_ENOMEM, "out of memory");
+        }
+    if (!rc)
+        rc = lf_st_writer_finish(w, &files, &n_files, err);
+    for (size_t i = 0; i < n_files && !rc; i++)
+        rc = lf_artifact_add(a, files[i].name, files[i].bytes, files[i].sha256, err);
+    if (!rc && json_object_set(a->meta, "tensors", hashes))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    lf_st_written_free(files, n_files);
+    lf_st_writer_destroy(w);
+    json_decref(hashes);
+    free(buf);
+    return rc;
+}
+
+/* ---- the other files ---- */
+
+static int is_same_model(const struct export *ex, json_t *config, bool *same)
+{
+    lf_model_config c;
+    lf_err why = LF_ERR_INIT;
+    int rc = lf_hf_config_read(&c, ex->family, config, LF_HF_CONFIG, &why);
+    *same = !rc && lf_model_config_equal(&c, &ex->config, NULL);
+    return rc;
+}
+
+/* Keys of the original that the tables do not write and that change no number: special tokens, of old files. */
+static int add_inert(json_t *o, json_t *was)
+{
+    static const char *const kept[] = {"bos_token_id", "eos_token_id",    "pad_token_id",
+                                       "auto_map",     "tokenizer_class", NULL};
+    int bad = 0;
+    for (const char *const *k = kept; *k && !bad; k++)
+        if (json_object_get(was, *k))
+            bad = json_object_set(o, *k, json_object_get(was, *k));
+    return bad;
+}
+
+/* config.json as it was where it still describes the model and its type, else from the tables. */
+static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
+{
+    const char *text = json_string_value(json_object_get(ex->hf, "config"));
+    json_t *was = text ? lf_json_load_text(text, strlen(text), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
+    char *path = lf_path_join(ex->o->out, LF_HF_CONFIG, err), *made = NULL;
+    bool same = false;
+    int rc = path ? 0 : LF_ENOMEM;
+    if (!rc && was)
+        (void)is_same_model(ex, was, &same);
+    if (!rc && !(same && ex->o->dtype == LF_CONVERT_KEEP)) {
+        o = lf_hf_config_write(ex->family, &ex->config, lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32), err);
+        rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+        if (!rc && !(made = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS)))
+            rc = lf_fail(err, LF_ENOMEM, "out of memory");
+        text = made;
+    }
+    if (!rc)
+        rc = lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err);
+    if (!rc)
+        rc = lf_artifact_add_hashed(a, ex->o->out, LF_HF_CONFIG, err);
+    free(made);
+    free(path);
+    json_decref(o);
+    json_decref(was);
+    return rc;
+}
+
+static int write_model(struct export *ex, struct lf_convert_result *res, lf_err *err)
+{
+    lf_artifact a = {0};
+    char hex[LF_HASH_HEX];
+    size_t n = 0;
+    int rc = lf_artifact_init(&a, "model", err);
+    if (!rc)
+        rc = lf_hf_begin_dir(ex->o->out, err);
+    if (!rc)
+        rc = write_config(ex, &a, err);
+    if (!rc && ex->o->tokenizer)
+        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, &a, &n, err);
+    if (!rc)
+        rc = write_weights(ex, &a, err);
+    lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));
+    if (!rc && (json_object_set_new(a.meta, "family", json_string(ex->family->name)) ||
+                json_object_set_new(a.meta, "checkpoint_identity", json_string(hex))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = lf_hf_finish_dir(&a, ex->o->out, err);
+    for (size_t i = 0; i < a.n_files && !rc; i++)
+        res->bytes += a.files[i].bytes;
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+static int prepare(struct export *ex, lf_err *err)
+{
+    int rc = lf_ckpt_open(&ex->ckpt, ex->o->from, ex->o->threads, err);
+    if (!rc)
+        rc = lf_weights_config(&ex->config, ex->ckpt, err);
+    if (!rc && !(ex->family = lf_hf_family_for(&ex->config, ex->o->family, err)))
+        rc = LF_EINVAL;
+    if (rc)
+        return rc;
+    json_t *hf = json_object_get(lf_ckpt_state(ex->ckpt), "hf");
+    const char *was = json_string_value(json_object_get(hf, "family"));
+    if (was && strcmp(was, ex->family->name) == 0)
+        ex->hf = hf;
+    rc = lf_map_build(&ex->map, ex->family->rows, ex->family->prefix, json_is_true(json_object_get(ex->hf, "bare")),
+                      &ex->config, err);
+    if (rc)
+        return lf_err_prefix(err, "%s as family %s", ex->o->from, ex->family->name);
+    if (!(rc = find_entries(ex, err)))
+        rc = declare_items(ex, err);
+    return rc;
+}
+
+int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err)
+{
+    struct export ex = {.o = o};
+    struct lf_convert_result r = {0};
+    int rc = prepare(&ex, err);
+    if (!rc)
+        rc = write_model(&ex, &r, err);
+    if (!rc) {
+        memcpy(r.identity, lf_ckpt_identity(ex.ckpt), sizeof r.identity);
+        strncpy(r.family, ex.family->name, sizeof r.family - 1);
+        r.tensors = (int64_t)ex.n;
+        r.nonfinite = ex.nonfinite;
+        *res = r;
+    }
+    free(ex.decls);
+    free(ex.items);
+    free(ex.entries);
+    lf_map_fini(&ex.map);
+    lf_ckpt_close(ex.ckpt);
+    return rc;
+}

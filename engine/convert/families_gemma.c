@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gemma 1, 2 and the text model of Gemma 3: norms of (1 + w), scaled embeddings; from 2 on norms behind the branches
+ * too, soft caps (2) or norms of query and key (3), and layers with a window between those without. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families.h"
+
+#define GEMMA_SWITCHES "norm=rms", "norm_offset=1", "position=rope", "mlp=glu"
+static const char *const gemma_switches[] = {GEMMA_SWITCHES, "activation=gelu_tanh", NULL};
+static const char *const gemma2_switches[] = {GEMMA_SWITCHES, "block=sandwich", NULL};
+static const char *const gemma3_switches[] = {GEMMA_SWITCHES, "block=sandwich", "qk_norm=yes", NULL};
+
+#define GEMMA_KEYS                                                                                                     \
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},                        \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL}, {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},         \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL}, {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},      \
+        {"head_dim", LF_HF_NUMBER, "head_dim", "256"}, {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},   \
+        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                                                 \
+        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                                       \
+        {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},                                                      \
+        {"use_bidirectional_attention", LF_HF_SAME, NULL, "false"},                                                    \
+    {                                                                                                                  \
+        "cache_implementation", LF_HF_INERT, NULL, NULL                                                                \
+    }
+
+/* Gemma 1: hidden_act of the first files says gelu, by mistake; the models were trained with its tanh form, which
+ * hidden_activation says. */
+static const struct lf_hf_key gemma_keys[] = {
+    GEMMA_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "16"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
+    {"hidden_act", LF_HF_INERT, NULL, "\"gelu_pytorch_tanh\""},
+    {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
+    {0},
+};
+static const struct lf_hf_key gemma2_keys[] = {
+    GEMMA_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "4"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
+    {"hidden_act", LF_HF_INERT, NULL, NULL},
+    {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
+    {"attn_logit_softcapping", LF_HF_NUMBER, "attn_softcap", "50"},
+    {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "30"},
+    {"sliding_window", LF_HF_NUMBER, "sliding_window", "4096"},
+    {0},
+};
+static const struct lf_hf_key gemma3_keys[] = {
+    GEMMA_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "4"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
+    {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
+    {"attn_logit_softcapping", LF_HF_NUMBER, "attn_softcap", "null"},
+    {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "null"},
+    {"sliding_window", LF_HF_NUMBER, "sliding_window", "4096"},
+    {0},
+};
+
+static int set_embed_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_set_number(r, c, "hidden_size", "embed_scale", sqrt((double)c->hidden), err);
+}
+
+static int read_gemma(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = set_embed_scale(r, c, err);
+    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+/* What scales q.k is 1/sqrt(query_pre_attn_scalar). */
+static int read_attn_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    double x = 256;
+    int rc = lf_hf_get_f64(r, "query_pre_attn_scalar", &x, err);
+    if (!rc && !(x > 0))
+        rc = lf_fail(err, LF_EFORMAT, "%s: query_pre_attn_scalar = %g", r->path, x);
+    return rc ? rc : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
+}
+
+static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = read_gemma(r, c, err);
+    if (!rc)
+        rc = read_attn_scale(r, c, err);
+    if (!rc)
+        rc = lf_hf_set(r, c, "layer_types", "window_pattern", "2", err);
+    return rc ? rc : lf_hf_check_layer_types(r, c, err);
+}
+
+/* rope_parameters of transformers 5 has one object per kind of layer; older files say rope_theta and
+ * rope_local_base_freq. */
+static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    double local = 10000;
+    json_t *both = json_object_get(r->o, "rope_parameters"), *own = json_object_get(both, "sliding_attention");
+    int rc = lf_hf_get_f64(r, "rope_local_base_freq", &local, err);
+    if (!rc && own) {
+        json_t *theta = json_object_get(own, "rope_theta");
+        const char *type = json_string_value(json_object_get(own, "rope_type"));
+        if (type && strcmp(type, "default") != 0)
+            rc = lf_fail(err, LF_ENOTSUP,
+                         "%s: layers with a window that scale their rotary positions are not supported", r->path);
+        local = json_is_number(theta) ? json_number_value(theta) : local;
+    }
+    if (!rc)
+        rc = lf_hf_set_number(r, c, "rope_local_base_freq", "rope_local_theta", local, err);
+    return rc ? rc : lf_hf_read_rope(r, c, 1000000, err);
+}
+
+static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t pattern = 6;
+    int rc = set_embed_scale(r, c, err);
+    if (!rc)
+        rc = read_gemma3_rope(r, c, err);
+    if (!rc)
+        rc = read_attn_scale(r, c, err);
+    if (!rc)
+        rc = lf_hf_get_i64(r, "_sliding_window_pattern", &pattern, err);
+    if (!rc)
+        rc = lf_hf_get_i64(r, "sliding_window_pattern", &pattern, err);
+    if (!rc)
+        rc = lf_hf_set_number(r, c, "sliding_window_pattern", "window_pattern", (double)pattern, err);
+    return rc ? rc : lf_hf_check_layer_types(r, c, err);
+}
+
+static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    double x = c->attn_scale > 0 ? 1 / (c->attn_scale * c->attn_scale) : (double)c->head_dim;
+    x = fabs(x - round(x)) < 1e-6 ? round(x) : x;
+    int rc = lf_hf_write_rope(c, o, err);
+    if (!rc && (json_object_set_new(o, "query_pre_attn_scalar", json_real(x)) ||
+                (c->attn_softcap <= 0 && json_object_set_new(o, "attn_logit_softcapping", json_null())) ||
+                (c->logit_softcap <= 0 && json_object_set_new(o, "final_logit_softcapping", json_null()))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc;
+}
+
+static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = write_gemma2(c, o, err);
+    if (!rc && (json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)) ||
+                json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc;
+}
+
+#define GEMMA_ROWS                                                                                                     \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                                                  \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},                 \
+        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},                         \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},                         \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},                         \
+        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},                         \
+        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", NULL},              \
+        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", NULL},              \
+        {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},                    \
+        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},                        \
+        {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},                    \
+        {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                                 \
+        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                                          \
+        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                                              \
+    {                                                                                                                  \
+        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL              \
+    }
+
+static const struct lf_map_row gemma_rows[] = {
+    GEMMA_ROWS,
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {0},
+};
+static const struct lf_map_row gemma2_rows[] = {
+    GEMMA_ROWS,
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight", NULL},
+    {"model.layers.{L}.pre_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {"model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_gemma = {
+    .name = "gemma",
+    .model_type = "gemma",
+    .architecture = "GemmaForCausalLM",
+    .prefix = "model.",
+    .switches = gemma_switches,
+    .keys = gemma_keys,
+    .rows = gemma_rows,
+    .read = read_gemma,
+    .write = lf_hf_write_rope,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+const struct lf_hf_family lf_hf_gemma2 = {
+    .name = "gemma2",
+    .model_type = "gemma2",
+    .architecture = "Gemma2ForCausalLM",
+    .prefix = "model.",
+    .switches = gemma2_switches,
+    .keys = gemma2_keys,
+    .rows = gemma2_rows,
+    .read = read_gemma2,
+    .write = write_gemma2,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+const struct lf_hf_family lf_hf_gemma3 = {
+    .name = "gemma3",
+    .model_type = "gemma3_text",
+    .architecture = "Gemma3ForCausalLM",
+    .prefix = "model.",
+    .switches = gemma3_switches,
+    .keys = gemma3_keys,
+    .rows = gemma2_rows,
+    .read = read_gemma3,
+    .write = write_gemma3,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};

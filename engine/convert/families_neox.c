@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-NeoX and Pythia, GPT-J, BLOOM: the biased LayerNorm models with fused or parallel blocks. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/convert/families.h"
+
+static int no_memory(int failed, lf_err *err)
+{
+    return failed ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+/* ---- GPT-NeoX, Pythia ---- */
+
+static const char *const neox_switches[] = {"norm=layer", "norm_bias=yes", "position=rope",
+                                            "mlp=plain",  "mlp_bias=yes",  NULL};
+
+static const struct lf_hf_key neox_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"hidden_size", LF_HF_NUMBER, "hidden", NULL},
+    {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"hidden_act", LF_HF_ACT, "activation", "\"gelu\""},
+    {"layer_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"rotary_pct", LF_HF_NUMBER, "rope_fraction", "0.25"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "true"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"hidden_dropout", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout", "0"},
+    {"classifier_dropout", LF_HF_INERT, NULL, NULL},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {0},
+};
+
+static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    bool parallel = true;
+    double theta = 10000;
+    int rc = lf_hf_get_bool(r, "use_parallel_residual", &parallel, err);
+    if (!rc)
+        rc = lf_hf_set(r, c, "use_parallel_residual", "parallel_block", parallel ? "two_norms" : "no", err);
+    if (!rc)
+        rc = lf_hf_get_f64(r, "rotary_emb_base", &theta, err);
+    return rc ? rc : lf_hf_read_rope(r, c, theta, err);
+}
+
+static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->parallel_block == LF_PARALLEL_ONE_NORM)
+        return lf_fail(err, LF_EINVAL, "models of type gpt_neox have two norms in a parallel block");
+    int rc = lf_hf_write_rope(c, o, err);
+    json_object_del(o, "partial_rotary_factor"); /* rotary_pct says it */
+    return rc ? rc
+              : no_memory(json_object_set_new(o, "rotary_emb_base", json_real(c->rope_theta)) ||
+                              json_object_set_new(o, "use_parallel_residual",
+                                                  json_boolean(c->parallel_block == LF_PARALLEL_TWO_NORMS)),
+                          err);
+}
+
+static const struct lf_map_row neox_rows[] = {
+    {"gpt_neox.embed_in.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"gpt_neox.layers.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {"gpt_neox.layers.{L}.attention.query_key_value.{P}", LF_MAP_GROUPS,
+     "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
+    {"gpt_neox.layers.{L}.attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    {"gpt_neox.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"gpt_neox.layers.{L}.mlp.dense_h_to_4h.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
+    {"gpt_neox.layers.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
+    {"gpt_neox.final_layer_norm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
+    {"embed_out.weight", LF_MAP_COPY, "head.weight", NULL},
+    {"embed_out.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {"gpt_neox.layers.{L}.attention.bias", LF_MAP_IGNORED, "the causal mask", NULL},
+    {"gpt_neox.layers.{L}.attention.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
+    {"gpt_neox.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rotary_emb_base", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_neox = {
+    .name = "gpt-neox",
+    .also = "gpt_neox neox pythia",
+    .model_type = "gpt_neox",
+    .architecture = "GPTNeoXForCausalLM",
+    .prefix = "gpt_neox.",
+    .switches = neox_switches,
+    .keys = neox_keys,
+    .rows = neox_rows,
+    .read = read_neox,
+    .write = write_neox,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* ---- GPT-J ---- */
+
+static const char *const gptj_switches[] = {"norm=layer", "norm_bias=yes", "position=rope", "rope_interleaved=yes",
+                                            "mlp=plain",  "mlp_bias=yes",  "head_bias=yes", "parallel_block=one_norm",
+                                            NULL};
+
+static const struct lf_hf_key gptj_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"n_positions", LF_HF_NUMBER, "max_positions", "2048"},
+    {"n_ctx", LF_HF_INERT, NULL, NULL},
+    {"n_embd", LF_HF_NUMBER, "hidden", NULL},
+    {"n_layer", LF_HF_NUMBER, "layers", NULL},
+    {"n_head", LF_HF_NUMBER, "heads", NULL},
+    {"activation_function", LF_HF_ACT, "activation", "\"gelu_new\""},
+    {"layer_norm_epsilon", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"resid_pdrop", LF_HF_NUMBER, "attn_dropout mlp_dropout", "0"},
+    {"embd_pdrop", LF_HF_NUMBER, "embed_dropout", "0"},
+    {"attn_pdrop", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"scale_attn_weights", LF_HF_SAME, NULL, "true"},
+    {"rotary", LF_HF_SAME, NULL, "true"},
+    {"summary_type", LF_HF_INERT, NULL, NULL},
+    {"summary_use_proj", LF_HF_INERT, NULL, NULL},
+    {"summary_activation", LF_HF_INERT, NULL, NULL},
+    {"summary_proj_to_labels", LF_HF_INERT, NULL, NULL},
+    {"summary_first_dropout", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+/* rotary_dim counts channels of a head. */
+static int read_gptj(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t rot = 64, ffn = 4 * c->hidden;
+    int rc = lf_hf_get_i64(r, "rotary_dim", &rot, err);
+    if (!rc)
+        rc = lf_hf_get_i64(r, "n_inner", &ffn, err);
+    if (!rc)
+        rc = lf_hf_set_number(r, c, "n_inner", "ffn", (double)ffn, err);
+    if (!rc && (c->heads < 1 || c->hidden / c->heads < 1))
+        rc = lf_fail(err, LF_EFORMAT, "%s: n_embd and n_head contradict each other", r->path);
+    return rc ? rc
+              : lf_hf_set_number(r, c, "rotary_dim", "rope_fraction", (double)rot / (double)(c->hidden / c->heads),
+                                 err);
+}
+
+static int write_gptj(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    return no_memory(json_object_set_new(o, "n_inner", json_integer(c->ffn)) ||
+                         json_object_set_new(o, "rotary_dim", json_integer(lf_model_rope_dim(c))),
+                     err);
+}
+
+static const struct lf_map_row gptj_rows[] = {
+    {"transformer.wte.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"transformer.h.{L}.ln_1.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {"transformer.h.{L}.attn.q_proj.weight", LF_MAP_COPY, "layers.{L}.attn.q.weight", NULL},
+    {"transformer.h.{L}.attn.k_proj.weight", LF_MAP_COPY, "layers.{L}.attn.k.weight", NULL},
+    {"transformer.h.{L}.attn.v_proj.weight", LF_MAP_COPY, "layers.{L}.attn.v.weight", NULL},
+    {"transformer.h.{L}.attn.out_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight", NULL},
+    {"transformer.h.{L}.mlp.fc_in.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
+    {"transformer.h.{L}.mlp.fc_out.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
+    {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
+    {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},
+    {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
+    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
+    {"transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED, "sines and cosines that follow from rotary_dim", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_gptj = {
+    .name = "gpt-j",
+    .also = "gptj",
+    .model_type = "gptj",
+    .architecture = "GPTJForCausalLM",
+    .prefix = "transformer.",
+    .switches = gptj_switches,
+    .keys = gptj_keys,
+    .rows = gptj_rows,
+    .read = read_gptj,
+    .write = write_gptj,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};
+
+/* ---- BLOOM ---- */
+
+static const char *const bloom_switches[] = {
+    "norm=layer",   "norm_bias=yes", "embed_norm=yes", "position=alibi",       "mlp=plain",
+    "qkv_bias=yes", "out_bias=yes",  "mlp_bias=yes",   "activation=gelu_tanh", NULL};
+
+static const struct lf_hf_key bloom_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"hidden_size|n_embed", LF_HF_NUMBER, "hidden", NULL},
+    {"n_layer|num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
+    {"n_head|num_attention_heads", LF_HF_NUMBER, "heads", NULL},
+    {"seq_length", LF_HF_NUMBER, "max_positions", "2048"}, /* what it was trained at; ALiBi has no bound */
+    {"layer_norm_epsilon", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"hidden_dropout", LF_HF_NUMBER, "attn_dropout mlp_dropout", "0"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"apply_residual_connection_post_layernorm", LF_HF_SAME, NULL, "false"},
+    {"attention_softmax_in_fp32", LF_HF_INERT, NULL, NULL}, /* how its kernels were fused, here and below */
+    {"bias_dropout_fusion", LF_HF_INERT, NULL, NULL},
+    {"masked_softmax_fusion", LF_HF_INERT, NULL, NULL},
+    {"offset_alibi", LF_HF_INERT, NULL, NULL},
+    {"skip_bias_add", LF_HF_INERT, NULL, NULL},
+    {"skip_bias_add_qkv", LF_HF_INERT, NULL, NULL},
+    {"slow_but_exact", LF_HF_INERT, NULL, NULL},
+    {0},
+};
+
+static int read_bloom(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t n = 4 * c->hidden;
+    int rc = lf_hf_get_i64(r, "n_inner", &n, err);
+    if (!rc && n != 4 * c->hidden)
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: n_inner is not four times the width, which models of type bloom always have", r->path);
+    return rc ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
+}
+
+static const struct lf_map_row bloom_rows[] = {
+    {"transformer.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
+    {"transformer.word_embeddings_layernorm.{P}", LF_MAP_COPY, "embed_norm.{P}", NULL},
+    {"transformer.h.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {"transformer.h.{L}.self_attention.query_key_value.{P}", LF_MAP_GROUPS,
+     "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
+    {"transformer.h.{L}.self_attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    {"transformer.h.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"transformer.h.{L}.mlp.dense_h_to_4h.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
+    {"transformer.h.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
+    {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
+    {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_bloom = {
+    .name = "bloom",
+    .model_type = "bloom",
+    .architecture = "BloomForCausalLM",
+    .prefix = "transformer.",
+    .switches = bloom_switches,
+    .keys = bloom_keys,
+    .rows = bloom_rows,
+    .read = read_bloom,
+    .tol_max = LF_HF_TOL_MAX,
+    .tol_rms = LF_HF_TOL_RMS,
+};

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a path holds, as JSON: read from headers and manifests alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/convert/priv.h"
+#include "engine/model/weights.h"
+
+/* [name, dtype, shape] of every tensor, and how many elements and bytes they are. */
+static int add_tensor(json_t *list, const char *name, const char *dtype, int ndim, const int64_t *shape)
+{
+    json_t *dims = json_array(),
+           *row = dims ? json_pack("{s:s, s:s, s:O}", "name", name, "dtype", dtype, "shape", dims) : NULL;
+    int bad = !row;
+    for (int k = 0; k < ndim && !bad; k++)
+        bad = json_array_append_new(dims, json_integer(shape[k]));
+    json_decref(dims);
+    if (bad)
+        json_decref(row);
+    return bad || json_array_append_new(list, row);
+}
+
+static int tensors_of(json_t *o, const lf_st *s)
+{
+    json_t *list = json_array();
+    int64_t elems = 0, bytes = 0;
+    int bad = !list;
+    for (size_t i = 0; i < lf_st_n_entries(s) && !bad; i++) {
+        const lf_st_entry *e = lf_st_entry_at(s, i);
+        elems += e->elems;
+        bytes += e->bytes;
+        bad = add_tensor(list, e->name, lf_st_dtype_name(e->dtype), e->ndim, e->shape);
+    }
+    bad = bad || json_object_set_new(o, "elements", json_integer(elems)) ||
+          json_object_set_new(o, "bytes", json_integer(bytes)) || json_object_set(o, "tensors", list);
+    json_decref(list);
+    return bad;
+}
+
+/* A part that cannot be read is told, not fatal: inspecting is for finding out what is wrong. */
+static int tell(json_t *o, const char *key, const lf_err *why)
+{
+    return json_object_set_new(o, key, json_string(why->text));
+}
+
+static int inspect_hf(json_t *o, const char *dir)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_st *st = NULL;
+    lf_model_config c;
+    lf_map map = {0};
+    json_t *config = lf_hf_read_json(dir, LF_HF_CONFIG, &why);
+    const struct lf_hf_family *f = config ? lf_hf_family_of(config, LF_HF_CONFIG, &why) : NULL;
+    int rc = f ? lf_hf_config_read(&c, f, config, LF_HF_CONFIG, &why) : -1, bad = 0;
+    if (f)
+        bad = json_object_set_new(o, "family", json_string(f->name));
+    bad = bad ||
+          (rc ? tell(o, "config_error", &why) : json_object_set_new(o, "model", lf_model_config_to_json(&c, NULL)));
+    if (!rc)
+        bad = bad || json_object_set_new(o, "parameters", json_integer(lf_model_param_count(&c)));
+    lf_err_clear(&why);
+    if (lf_hf_open_tensors(&st, dir, &why))
+        bad = bad || tell(o, "tensors_error", &why);
+    else
+        bad = bad || tensors_of(o, st);
+    if (!rc && st) {
+        lf_err_clear(&why);
+        int fits = lf_map_build(&map, f->rows, f->prefix, lf_hf_is_bare(st, f->prefix), &c, &why);
+        fits = fits ? fits : lf_map_bind(&map, st, &why);
+        bad =
+            bad || (fits ? tell(o, "mapping_error", &why) : json_object_set_new(o, "mapping", json_string("complete")));
+        lf_map_fini(&map);
+    }
+    lf_st_close(st);
+    json_decref(config);
+    return bad;
+}
+
+/* From the manifest: bytes are not looked at. */
+static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
+{
+    static const char *const keys[] = {"identity",   "step",          "family", "checkpoint_identity",
+                                       "vocab_size", "eos_token_ids", "splits"};
+    lf_artifact a = {0};
+    int64_t bytes = 0;
+    int rc = lf_artifact_load(&a, dir, NULL, err), bad = 0;
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < a.n_files; i++)
+        bytes += a.files[i].bytes;
+    bad = json_object_set_new(o, "kind", json_string(a.kind)) ||
+          json_object_set_new(o, "files", json_integer((json_int_t)a.n_files)) ||
+          json_object_set_new(o, "bytes", json_integer(bytes));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !bad; i++)
+        if (json_object_get(a.meta, keys[i]))
+            bad = json_object_set(o, keys[i], json_object_get(a.meta, keys[i]));
+    json_t *list = json_array(), *t;
+    size_t i;
+    bad = bad || !list;
+    json_array_foreach(json_object_get(a.meta, "tensors"), i, t)
+    {
+        json_t *row = json_pack("{s:O*, s:O*, s:O*, s:O*}", "name", json_object_get(t, "name"), "kind",
+                                json_object_get(t, "kind"), "dtype", json_object_get(t, "dtype"), "shape",
+                                json_object_get(t, "shape"));
+        bad = bad || json_array_append_new(list, row);
+    }
+    if (json_array_size(list))
+        bad = bad || json_object_set(o, "tensors", list);
+    json_decref(list);
+    lf_artifact_fini(&a);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+static int inspect_checkpoint(json_t *o, const char *dir, lf_err *err)
+{
+    json_t *state = lf_hf_read_json(dir, "state.json", err), *hf = json_object_get(state, "hf");
+    int rc = state ? inspect_artifact(o, dir, err) : LF_EFORMAT;
+    if (!rc && json_object_get(state, "model"))
+        json_object_set(o, "model", json_object_get(state, "model"));
+    if (!rc && hf)
+        json_object_set(o, "imported_from", json_object_get(hf, "family"));
+    json_decref(state);
+    return rc;
+}
+
+json_t *lf_convert_inspect(const char *path, lf_err *err)
+{
+    enum lf_convert_form form = LF_FORM_UNKNOWN;
+    int rc = lf_convert_form_of(&form, path, err);
+    json_t *o = rc ? NULL : json_pack("{s:s, s:s}", "path", path, "form", lf_convert_form_name(form));
+    if (!rc && !o)
+        rc = lf_fail(err, LF_EFORMAT, "the path is not UTF-8");
+    if (!rc && form == LF_FORM_HF && inspect_hf(o, path))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && form == LF_FORM_CHECKPOINT)
+        rc = inspect_checkpoint(o, path, err);
+    if (!rc && (form == LF_FORM_SHARDS || form == LF_FORM_TOKENIZER))
+        rc = inspect_artifact(o, path, err);
+    if (!rc && form == LF_FORM_UNKNOWN)
+        rc = lf_fail(err, LF_EINVAL, "%s holds nothing that is known: no config.json, no manifest.json", path);
+    if (!rc)
+        return o;
+    json_decref(o);
+    return NULL;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A checkpoint against expected logits: the model in f32, one sequence at a time. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/convert/priv.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
+#include "engine/model/weights.h"
+#include "engine/store/safetensors.h"
+
+#define FORMAT "lf-expected-1"
+
+struct verify {
+    lf_st *expected;
+    const lf_st_entry *ids, *logits, *prefix;
+    int64_t batch, length, vocab;
+    lf_decoder *dec;
+    lf_pstore *ps;
+    lf_plan *plan;
+    lf_back *back;
+    lf_exec *exec;
+    int chain;
+    double max, most, sum, sum_ref;
+};
+
+/* ---- the file ---- */
+
+static int bad_file(const char *path, const char *what, lf_err *err)
+{
+    return lf_fail(err, LF_EFORMAT, "%s: %s; such a file is written by expected.py", path, what);
+}
+
+static int open_expected(struct verify *v, const char *path, lf_err *err)
+{
+    int rc = lf_st_open(&v->expected, path, err);
+    if (rc)
+        return rc;
+    const char *format = lf_st_meta(v->expected, "format");
+    v->ids = lf_st_find(v->expected, "input_ids");
+    v->logits = lf_st_find(v->expected, "logits");
+    v->prefix = lf_st_find(v->expected, "prefix");
+    if (!format || strcmp(format, FORMAT) != 0)
+        return bad_file(path, "its metadata does not say format = " FORMAT, err);
+    if (!v->ids || v->ids->dtype != LF_ST_I64 || v->ids->ndim != 2)
+        return bad_file(path, "there is no input_ids, I64 [batch, length]", err);
+    v->batch = v->ids->shape[0];
+    v->length = v->ids->shape[1];
+    if (!v->logits || (v->logits->dtype != LF_ST_F64 && v->logits->dtype != LF_ST_F32) || v->logits->ndim != 3 ||
+        v->logits->shape[0] != v->batch || v->logits->shape[1] != v->length || v->logits->elems == 0)
+        return bad_file(path, "there is no logits, F64 or F32 [batch, length, vocabulary]", err);
+    if (v->prefix && (v->prefix->dtype != LF_ST_I64 || v->prefix->ndim != 1 || v->prefix->shape[0] != v->batch))
+        return bad_file(path, "prefix is not I64 [batch]", err);
+    v->vocab = v->logits->shape[2];
+    return 0;
+}
+
+/* ---- the model ---- */
+
+static int open_model(struct verify *v, const char *dir, int threads, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    lf_model_config c;
+    struct lf_decoder_rows rows = {.rows = v->length, .n_docs = 1};
+    struct lf_plan_opts po = {.threads = threads, .compute = LF_F32, .mode = LF_INVARIANT};
+    int rc = lf_ckpt_open(&ck, dir, threads, err);
+    if (!rc)
+        rc = lf_weights_config(&c, ck, err);
+    if (!rc && c.vocab != v->vocab)
+        rc = lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld", (long long)v->vocab,
+                     (long long)c.vocab);
+    if (!rc && (!(v->dec = lf_decoder_create(&c, v->length, err)) || !(v->ps = lf_pstore_create(err))))
+        rc = LF_EINVAL;
+    if (!rc)
+        rc = lf_decoder_declare(v->dec, v->ps, err);
+    if (!rc && !(v->plan = lf_plan_create(v->ps, &po, err)))
+        rc = LF_ENOMEM;
+    lf_graph *g = rc ? NULL : lf_decoder_logits_graph(v->dec, v->ps, "verify", &rows, err);
+    if (!rc)
+        rc = v->chain = g ? lf_plan_add(v->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
+    lf_graph_destroy(g);
+    if (rc >= 0)
+        rc = lf_plan_finish(v->plan, err);
+    if (!rc && !(v->back = lf_back_cpu_create(lf_target_host()->isa, threads, err)))
+        rc = LF_ENOTSUP;
+    if (!rc && !(v->exec = lf_exec_create(v->plan, v->back, &(struct lf_exec_opts){0}, err)))
+        rc = LF_EINVAL;
+    if (!rc)
+        rc = lf_weights_load(v->ps, ck, LF_WEIGHTS_PREFIX, false, err);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+static int write_i32(struct verify *v, const char *name, const int32_t *x, int64_t n, lf_err *err)
+{
+    return lf_exec_write(v->exec, v->chain, 0, name, x, (size_t)n * sizeof *x, err);
+}
+
+/* Inputs of sequence b; work: 2 * length integers. */
+static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err *err)
+{
+    int32_t cu[2] = {0, (int32_t)v->length}, *pos = work + v->length;
+    int rc = lf_st_read(v->expected, v->ids, b * v->length, v->length, ids, err);
+    for (int64_t t = 0; t < v->length && !rc; t++) {
+        if (ids[t] < 0 || ids[t] >= v->vocab)
+            rc = lf_fail(err, LF_EFORMAT, "input_ids holds %lld, which is no token of a vocabulary of %lld",
+                         (long long)ids[t], (long long)v->vocab);
+        work[t] = (int32_t)ids[t];
+        pos[t] = (int32_t)t;
+    }
+    if (!rc)
+        rc = write_i32(v, "tokens", work, v->length, err);
+    if (!rc)
+        rc = write_i32(v, "positions", pos, v->length, err);
+    if (!rc)
+        rc = write_i32(v, "cu_seqlens", cu, 2, err);
+    return rc;
+}
+
+static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf_err *err)
+{
+    int64_t n = v->length * v->vocab;
+    int rc = lf_exec_read(v->exec, v->chain, 0, "logits", got, (size_t)n * sizeof *got, err);
+    if (rc)
+        return rc;
+    lf_decoder_softcap(lf_decoder_config(v->dec), got, n);
+    rc = lf_st_read(v->expected, v->logits, b * n, n, want, err);
+    if (!rc && v->logits->dtype == LF_ST_F32) /* widen in place, from the end */
+        for (int64_t i = n - 1; i >= 0; i--) {
+            float f;
+            memcpy(&f, (const char *)want + i * 4, 4);
+            want[i] = (double)f;
+        }
+    for (int64_t i = 0; i < n && !rc; i++) {
+        double d = fabs((double)got[i] - want[i]);
+        if (!isfinite(got[i]) || !isfinite(want[i]))
+            return lf_fail(err, LF_ENUMERIC, "a logit of sequence %lld is not finite", (long long)b);
+        v->max = fmax(v->max, d);
+        v->most = fmax(v->most, fabs(want[i]));
+        v->sum += d * d;
+        v->sum_ref += want[i] * want[i];
+    }
+    return rc;
+}
+
+static int run_all(struct verify *v, lf_err *err)
+{
+    int64_t n = v->length * v->vocab;
+    int64_t *ids = lf_malloc((size_t)v->length, sizeof *ids, err);
+    int32_t *work = lf_malloc((size_t)v->length, 2 * sizeof *work, err);
+    float *got = lf_malloc((size_t)n, sizeof *got, err);
+    double *want = lf_malloc((size_t)n, sizeof *want, err);
+    int rc = ids && work && got && want ? 0 : LF_ENOMEM;
+    for (int64_t b = 0; b < v->batch && !rc; b++) {
+        rc = feed(v, b, ids, work, err);
+        if (!rc)
+            rc = lf_exec_run(v->exec, v->chain, LF_FWD, 0, LF_FIRST, err);
+        if (!rc)
+            rc = compare_row(v, b, got, want, err);
+    }
+    free(ids);
+    free(work);
+    free(got);
+    free(want);
+    return rc;
+}
+
+int lf_convert_verify(const char *checkpoint, const char *expected, int threads, struct lf_convert_verdict *out,
+                      lf_err *err)
+{
+    struct verify v = {.chain = -1};
+    int rc = open_expected(&v, expected, err);
+    if (!rc)
+        rc = open_model(&v, checkpoint, threads, err);
+    if (!rc)
+        rc = run_all(&v, err);
+    if (!rc) {
+        const struct lf_hf_family *f = lf_hf_family_for(lf_decoder_config(v.dec), NULL, NULL);
+        *out = (struct lf_convert_verdict){.max = v.most > 0 ? v.max / v.most : v.max,
+                                           .rms = v.sum_ref > 0 ? sqrt(v.sum / v.sum_ref) : sqrt(v.sum),
+                                           .tol_max = f ? f->tol_max : LF_HF_TOL_MAX,
+                                           .tol_rms = f ? f->tol_rms : LF_HF_TOL_RMS,
+                                           .tokens = v.batch * v.length};
+    }
+    lf_exec_destroy(v.exec);
+    lf_back_destroy(v.back);
+    lf_plan_destroy(v.plan);
+    lf_pstore_destroy(v.ps);
+    lf_decoder_destroy(v.dec);
+    lf_st_close(v.expected);
+    return rc;
+}

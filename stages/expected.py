@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64.
+
+    python3 expected.py MODEL_DIR OUT.safetensors [--text FILE | --ids 1,2,3] [--batch B] [--length T] [--trust-remote-code]
+
+Runs without network, on any machine that has torch, transformers, safetensors and memory for the model in f64 (8 bytes a parameter).
+Without --text or --ids the tokens are drawn at random from the vocabulary, by a fixed seed: proof needs no meaning. The length is best
+above every window of the model, if memory allows.
+"""
+import argparse
+import json
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
+
+
+def tokens(a, torch, vocab):
+    if a.ids:
+        return torch.tensor([[int(x) for x in a.ids.split(",")]], dtype=torch.int64)
+    if a.text:
+        from transformers import AutoTokenizer
+
+        tok = AutoTokenizer.from_pretrained(a.model, trust_remote_code=a.trust_remote_code)
+        with open(a.text, encoding="utf-8") as f:
+            ids = tok(f.read())["input_ids"][: a.batch * a.length]
+        rows = max(1, len(ids) // a.length)
+        return torch.tensor(ids[: rows * min(a.length, len(ids))], dtype=torch.int64).reshape(rows, -1)
+    g = torch.Generator().manual_seed(1)
+    return torch.randint(0, vocab, (a.batch, a.length), generator=g, dtype=torch.int64)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("model")
+    p.add_argument("out")
+    p.add_argument("--text")
+    p.add_argument("--ids")
+    p.add_argument("--batch", type=int, default=2)
+    p.add_argument("--length", type=int, default=64)
+    p.add_argument("--trust-remote-code", action="store_true")
+    a = p.parse_args()
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    torch.set_grad_enabled(False)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        a.model, torch_dtype=torch.float32, attn_implementation="eager", trust_remote_code=a.trust_remote_code, local_files_only=True
+    )
+    model = model.to(torch.float64).eval()
+    config = model.config
+    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or a.length
+    a.length = min(a.length, positions)
+    ids = tokens(a, torch, config.vocab_size)
+    # f64 throughout: some models keep masks or rotary tables in f32, which shows as 1e-7 and less.
+    logits = torch.cat([model(input_ids=row[None], use_cache=False).logits for row in ids]).to(torch.float64)
+    nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if ids.shape[1] > 1 else logits.new_zeros(())
+    meta = {"format": "lf-expected-1", "family": config.model_type, "source": "transformers " + transformers.__version__}
+    save_file({"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}, a.out, metadata=meta)
+    print(json.dumps({"out": a.out, "tokens": ids.numel(), "loss": float(nll), **meta}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
