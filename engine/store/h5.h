@@ -94,6 +94,8 @@ typedef struct lf_h5_dataset {
 
 /* Type, shape and place of a dataset (contiguous, or 1-D chunked). LF_EFORMAT when there is none of that name. */
 int lf_h5_stat(lf_h5 *f, const char *name, lf_h5_dataset *out, lf_err *err);
+/* Is there anything of that name in the root group? */
+bool lf_h5_has(lf_h5 *f, const char *name);
 void lf_h5_dataset_fini(lf_h5_dataset *d);
 
 #endif

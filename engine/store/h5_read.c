@@ -274,6 +274,14 @@ out:
     return rc;
 }
 
+bool lf_h5_has(lf_h5 *f, const char *name)
+{
+    lf_h5_enter();
+    htri_t there = H5Lexists(f->file, name, H5P_DEFAULT);
+    lf_h5_leave();
+    return there > 0;
+}
+
 void lf_h5_dataset_fini(lf_h5_dataset *d)
 {
     free(d->extents);

@@ -1,7 +1,9 @@
 # sources of engine/store, and their tests
 engine_libengine_a_SOURCES += \
   engine/store/h5.h engine/store/h5_priv.h engine/store/h5.c engine/store/h5_read.c \
-  engine/store/shard.h engine/store/shard.c engine/store/shard_write.c engine/store/shardset.c \
+  engine/store/shard.h engine/store/shard_priv.h engine/store/shard.c engine/store/shard_parts.c engine/store/shard_write.c \
+  engine/store/shardset.c engine/store/megatron_data.h engine/store/megatron_priv.h engine/store/megatron_data.c \
+  engine/store/megatron_write.c \
   engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write.c \
   engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
   engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c \
@@ -31,3 +33,11 @@ tests_unit_store_shard_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_store_ckpt_SOURCES = tests/unit/store_ckpt.c
 tests_unit_store_ckpt_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 
+check_PROGRAMS += tests/unit/store_megatron
+TESTS += tests/unit/store_megatron
+tests_unit_store_megatron_SOURCES = tests/unit/store_megatron.c
+tests_unit_store_megatron_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/store_parts
+TESTS += tests/unit/store_parts
+tests_unit_store_parts_SOURCES = tests/unit/store_parts.c
+tests_unit_store_parts_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -13,6 +13,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/store/h5.h"
+#include "engine/store/shard_priv.h"
 
 struct lf_shard {
     lf_shard_info info;
@@ -20,6 +21,7 @@ struct lf_shard {
     int fd;
     uint64_t *offsets;
     lf_h5_dataset tokens;
+    struct lf_shard_parts parts;
 };
 
 /* Elements [first, first + n) of a dataset as raw bytes. */
@@ -98,6 +100,52 @@ static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
     return 0;
 }
 
+/* A whole dataset in memory; its length is bounded by the file's. */
+static int read_all(lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type type, uint64_t n, void *out_ptr,
+                    lf_err *err)
+{
+    lf_h5_dataset d = {0};
+    void *v = NULL;
+    int rc = lf_h5_stat(f, name, &d, err);
+    if (rc == 0 && (d.type != type || d.ndim != 1 || d.n_elems != n))
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not a list of %llu %s", s->path, name, (unsigned long long)n,
+                     lf_h5_type_name(type));
+    if (rc == 0 && !(v = lf_malloc((size_t)n, lf_h5_type_bytes(type), err)))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = read_raw(s, &d, 0, (size_t)n, v, err);
+    lf_h5_dataset_fini(&d);
+    if (rc < 0)
+        free(v);
+    else
+        memcpy(out_ptr, &v, sizeof v);
+    return rc;
+}
+
+static int read_parts(lf_shard *s, lf_h5 *f, lf_err *err)
+{
+    struct lf_shard_parts *p = &s->parts;
+    uint64_t n = s->info.n_tokens, docs = s->info.n_docs;
+    int rc = 0;
+    if (lf_h5_has(f, "loss_mask"))
+        rc = read_all(s, f, "loss_mask", LF_H5_U8, n / 8 + (n % 8 > 0), &p->mask, err);
+    if (rc == 0 && p->mask)
+        rc = lf_shard_parts_rank(p, n, err);
+    if (rc < 0 || !lf_h5_has(f, "doc_seqs"))
+        return rc;
+    rc = read_all(s, f, "doc_seqs", LF_H5_U64, docs + 1, &p->doc_seqs, err);
+    if (rc < 0)
+        return rc;
+    /* One more than this many is asked of the file, which must then hold it: no value of n_seqs is believed. */
+    p->n_seqs = p->doc_seqs[docs];
+    if (p->n_seqs == UINT64_MAX)
+        return lf_fail(err, LF_EFORMAT, "%s: doc_seqs ends at 2^64 - 1", s->path);
+    rc = read_all(s, f, "seq_offsets", LF_H5_U64, p->n_seqs + 1, &p->seq_offsets, err);
+    if (rc == 0 && lf_h5_has(f, "seq_modes"))
+        rc = read_all(s, f, "seq_modes", LF_H5_U8, p->n_seqs, &p->modes, err);
+    return rc < 0 ? rc : lf_shard_parts_check(p, s->offsets, docs, s->path, err);
+}
+
 int lf_shard_open(lf_shard **out, const char *path, lf_err *err)
 {
     lf_h5 *f = NULL;
@@ -122,7 +170,7 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err)
         rc = lf_fail_errno(err, "cannot open %s", path);
         goto out;
     }
-    if ((rc = read_offsets(s, &offs, err)) < 0)
+    if ((rc = read_offsets(s, &offs, err)) < 0 || (rc = read_parts(s, f, err)) < 0)
         goto out;
     *out = s;
     s = NULL;
@@ -140,6 +188,7 @@ void lf_shard_close(lf_shard *s)
     if (s->fd >= 0)
         close(s->fd);
     lf_h5_dataset_fini(&s->tokens);
+    lf_shard_parts_fini(&s->parts);
     free(s->offsets);
     free(s->source);
     free(s->path);
@@ -153,6 +202,11 @@ const lf_shard_info *lf_shard_get_info(const lf_shard *s)
 const uint64_t *lf_shard_offsets(const lf_shard *s)
 {
     return s->offsets;
+}
+
+const struct lf_shard_parts *lf_shard_get_parts(const lf_shard *s)
+{
+    return &s->parts;
 }
 
 /* Widen u16 in place: the raw bytes stand in the upper half of dst, so ascending order never overwrites what is

@@ -4,6 +4,11 @@
  *
  *   tokens       u16 or u32 [n_tokens], chunked     every document after the other
  *   doc_offsets  u64 [n_docs + 1]                   document d is tokens[doc_offsets[d] .. doc_offsets[d + 1])
+ *   loss_mask    u8 [ceil(n_tokens / 8)], optional  bit i % 8 of byte i / 8: token i is trained as a target; absent: all
+ *   doc_seqs     u64 [n_docs + 1], optional         document d is the sequences [doc_seqs[d], doc_seqs[d + 1]) of ...
+ *   seq_offsets  u64 [n_seqs + 1]                   ... which sequence s is tokens[seq_offsets[s] .. seq_offsets[s + 1]);
+ *                                                   absent: a document is a sequence. Megatron data has these
+ *   seq_modes    u8 [n_seqs], optional              Megatron's mode of each sequence, as it stands there (i8)
  *   attributes   lf_format = "lf-shard-1", tokenizer_sha256 (64 hex), vocab_size, eos_id (-1: none), source
  *
  * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a manifest
@@ -14,6 +19,7 @@
 #ifndef LF_STORE_SHARD_H
 #define LF_STORE_SHARD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +52,16 @@ typedef struct lf_shard_stat {
 int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info, int token_bytes, lf_err *err);
 /* Append one document (n may be 0). LF_EINVAL when an id is not below vocab_size. */
 int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err);
+/* The same with what a document may have besides tokens. */
+typedef struct lf_shard_doc {
+    const uint32_t *tokens;
+    size_t n;
+    const uint8_t *mask;     /* [n] 0 or 1: trained as a target; NULL: all 1 */
+    const uint32_t *seq_len; /* [n_seqs], sum n; NULL: one sequence */
+    size_t n_seqs;
+    const int8_t *modes; /* [n_seqs], NULL: 0 */
+} lf_shard_doc;
+int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err);
 uint64_t lf_shard_writer_tokens(const lf_shard_writer *w);
 /* Complete, fsync, close and hash; frees w in every case. stat may be NULL. */
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err);
@@ -62,6 +78,15 @@ const uint64_t *lf_shard_offsets(const lf_shard *s);       /* [n_docs + 1], borr
 /* Tokens [first, first + n) into dst. Thread-safe. LF_EFORMAT when an id is not below vocab_size. */
 int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_err *err);
 
+/* Optional parts; NULL or false without them. Borrowed until close. */
+bool lf_shard_has_mask(const lf_shard *s);
+/* Whether token i may be a target; how many of [first, first + n) may. Thread-safe; all may without a mask. */
+bool lf_shard_trained(const lf_shard *s, uint64_t i);
+uint64_t lf_shard_count_trained(const lf_shard *s, uint64_t first, uint64_t n);
+const uint64_t *lf_shard_doc_seqs(const lf_shard *s);    /* [n_docs + 1] */
+const uint64_t *lf_shard_seq_offsets(const lf_shard *s); /* [lf_shard_doc_seqs()[n_docs] + 1] */
+const int8_t *lf_shard_seq_modes(const lf_shard *s);     /* [lf_shard_doc_seqs()[n_docs]] */
+
 /* ---- reading one split of a dataset ---- */
 typedef struct lf_shardset lf_shardset;
 
@@ -74,6 +99,17 @@ const lf_shard_info *lf_shardset_get_info(const lf_shardset *s); /* n_docs, n_to
 uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc);
 /* Tokens [first, first + n) of document doc. Thread-safe, no allocation. */
 int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst, lf_err *err);
+/* The loss mask of its documents, as above. */
+bool lf_shardset_has_mask(const lf_shardset *s);
+bool lf_shardset_trained(const lf_shardset *s, uint64_t doc, uint64_t token);
+uint64_t lf_shardset_count_trained(const lf_shardset *s, uint64_t doc, uint64_t first, uint64_t n);
+/* Sequences over all files (documents, where a file does not cut them further): lengths in order into
+ * len[lf_shardset_n_seqs()]. */
+uint64_t lf_shardset_n_seqs(const lf_shardset *s);
+int lf_shardset_seq_lengths(const lf_shardset *s, uint32_t *len, lf_err *err);
+/* Tokens [first, first + n) of the whole split, file after file. Thread-safe, no allocation. */
+int lf_shardset_read_flat(const lf_shardset *s, uint64_t first, size_t n, int32_t *dst, lf_err *err);
+const lf_shard *lf_shardset_file(const lf_shardset *s, size_t i); /* the i-th file, NULL behind the last; borrowed */
 /* Where a document lies, for messages: file name (borrowed) and index of the document in it. */
 void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index);
 /* SHA-256 over the tree hashes of the split's files, in order: what a cursor into this data is valid for. */

@@ -16,6 +16,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/store/h5.h"
+#include "engine/store/shard_priv.h"
 
 #define CHUNK_TOKENS ((size_t)256 << 10)
 
@@ -29,6 +30,7 @@ struct lf_shard_writer {
     uint64_t *offsets; /* [n_docs + 1] */
     size_t n_docs, cap;
     uint64_t n_tokens;
+    struct lf_shard_extra extra;
     bool failed; /* an append failed half-way: finish must not make it look whole */
 };
 
@@ -37,6 +39,7 @@ static void writer_free(lf_shard_writer *w)
     free(w->path);
     free(w->chunk);
     free(w->offsets);
+    lf_shard_extra_fini(&w->extra);
     free(w);
 }
 
@@ -108,6 +111,13 @@ static int flush_chunk(lf_shard_writer *w, lf_err *err)
 
 int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err)
 {
+    return lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tokens, .n = n}, err);
+}
+
+int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err)
+{
+    const uint32_t *tokens = d->tokens;
+    size_t n = d->n;
     int rc;
     for (size_t i = 0; i < n; i++)
         if (tokens[i] >= (uint64_t)w->vocab_size)
@@ -115,6 +125,10 @@ int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err
                            tokens[i], i, (long long)w->vocab_size);
     if ((rc = lf_grow(&w->offsets, &w->cap, w->n_docs + 1, sizeof *w->offsets, err)) < 0)
         return rc;
+    if ((rc = lf_shard_extra_add(&w->extra, d, w->offsets, w->n_docs, w->n_tokens, err)) < 0) {
+        w->failed = true;
+        return rc;
+    }
     for (size_t i = 0; i < n; i++) {
         if (w->fill == CHUNK_TOKENS && (rc = flush_chunk(w, err)) < 0) {
             w->failed = true;
@@ -138,6 +152,8 @@ int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
     int rc = w->failed ? lf_fail(err, LF_EIO, "%s: an earlier write failed", w->path) : flush_chunk(w, err);
     if (rc == 0)
         rc = lf_h5_put(w->h5, "doc_offsets", LF_H5_U64, w->offsets, w->n_docs + 1, err);
+    if (rc == 0)
+        rc = lf_shard_extra_put(&w->extra, w->h5, w->n_tokens, err);
     if (rc < 0) {
         lf_shard_abort(w);
         return rc;

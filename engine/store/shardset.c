@@ -15,7 +15,7 @@
 struct member {
     lf_shard *shard;
     const uint64_t *offsets; /* the shard's */
-    uint64_t first_doc;
+    uint64_t first_doc, first_token;
     char *name;
 };
 
@@ -68,6 +68,7 @@ static int add_shard(lf_shardset *s, const char *dir, const lf_artifact_file *f,
     const lf_shard_info *info = lf_shard_get_info(m->shard);
     m->offsets = lf_shard_offsets(m->shard);
     m->first_doc = s->info.n_docs;
+    m->first_token = s->info.n_tokens;
     if (s->n == 1)
         s->info = *info;
     else if ((rc = check_same(s, info, dir, f->path, err)) == 0) {
@@ -163,6 +164,90 @@ int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t 
         return lf_fail(err, LF_EINVAL, "tokens %llu + %zu of a document of %llu", (unsigned long long)first, n,
                        (unsigned long long)len);
     return lf_shard_read(m->shard, m->offsets[d] + first, n, dst, err);
+}
+
+bool lf_shardset_has_mask(const lf_shardset *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->n; i++)
+        any = any || lf_shard_has_mask(s->m[i].shard);
+    return any;
+}
+
+bool lf_shardset_trained(const lf_shardset *s, uint64_t doc, uint64_t token)
+{
+    const struct member *m = member_of(s, doc);
+    return lf_shard_trained(m->shard, m->offsets[doc - m->first_doc] + token);
+}
+
+uint64_t lf_shardset_count_trained(const lf_shardset *s, uint64_t doc, uint64_t first, uint64_t n)
+{
+    const struct member *m = member_of(s, doc);
+    return lf_shard_count_trained(m->shard, m->offsets[doc - m->first_doc] + first, n);
+}
+
+static uint64_t seqs_of(const struct member *m, const uint64_t **offsets)
+{
+    uint64_t docs = lf_shard_get_info(m->shard)->n_docs;
+    const uint64_t *seqs = lf_shard_doc_seqs(m->shard);
+    *offsets = seqs ? lf_shard_seq_offsets(m->shard) : m->offsets;
+    return seqs ? seqs[docs] : docs;
+}
+
+uint64_t lf_shardset_n_seqs(const lf_shardset *s)
+{
+    const uint64_t *offsets;
+    uint64_t n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        n += seqs_of(&s->m[i], &offsets);
+    return n;
+}
+
+int lf_shardset_seq_lengths(const lf_shardset *s, uint32_t *len, lf_err *err)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const uint64_t *offsets;
+        uint64_t n = seqs_of(&s->m[i], &offsets);
+        for (uint64_t k = 0; k < n; k++) {
+            if (offsets[k + 1] - offsets[k] > INT32_MAX)
+                return lf_fail(err, LF_EINVAL, "%s: sequence %llu has more than 2^31 - 1 tokens", s->m[i].name,
+                               (unsigned long long)k);
+            *len++ = (uint32_t)(offsets[k + 1] - offsets[k]);
+        }
+    }
+    return 0;
+}
+
+int lf_shardset_read_flat(const lf_shardset *s, uint64_t first, size_t n, int32_t *dst, lf_err *err)
+{
+    size_t lo = 0, hi = s->n;
+    if (first > s->info.n_tokens || n > s->info.n_tokens - first)
+        return lf_fail(err, LF_EINVAL, "tokens %llu + %zu of %llu", (unsigned long long)first, n,
+                       (unsigned long long)s->info.n_tokens);
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->m[mid].first_token <= first)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    for (; n; lo++) {
+        const struct member *m = &s->m[lo];
+        uint64_t at = first - m->first_token, left = lf_shard_get_info(m->shard)->n_tokens - at;
+        size_t k = left < n ? (size_t)left : n;
+        int rc = lf_shard_read(m->shard, at, k, dst, err);
+        if (rc < 0)
+            return rc;
+        dst += k;
+        first += k;
+        n -= k;
+    }
+    return 0;
+}
+
+const lf_shard *lf_shardset_file(const lf_shardset *s, size_t i)
+{
+    return i < s->n ? s->m[i].shard : NULL;
 }
 
 void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index)

@@ -1,5 +1,5 @@
 # tests of tests/fuzz: with --enable-fuzz libFuzzer programs, otherwise replays of the corpus and of mutations
-LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt
+LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron
 LF_FUZZ_COMMON = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 if FUZZ
 noinst_PROGRAMS += $(LF_FUZZ_TARGETS)
@@ -22,5 +22,8 @@ tests_fuzz_fuzz_shard_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_ckpt_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_ckpt_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_megatron_SOURCES = tests/fuzz/fuzz_megatron.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_megatron_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_fuzz_fuzz_megatron_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
   tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh
