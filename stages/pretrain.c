@@ -144,8 +144,11 @@ static void read_training(struct lf_train_config *c, const lf_optset *o)
     c->steps = lf_optset_is_set(o, "steps") ? lf_optset_int(o, "steps") : 0;
     c->tokens = lf_optset_is_set(o, "tokens") ? lf_optset_int(o, "tokens") : 0;
     c->epochs = lf_optset_is_set(o, "epochs") ? lf_optset_float(o, "epochs") : 0;
-    c->max_docs = (int32_t)lf_optset_int(o, "max_docs");
-    c->packing = lf_optset_choice(o, "packing") ? LF_PACK_BFD : LF_PACK_CONCAT;
+    c->megatron_order = lf_optset_choice(o, "sample_order") == 1;
+    if (!c->megatron_order) {
+        c->max_docs = (int32_t)lf_optset_int(o, "max_docs");
+        c->packing = lf_optset_choice(o, "packing") ? LF_PACK_BFD : LF_PACK_CONCAT;
+    }
     c->seed = (uint64_t)lf_optset_int(o, "seed");
     c->lr = lf_optset_float(o, "lr");
     c->min_lr = lf_optset_is_set(o, "min_lr") ? lf_optset_float(o, "min_lr") : c->lr / 10;
@@ -179,6 +182,18 @@ static void read_operation(struct lf_train_config *c, const lf_optset *o)
     c->log_interval = lf_optset_int(o, "log_interval");
     c->spike_factor = lf_optset_float(o, "spike_factor");
     c->spike_after = lf_optset_int(o, "spike_after");
+}
+
+static int read_megatron(struct pretrain *p, const lf_optset *o, lf_err *err)
+{
+    lf_loader_megatron *m = &p->c.megatron;
+    if (!p->c.megatron_order)
+        return 0;
+    m->seed = (uint32_t)lf_optset_int(o, "megatron_seed");
+    m->samples = lf_optset_int(o, "megatron_samples");
+    m->surplus = lf_optset_float(o, "megatron_surplus");
+    m->weighted = lf_optset_count(o, "data_weights") > 0;
+    return string(p, o, "megatron_split", &m->split, err);
 }
 
 static int read_paths(struct pretrain *p, const lf_optset *o, lf_err *err)
@@ -226,6 +241,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     int rc = read_data(p, o, err);
     if (!rc)
         rc = read_batch(p, o, err);
+    if (!rc)
+        rc = read_megatron(p, o, err);
     if (!rc)
         rc = read_skip(p, o, err);
     if (!rc)

@@ -9,6 +9,13 @@
 /* Content of this much is read again at the start without being asked for: seconds, where training takes hours. */
 #define VERIFY_BYTES ((int64_t)4 << 30)
 
+/* Megatron's order is made for a run of so many samples. */
+static int run_samples(int64_t *samples, const struct lf_train_config *c, lf_err *err)
+{
+    int64_t steps;
+    lf_schedule lr;
+    return c->megatron_order && *samples == 0 ? lf_train_length(&steps, samples, &lr, c, 0, err) : 0;
+}
 
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err)
 {
@@ -21,7 +28,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
         ramp[i] = (lf_loader_ramp){c->ramp[i].from_sample, c->ramp[i].samples};
     for (size_t i = 0; i < c->n_sources; i++) {
         src[i] = c->sources[i];
-        if (src[i].weight > 0)
+        if (src[i].weight > 0 || c->megatron_order) /* there, without weights, samples count */
             continue;
         lf_shardset *s = NULL;
         int rc = lf_shardset_open(&s, src[i].dir, "train", err);
@@ -32,6 +39,10 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
         if (!(src[i].weight > 0))
             return lf_fail(err, LF_EINVAL, "%s: no tokens to train on", src[i].dir);
     }
+    lf_loader_megatron mega = c->megatron;
+    int rc = run_samples(&mega.samples, c, err);
+    if (rc)
+        return rc;
     lf_loader_config lc = {.mode = LF_LOADER_TRAIN,
                            .split = "train",
                            .sources = src,
@@ -45,6 +56,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
                            .n_ramp = c->n_ramp,
                            .skip = c->skip,
                            .n_skip = c->n_skip,
+                           .megatron = c->megatron_order ? &mega : NULL,
                            .dp_rank = rank,
                            .dp_size = ranks,
                            .vocab_size = t->mc.vocab};
@@ -146,8 +158,13 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         return lf_fail(err, LF_EINVAL, "valid_data and data (%s) were made with different tokenizers",
                        t->c->sources[0].dir);
     memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
-    return lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
-                           (int64_t)lf_loader_source_samples(t->data, 0), err);
+    rc = lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
+                         (int64_t)lf_loader_source_samples(t->data, 0), err);
+    if (rc == 0 && t->total_samples > lf_loader_samples(t->data))
+        rc = lf_fail(err, LF_EINVAL, "the run takes %lld samples, Megatron's order has %lld; raise megatron_samples%s",
+                     (long long)t->total_samples, (long long)lf_loader_samples(t->data),
+                     t->c->n_sources > 1 && !t->c->megatron.weighted ? ", or give data_weights" : "");
+    return rc;
 }
 
 /* Of one split as the manifest counts it; 0 when it is not there (yet) or does not say. */
@@ -159,7 +176,12 @@ static size_t split_bytes(const struct lf_train_config *c, const char *dir, cons
         json_t *s = json_object_get(json_object_get(a.meta, "splits"), split);
         int64_t docs = json_integer_value(json_object_get(s, "docs"));
         int64_t tokens = json_integer_value(json_object_get(s, "tokens"));
-        if (docs > 0 && tokens > 0)
+        int64_t samples = c->megatron.samples;
+        if (docs > 0 && tokens > 0 && c->megatron_order && strcmp(split, "train") == 0)
+            n = run_samples(&samples, c, NULL)
+                    ? 0
+                    : lf_loader_megatron_bytes(c->seq_length, (uint64_t)docs, (uint64_t)tokens, (uint64_t)samples);
+        else if (docs > 0 && tokens > 0)
             n = lf_loader_index_bytes(c->packing, c->seq_length, c->max_docs, (uint64_t)docs, (uint64_t)tokens);
     }
     lf_artifact_fini(&a);

@@ -25,13 +25,15 @@
 
 struct source {
     lf_shardset *set;
-    lf_pack *pack;
+    lf_pack *pack; /* NULL in Megatron's order */
+    bool masked;
     char *dir;
 };
 
 struct lf_loader {
     struct lf_order order;
     struct source *src;
+    struct lf_mega *mega; /* [n_sources] in Megatron's order, else NULL */
     lf_loader_ramp *ramp;
     int64_t *skip;
     int32_t T, B, max_segs, pad_token;
@@ -43,6 +45,7 @@ struct lf_loader {
     struct lf_walker walk;
     struct lf_stepper step;
     lf_loader_step now;
+    lf_pack_seg *count_segs;
     int32_t micro; /* of `now`, handed out so far */
     bool in_step;
     int64_t cursor;
@@ -63,6 +66,7 @@ struct lf_loader {
     struct lf_stepper fill_step;
     int32_t fill_micro;
     lf_pack_seg *segs;
+    int32_t *row; /* [T + 1], Megatron's order */
 };
 
 /* ---- filling ---- */
@@ -86,30 +90,41 @@ static void end_segment(lf_loader_batch *b, int32_t end)
     b->cu_seqlens[++b->n_segs] = end;
 }
 
-static int fill_segment(const lf_shardset *set, const lf_pack_seg *s, int32_t *tokens, int32_t *targets, lf_err *err)
+/* Targets of a segment: every token but its first, and the one behind it unless it ends its document. */
+static uint32_t seg_trained(const struct source *src, const lf_pack_seg *s)
 {
+    uint32_t n = s->len - s->last;
+    return src->masked ? (uint32_t)lf_shardset_count_trained(src->set, s->doc, s->first + 1, n) : n;
+}
+
+static int fill_segment(const struct source *src, const lf_pack_seg *s, int32_t *tokens, int32_t *targets, lf_err *err)
+{
+    const lf_shardset *set = src->set;
     int32_t after = -1;
     int rc = lf_shardset_read(set, s->doc, s->first, s->len, tokens, err);
     if (rc == 0 && !s->last)
         rc = lf_shardset_read(set, s->doc, s->first + s->len, 1, &after, err);
     memcpy(targets, tokens + 1, (s->len - 1) * sizeof *targets);
     targets[s->len - 1] = after;
+    for (uint32_t i = 0; src->masked && i < s->len - s->last; i++)
+        if (!lf_shardset_trained(set, s->doc, s->first + i + 1))
+            targets[i] = -1;
     return rc;
 }
 
 /* Row `row` of a micro-batch from one sequence; n_segs 0: all padding. */
-static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const lf_shardset *set,
+static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const struct source *src,
                     const lf_pack_seg *segs, uint32_t n_segs, lf_err *err)
 {
     size_t base = (size_t)row * (size_t)l->T;
     int32_t at = 0;
     for (uint32_t k = 0; k < n_segs; k++) {
-        int rc = fill_segment(set, &segs[k], b->tokens + base + at, b->targets + base + at, err);
+        int rc = fill_segment(src, &segs[k], b->tokens + base + at, b->targets + base + at, err);
         if (rc < 0)
             return rc;
         fill_positions(b->positions + base + at, (int32_t)segs[k].len);
         at += (int32_t)segs[k].len;
-        b->trained += segs[k].len - segs[k].last;
+        b->trained += seg_trained(src, &segs[k]);
         end_segment(b, (int32_t)base + at);
     }
     if (at == l->T)
@@ -120,6 +135,22 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const l
     }
     fill_positions(b->positions + base + at, l->T - at);
     end_segment(b, (int32_t)base + l->T);
+    return 0;
+}
+
+/* The same from a sample of Megatron's: T tokens and the one after them. */
+static int fill_row_mega(const lf_loader *l, lf_loader_batch *b, int32_t row, const struct lf_mega *m, uint64_t sample,
+                         lf_err *err)
+{
+    size_t base = (size_t)row * (size_t)l->T, T = (size_t)l->T;
+    int rc = lf_mega_read(m, sample, l->row, err);
+    if (rc < 0)
+        return rc;
+    memcpy(b->tokens + base, l->row, T * sizeof *l->row);
+    memcpy(b->targets + base, l->row + 1, T * sizeof *l->row);
+    fill_positions(b->positions + base, l->T);
+    b->trained += l->T;
+    end_segment(b, (int32_t)(base + T));
     return 0;
 }
 
@@ -143,8 +174,9 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
         if (i < lo || i >= hi)
             continue;
         b->sample_ids[i - lo] = there ? first + i : -1;
-        uint32_t n = there ? lf_pack_get(l->src[k].pack, seq, l->segs) : 0;
-        int rc = fill_row(l, b, (int32_t)(i - lo), l->src[k].set, l->segs, n, err);
+        uint32_t n = there && !l->mega ? lf_pack_get(l->src[k].pack, seq, l->segs) : 0;
+        int rc = there && l->mega ? fill_row_mega(l, b, (int32_t)(i - lo), &l->mega[k], seq, err)
+                                  : fill_row(l, b, (int32_t)(i - lo), &l->src[k], l->segs, n, err);
         if (rc < 0)
             return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)(first + i), l->src[k].dir);
     }
@@ -169,7 +201,8 @@ static bool fill_place(lf_loader *l, bool reseek, int64_t seek_to)
     }
     if (!lf_stepper_settle(&l->fill_step, &l->order) || micros_of(l, l->fill_step.n) == 0)
         return false; /* no micro-batch for this rank: in the last step of a validation only, see lf_order_check */
-    /* Others had micro-batches in the last round and this rank had none: a short way, where a seek may be a long one. */
+    /* Others had micro-batches in the last round and this rank had none: a short way, where a seek may be a long one.
+     */
     for (int64_t unit = (int64_t)l->B * l->dp_size, end = l->fill_step.first;
          l->fill_walk.sample < end && end - l->fill_walk.sample < unit;) {
         size_t k;
@@ -241,6 +274,22 @@ int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err)
     return 0;
 }
 
+static int64_t trained_of(const lf_loader *l, size_t k, uint64_t seq)
+{
+    const struct source *s = &l->src[k];
+    uint32_t trained = 0;
+    if (l->mega)
+        return l->T;
+    if (!s->masked) {
+        lf_pack_tokens(s->pack, seq, &trained);
+        return trained;
+    }
+    uint32_t n = lf_pack_get(s->pack, seq, l->count_segs);
+    for (uint32_t i = 0; i < n; i++)
+        trained += seg_trained(s, &l->count_segs[i]);
+    return trained;
+}
+
 int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
 {
     if (l->in_step && l->micro < l->now.n_micro)
@@ -258,10 +307,8 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
     for (int64_t i = 0; i < s.n_samples; i++) {
         size_t k;
         uint64_t seq;
-        uint32_t trained;
         lf_walker_next(&l->walk, &l->order, &k, &seq, NULL);
-        lf_pack_tokens(l->src[k].pack, seq, &trained);
-        s.trained += trained;
+        s.trained += trained_of(l, k, seq);
     }
     lf_stepper_next(&l->step, &l->order);
     l->now = s;
@@ -298,6 +345,10 @@ int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err)
     return 0;
 }
 
+int64_t lf_loader_samples(const lf_loader *l)
+{
+    return l->order.n_samples;
+}
 int64_t lf_loader_cursor(const lf_loader *l)
 {
     return l->cursor;
@@ -368,6 +419,10 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
     if (c->vocab_size > 0 && info->vocab_size > c->vocab_size)
         return lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the model has %lld", s->dir,
                        (long long)info->vocab_size, (long long)c->vocab_size);
+    s->masked = lf_shardset_has_mask(s->set);
+    if (c->megatron)
+        return s->masked ? lf_fail(err, LF_EINVAL, "%s has a loss mask, which Megatron's order does not know", s->dir)
+                         : 0;
     rc = lf_pack_build(&s->pack, c->policy, (uint32_t)c->T, (uint32_t)l->max_segs, info->n_docs, doc_len, s->set, err);
     if (rc < 0)
         return rc;
@@ -399,6 +454,22 @@ static int cmp_i64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static int open_mega(lf_loader *l, const lf_loader_config *c, lf_err *err)
+{
+    const lf_shardset *sets[LF_LOADER_MAX_SOURCES];
+    if (c->mode != LF_LOADER_TRAIN)
+        return lf_fail(err, LF_EINVAL, "validation is not in Megatron's order");
+    if (!(l->mega = lf_calloc(c->n_sources, sizeof *l->mega, err)) ||
+        !(l->row = lf_calloc((size_t)l->T + 1, sizeof *l->row, err)))
+        return LF_ENOMEM;
+    for (size_t k = 0; k < c->n_sources; k++)
+        sets[k] = l->src[k].set;
+    int rc = lf_mega_open_all(l->mega, &l->order, sets, c, err);
+    for (size_t k = 0; k < c->n_sources; k++)
+        l->bytes += lf_mega_bytes(&l->mega[k]);
+    return rc;
+}
+
 static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
 {
     struct lf_order *o = &l->order;
@@ -410,7 +481,7 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
     o->n_samples = valid ? valid_samples(l, c->max_tokens) : (int64_t)1 << 62;
     for (size_t k = 0; k < c->n_sources; k++)
         weight[k] = valid ? 1 : c->sources[k].weight;
-    if ((rc = lf_blend_weights(o->w, &o->total, weight, c->n_sources, err)) < 0)
+    if ((rc = c->megatron ? open_mega(l, c, err) : lf_blend_weights(o->w, &o->total, weight, c->n_sources, err)) < 0)
         return rc;
     o->n_ramp = valid ? 1 : c->n_ramp;
     o->n_skip = valid ? 0 : c->n_skip;
@@ -439,9 +510,18 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     snprintf(text, sizeof text, "lf-order-1 mode %d T %d policy %d segs %d seed %llu total %u", (int)c->mode, c->T,
              (int)c->policy, l->max_segs, (unsigned long long)c->seed, l->order.total);
     lf_hash_update(h, text, strlen(text) + 1);
+    if (c->megatron) {
+        const lf_loader_megatron *m = c->megatron;
+        snprintf(text, sizeof text, "megatron seed %u samples %lld surplus %a weighted %d split %.100s", m->seed,
+                 (long long)m->samples, m->surplus, m->weighted, m->split);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
     for (size_t k = 0; k < c->n_sources; k++) {
         lf_hash_update(h, lf_shardset_id(l->src[k].set), LF_HASH_BYTES);
-        snprintf(text, sizeof text, "%u", l->order.w[k]);
+        if (c->megatron)
+            snprintf(text, sizeof text, "%a", l->order.mw[k]);
+        else
+            snprintf(text, sizeof text, "%u", l->order.w[k]);
         lf_hash_update(h, text, strlen(text) + 1);
     }
     lf_hash_final(h, digest);
@@ -464,7 +544,8 @@ static int alloc_slots(lf_loader *l, lf_err *err)
             return LF_ENOMEM;
     }
     l->segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
-    return l->segs ? 0 : LF_ENOMEM;
+    l->count_segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
+    return l->segs && l->count_segs ? 0 : LF_ENOMEM;
 }
 
 /* Signals are for the main thread. */
@@ -540,6 +621,11 @@ void lf_loader_close(lf_loader *l)
         lf_shardset_close(l->src[k].set);
         free(l->src[k].dir);
     }
+    for (size_t k = 0; l->mega && k < l->order.n_sources; k++)
+        lf_mega_fini(&l->mega[k]);
+    free(l->mega);
+    free(l->row);
+    free(l->count_segs);
     free(l->src);
     free(l->ramp);
     free(l->skip);
@@ -579,7 +665,7 @@ json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err)
         return NULL;
     lf_walker_seek(&w, &l->order, sample);
     lf_walker_next(&w, &l->order, &k, &seq, &epoch);
-    json_t *list = describe_segs(l, k, seq, segs);
+    json_t *list = l->mega ? lf_mega_describe(&l->mega[k], seq) : describe_segs(l, k, seq, segs);
     json_t *o = list ? json_pack("{s:I, s:s, s:I, s:I, s:o}", "sample", (json_int_t)sample, "source", l->src[k].dir,
                                  "epoch", (json_int_t)epoch, "sequence", (json_int_t)seq, "segments", list)
                      : NULL;

@@ -11,6 +11,9 @@
  *   cu_seqlens i32 [B * max_segs + 1]  boundaries of the segments over the flattened B * T tokens; cu[0] = 0,
  *              cu[n_segs] = B * T (padding is a segment of its own), the rest repeats B * T
  *
+ * Tokens whose bit in the shards' loss mask is 0 are read but not trained: their target is -1. In Megatron's order (below) a
+ * row is T + 1 tokens that may cross documents, in one segment, every target trained.
+ *
  * A thread fills the next micro-batches while one is in use. Nothing is allocated after open.
  */
 #ifndef LF_TRAIN_LOADER_H
@@ -41,6 +44,15 @@ enum lf_loader_mode {
     LF_LOADER_VALID  /* the sources one after the other, in order, once; weights are not used */
 };
 
+/* Samples in the order of a Megatron-LM run (megatron_order.h) instead of ours. TRAIN only; packing is not used. */
+typedef struct lf_loader_megatron {
+    const char *split; /* shares as in "949,50,1": the first of them is what trains, of each source's sequences */
+    uint32_t seed;
+    int64_t samples; /* of the whole run: epochs and shuffles depend on it */
+    double surplus;  /* of several weighted sources */
+    bool weighted;   /* weights were given; else each source is one epoch, or the only one as many as needed */
+} lf_loader_megatron;
+
 typedef struct lf_loader_config {
     enum lf_loader_mode mode;
     const char *split; /* "train", "valid" */
@@ -55,6 +67,7 @@ typedef struct lf_loader_config {
     size_t n_ramp;              /* VALID: none needed; a step is one micro-batch per rank */
     const int64_t *skip;        /* optimizer-step numbers (batch numbers) that are passed over; any order */
     size_t n_skip;
+    const lf_loader_megatron *megatron; /* NULL: our order */
     int64_t max_tokens;   /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
     int dp_rank, dp_size; /* data-parallel rank and ranks; size 0 means 1. Micro-batch m of a step is rank m % size's */
     int64_t vocab_size;   /* > 0: every source must have a vocabulary of at most this */
@@ -87,11 +100,12 @@ void lf_loader_close(lf_loader *l);
 
 /* Go to a global sample, which must be where an optimizer step begins (LF_EINVAL). 0 after open. */
 int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err);
-/* Begin the next optimizer step, before its first micro-batch. Returns 1, or 0 at the end (VALID only). */
+/* Begin the next optimizer step, before its first micro-batch. Returns 1, or 0 at the end (VALID, Megatron's order). */
 int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err);
 /* The next micro-batch of the step begun; *out is borrowed until the next call on l. LF_EINVAL after the last one. */
 int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
 
+int64_t lf_loader_samples(const lf_loader *l); /* how many there are; practically endless in our order */
 int64_t lf_loader_cursor(const lf_loader *l); /* next_sample of the last step begun, or where seek went */
 const lf_shard_info *lf_loader_info(const lf_loader *l, size_t source);
 uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequences of one epoch */
@@ -103,6 +117,8 @@ size_t lf_loader_host_bytes(const lf_loader *l); /* memory held: that of the slo
  * (at most; max_segs as in lf_loader_config). */
 size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs);
 size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens);
+/* The index of a source in Megatron's order, when a run of so many samples of it is asked for (at most). */
+size_t lf_loader_megatron_bytes(int32_t T, uint64_t seqs, uint64_t tokens, uint64_t samples);
 /* {"sample","source","epoch","sequence","segments":[{"file","doc","first","len"}]}, for reports; returns owned. */
 json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err);
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/train/loader.h"
+#include "engine/train/megatron_order.h"
 
 #define LF_LOADER_MAX_SOURCES  256
 #define LF_LOADER_WEIGHT_TOTAL 1000000
@@ -29,7 +30,29 @@ struct lf_order {
     size_t n_ramp;
     const int64_t *skip; /* sorted */
     size_t n_skip;
+    bool megatron; /* the order of megatron_order.h, with these weights */
+    double mw[LF_LOADER_MAX_SOURCES];
 };
+
+/* One source in Megatron's order (loader_megatron.c). */
+struct lf_mega {
+    const lf_shardset *set; /* borrowed */
+    lf_megatron_order *order;
+    uint64_t *first; /* [n_seqs + 1] token of the split that a sequence begins with */
+    uint64_t n_seqs;
+};
+/* samples: asked of this source, 0: one epoch. */
+int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_megatron *c, int32_t T, uint64_t samples,
+                 lf_err *err);
+void lf_mega_fini(struct lf_mega *m);
+size_t lf_mega_bytes(const struct lf_mega *m);
+/* The T + 1 tokens of a sample; no allocation. */
+int lf_mega_read(const struct lf_mega *m, uint64_t sample, int32_t *dst, lf_err *err);
+/* Its pieces as {"sequence","first","len"}. */
+json_t *lf_mega_describe(const struct lf_mega *m, uint64_t sample);
+/* All sources: opens each, sets the order's weights, counts and number of samples. names: for messages. */
+int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *const *sets, const lf_loader_config *c,
+                     lf_err *err);
 
 /* A place in the order of samples. */
 struct lf_walker {

@@ -9,7 +9,15 @@ TESTS += tests/unit/train_schedule_test
 tests_unit_train_schedule_test_SOURCES = tests/unit/train_schedule_test.c
 tests_unit_train_schedule_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the loader (store helper)
-engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/order.c
+engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/order.c \
+  engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c
+check_PROGRAMS += tests/golden/megatron_test
+TESTS += tests/golden/megatron_test
+tests_golden_megatron_test_SOURCES = tests/golden/megatron_test.c
+tests_golden_megatron_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/megatron/README.md tests/golden/megatron/make_megatron.py tests/golden/megatron/expected.json \
+  tests/golden/megatron/u16.idx tests/golden/megatron/u16.bin tests/golden/megatron/i32.idx tests/golden/megatron/i32.bin \
+  tests/golden/megatron/modes.idx tests/golden/megatron/modes.bin tests/golden/megatron/i64.idx tests/golden/megatron/i64.bin
 check_PROGRAMS += tests/unit/train_loader
 TESTS += tests/unit/train_loader
 tests_unit_train_loader_SOURCES = tests/unit/train_loader.c
@@ -18,3 +26,7 @@ check_PROGRAMS += tests/unit/train_setup_test
 TESTS += tests/unit/train_setup_test
 tests_unit_train_setup_test_SOURCES = tests/unit/train_setup_test.c
 tests_unit_train_setup_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_megatron
+TESTS += tests/unit/train_megatron
+tests_unit_train_megatron_SOURCES = tests/unit/train_megatron.c
+tests_unit_train_megatron_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -57,6 +57,8 @@ struct lf_train_config {
     size_t n_valid;
     bool valid_required; /* false: a source without a valid split is no error */
     enum lf_train_verify verify;
+    bool megatron_order;         /* samples in Megatron's order, with these settings; their samples 0: of the run */
+    lf_loader_megatron megatron;
     int32_t seq_length, micro_batch, max_docs;
     enum lf_pack_policy packing;
     const lf_ramp_row *ramp; /* samples of a step; multiples of micro_batch */

@@ -139,7 +139,13 @@ void lf_blend_at(const uint32_t *w, size_t n, uint32_t total, uint64_t i, size_t
 void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sample)
 {
     w->sample = sample;
-    if (o->mode == LF_LOADER_TRAIN)
+    if (o->megatron) { /* a choice depends on all before it, in floating point: they are made again */
+        memset(w->count, 0, sizeof w->count);
+        if (o->n_sources == 1)
+            w->count[0] = (uint64_t)sample;
+        for (uint64_t i = 0; o->n_sources > 1 && i < (uint64_t)sample; i++)
+            w->count[lf_megatron_blend_choose(o->mw, o->n_sources, i, w->count)]++;
+    } else if (o->mode == LF_LOADER_TRAIN)
         blend_counts(w->count, o->w, o->n_sources, o->total, (uint64_t)sample);
 }
 
@@ -152,6 +158,9 @@ void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *sourc
         while (i >= o->n[k])
             i -= o->n[k++];
         *sequence = i;
+    } else if (o->megatron) {
+        k = o->n_sources > 1 ? lf_megatron_blend_choose(o->mw, o->n_sources, i, w->count) : 0;
+        *sequence = w->count[k]++;
     } else {
         uint32_t key[4];
         k = lf_blend_choose(o->w, o->n_sources, o->total, i, w->count);

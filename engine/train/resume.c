@@ -72,7 +72,7 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     if (strcmp(order, lf_loader_order_id(t->data)) != 0)
         return lf_fail(
             err, LF_EINVAL,
-            "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs or seed "
+            "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs, sample_order or seed "
             "changed), so its cursor means nothing here; init_from takes its weights alone",
             dir);
     if ((uint64_t)seed != t->c->seed)
@@ -247,8 +247,8 @@ static int check_final(lf_trainer *t, const char *final, bool *done, lf_err *err
         rc = lf_fail(err, LF_EEXIST, "%s is of another model ([model] %s differs); write to another out", final, key);
     if (!rc && !data)
         rc = lf_fail(err, LF_EEXIST,
-                     "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs or "
-                     "seed changed); write to another out",
+                     "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs, "
+                     "sample_order or seed changed); write to another out",
                      final);
     lf_ckpt_close(ck);
     if (rc)

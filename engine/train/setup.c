@@ -10,6 +10,7 @@
 #include "engine/base/json.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/megatron_order.h"
 
 /* Of gradients that are summed over ranks at once: large enough that latency does not count, small enough that several
  * fit into a step. */
@@ -56,6 +57,15 @@ static int check_size(const struct lf_train_config *c, lf_err *err)
     return 0;
 }
 
+static int check_megatron(const struct lf_train_config *c, lf_err *err)
+{
+    double bounds[4];
+    if (c->epochs > 0)
+        return lf_fail(err, LF_EINVAL,
+                       "sample_order = megatron depends on the length of the run; give steps or tokens");
+    return lf_megatron_parse_split(bounds, c->megatron.split, err) ? lf_err_prefix(err, "megatron_split") : 0;
+}
+
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
 {
     int given = (c->steps > 0) + (c->tokens > 0) + (c->epochs > 0);
@@ -75,6 +85,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->schedule == LF_SCHED_WSD && !c->decay_steps)
         return lf_fail(err, LF_EINVAL, "schedule = wsd needs decay");
     int rc = check_ramp(c, err);
+    if (!rc && c->megatron_order)
+        rc = check_megatron(c, err);
     return rc ? rc : check_size(c, err);
 }
 
@@ -255,9 +267,9 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
                   (double)b.workspace, "inputs", (double)b.inputs, "host", host, "total", (double)b.total + host);
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
-    json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step", (json_int_t)pc.messages);
-    int bad = json_object_set_new(plan, "ranks", json_integer(pc.ranks)) |
-              json_object_set_new(plan, "comm", comm) |
+    json_t *comm =
+        json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step", (json_int_t)pc.messages);
+    int bad = json_object_set_new(plan, "ranks", json_integer(pc.ranks)) | json_object_set_new(plan, "comm", comm) |
               json_object_set_new(plan, "parameters", json_integer(params)) |
               json_object_set_new(plan, "bytes", bytes) |
               json_object_set_new(plan, "flops_per_step", json_real(per_step)) |

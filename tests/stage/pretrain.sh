@@ -278,5 +278,27 @@ same $rc 0 "bf16 runs"
 check "$(column bf16 4 36) $(cat "$dir/last")" 'NF == 2 && $1 - $2 < 0.1 && $2 - $1 < 0.1'
 ok $? "and learns as f32 does: $(column bf16 4 36)"
 
+# samples in Megatron's order
+mega="--sample-order megatron --warmup 0 --save-interval 2 --valid-interval 0"
+run mega $mega --megatron-split 9,1 --steps 6
+same $rc 0 "sample_order = megatron runs"
+cp -r "$dir/mega" "$dir/mega1" && rm -r "$dir/mega1/out/checkpoint" "$dir/mega1/out/checkpoints/step-00000006"
+cp -r "$dir/mega1" "$dir/mega2"
+run mega1 $mega --megatron-split 9,1 --steps 6
+says "continuing bitwise" "it goes on from a checkpoint"
+same "$(id mega1)" "$(id mega)" "with the same checkpoint in the end"
+run mega2 $mega --megatron-split 9,1 --steps 7
+same $rc 1 "another length is another order, as in Megatron"
+says "another order of data" "and it says so"
+run mega4 $mega --megatron-split 9,1 --megatron-samples 48 --steps 2
+same "$(column mega4 4 1)" "$(column mega 4 1)" "unless megatron_samples is given"
+run mega5 $mega --megatron-split 1,99 --megatron-samples 8 --steps 6
+same $rc 1 "a run longer than the order is refused"
+says "raise megatron_samples" "and says how"
+run mega6 --megatron-seed 3
+same $rc 2 "Megatron's keys belong to sample_order = megatron"
+run mega6 $mega --steps 6 --packing bfd
+same $rc 2 "and packing does not"
+
 echo "1..$n"
 [ $failed -eq 0 ]
