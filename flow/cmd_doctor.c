@@ -36,6 +36,8 @@ static const lf_opt doctor_rows[] = {
     LF_CMD_ROW("account", LF_OPT_STR, 0, NULL, NULL, "account for the probe job"),
     LF_CMD_ROW("launch", LF_OPT_BOOL, 0, "no", NULL, "submit a job of one task, and start ranks in it"),
     LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "2m", NULL, "how long to wait for that job"),
+    LF_CMD_ROW("data", LF_OPT_PATH, LF_OPT_REPEAT, NULL, NULL, "examine this data set instead (files, directories, globs, archives)"),
+    LF_CMD_ROW("tokenizer", LF_OPT_PATH, 0, NULL, NULL, "with data: tokenizer to count its tokens with"),
 };
 LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
 static const lf_opt doctor_probe_rows[] = {LF_CMD_COMMON};
@@ -214,8 +216,35 @@ static void print_finding(const json_t *o)
         printf("      -> %s\n", advice);
 }
 
+/* The data set's doctor is the tokenizer stage's, which takes this process's place. */
+static int examine_data(lf_cmd *c, lf_err *err)
+{
+    size_t n = lf_optset_count(c->opts, "data"), at = 0;
+    const char *tokenizer = lf_optset_str(c->opts, "tokenizer");
+    char *path = NULL, **argv = lf_calloc(n + 6, sizeof *argv, err);
+    int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, "lf-tokenize", err);
+    if (rc == 0) {
+        const char *words[] = {path, "--doctor", c->json ? "--json" : "--no-json", tokenizer ? "--tokenizer" : NULL, tokenizer};
+        for (size_t i = 0; i < 5; i++)
+            if (words[i] != NULL)
+                memcpy(&argv[at++], &words[i], sizeof *argv);
+        for (size_t i = 0; i < n; i++) {
+            const char *word = lf_optset_str_at(c->opts, "data", i);
+            memcpy(&argv[at++], &word, sizeof *argv);
+        }
+        fflush(stdout);
+        execv(path, argv);
+        rc = lf_fail_errno(err, "cannot start %s", path);
+    }
+    free(argv);
+    free(path);
+    return rc;
+}
+
 static int run_doctor(lf_cmd *c, lf_err *err)
 {
+    if (lf_optset_count(c->opts, "data") > 0)
+        return examine_data(c, err);
     lf_doctor d = {.list = json_array(), .wait_s = (double)lf_optset_int(c->opts, "wait")};
     if (d.list == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory");

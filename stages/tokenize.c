@@ -37,7 +37,7 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
     c->inputs = s->inputs;
     c->format = (enum lf_corpus_format)lf_optset_choice(o, "input_format");
     c->strict = lf_optset_choice(o, "invalid_utf8") == 1;
-    if (c->format != LF_CORPUS_TEXT)
+    if (c->format != LF_CORPUS_TEXT && s->shape.shape == LF_SHAPE_TEXT)
         c->text_field = lf_optset_str(o, "text_field");
     if (c->format != LF_CORPUS_JSONL) {
         c->split = (enum lf_corpus_split)lf_optset_choice(o, "doc_split");
@@ -52,13 +52,43 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
     return 0;
 }
 
+static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
+{
+    lf_shape_opts *h = &s->shape;
+    h->shape = (enum lf_shape)lf_optset_choice(o, "shape");
+    s->doctor = lf_optset_bool(o, "doctor");
+    /* The doctor looks at what is there; unless told otherwise it knows every shape and minds no other column. */
+    if (s->doctor) {
+        s->json = lf_optset_bool(o, "json");
+        s->doctor_memory = (size_t)lf_optset_int(o, "doctor_memory");
+        h->ignore_unmapped = true;
+        if (!lf_optset_is_set(o, "shape") && !lf_optset_is_set(o, "text_field"))
+            h->shape = LF_SHAPE_AUTO;
+    }
+    h->strict = lf_optset_choice(o, "invalid_utf8") == 1;
+    if (h->shape == LF_SHAPE_TEXT)
+        return 0;
+    if (!s->doctor || lf_optset_is_set(o, "unmapped"))
+        h->ignore_unmapped = lf_optset_choice(o, "unmapped") == 1;
+    s->columns = strings_of(o, "columns", &h->n_columns, 1, err);
+    s->roles = s->columns ? strings_of(o, "roles", &h->n_roles, 1, err) : NULL;
+    if (!s->roles)
+        return LF_ENOMEM;
+    h->columns = s->columns;
+    h->roles = s->roles;
+    return lf_shape_check(h, err);
+}
+
 static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
 {
     s->tokenizer_path = lf_optset_str(o, "tokenizer");
     if (s->tokenizer_path && strcmp(s->tokenizer_path, "train") == 0)
         s->tokenizer_path = NULL;
-    if (s->tokenizer_path)
+    if (s->tokenizer_path || s->doctor)
         return 0;
+    if (s->shape.shape != LF_SHAPE_TEXT)
+        return lf_fail(err, LF_EINVAL, "shape = %s needs a tokenizer; one is trained on text only",
+                       lf_shape_name(s->shape.shape));
     lf_bpe_train_args *t = &s->train;
     s->specials = strings_of(o, "special_tokens", &t->n_specials, 1, err);
     if (!s->specials)
@@ -108,6 +138,8 @@ static void destroy(void *self)
         return;
     free(s->inputs);
     free(s->specials);
+    free(s->columns);
+    free(s->roles);
     free(s->dirs);
     free(s);
 }
@@ -120,7 +152,9 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         return LF_ENOMEM;
     *self = s;
     s->o = o;
-    int rc = read_corpus(s, o, err);
+    int rc = read_shape(s, o, err);
+    if (rc == 0)
+        rc = read_corpus(s, o, err);
     if (rc == 0)
         rc = read_tokenizer(s, o, err);
     if (rc != 0)
@@ -143,7 +177,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     s->dirs = strings_of(o, "resume_from", &s->n_dirs, 1, err);
     if (!s->dirs)
         return LF_ENOMEM;
-    if (!s->out && !lf_optset_bool(o, "plan"))
+    if (!s->out && !lf_optset_bool(o, "plan") && !s->doctor)
         return lf_fail(err, LF_EINVAL, "--out is missing: the directory to write shards and tokenizer below");
     if (s->out)
         s->dirs[s->n_dirs++] = s->out;
@@ -196,6 +230,7 @@ static int plan(void *self, json_t *out, lf_err *err)
 typedef struct encoding {
     tokenize *s;
     const lf_corpus *corpus;
+    const lf_tokenizer *tok;
     lf_tok_state **states;
     lf_buf *texts;
     int64_t eos_id;
@@ -221,6 +256,21 @@ static int choose_split(const encoding *e, const lf_buf *text, int *split, lf_er
     return rc;
 }
 
+static int encode_row(encoding *e, int thread, tok_batch *b, size_t i, const char *where, lf_err *err)
+{
+    tok_doc *d = &b->docs[i];
+    lf_buf *text = &e->texts[thread];
+    size_t at = b->ids.n;
+    *d = (tok_doc){0};
+    int rc = lf_tokenize_row(e->s, e->states[thread], e->tok, e->eos_id, b, i, where, text, err);
+    if (rc == 0)
+        rc = choose_split(e, text, &d->split, err);
+    d->n_ids = b->ids.n - at;
+    d->text_bytes = text->len;
+    d->masked = b->mask.len > at && memchr(b->mask.data + at, 0, d->n_ids) != NULL;
+    return rc;
+}
+
 static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *err)
 {
     char where[1024];
@@ -229,6 +279,8 @@ static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *e
     lf_buf *text = &e->texts[thread];
     size_t at = b->ids.n;
     lf_tokenize_where(where, sizeof(where), e->corpus, b, i);
+    if (r->json && e->s->shape.shape != LF_SHAPE_TEXT)
+        return encode_row(e, thread, b, i, where, err);
     int rc = lf_corpus_text(&e->s->corpus, b->raw.data + r->at, r->len, r->json, where, text, &b->replaced, err);
     if (rc != 0)
         return rc;
@@ -247,6 +299,7 @@ static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *e
 static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
 {
     b->ids.n = 0;
+    lf_buf_clear(&b->mask);
     b->replaced = 0;
     if (b->n > b->cap_docs) {
         int rc = lf_realloc(&b->docs, b->cap, sizeof(*b->docs), err);
@@ -283,7 +336,7 @@ static void set_sink(tokenize *s, tok_writer *w, tok_pipe *p)
 static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id, tok_writer *w, lf_err *err)
 {
     size_t n = (size_t)s->threads;
-    encoding e = {.s = s, .corpus = c, .eos_id = eos_id, .all_train = !(s->valid_fraction > 0)};
+    encoding e = {.s = s, .corpus = c, .tok = t, .eos_id = eos_id, .all_train = !(s->valid_fraction > 0)};
     e.valid_below = (uint64_t)(s->valid_fraction * 18446744073709551616.0);
     e.states = lf_calloc(n, sizeof(*e.states), err);
     e.texts = lf_calloc(n, sizeof(*e.texts), err);
@@ -441,6 +494,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     tokenize *s = self;
     lf_corpus *c = NULL;
     tok_ranks k;
+    if (s->doctor)
+        return comm ? lf_fail(err, LF_EINVAL, "the doctor works alone; start one rank") : lf_tokenize_doctor(s, err);
     int rc = lf_tokenize_ranks_open(&k, comm, err);
     s->k = &k;
     if (comm) /* reading, training and writing are rank 0's and may take long; a dead rank is noticed all the same */

@@ -3,12 +3,16 @@ stages_libopts_a_SOURCES += stages/opts.h stages/all_opts.c stages/tokenize_opts
 stages_libstages_a_SOURCES += stages/stage.h stages/stage.c
 pkglibexec_PROGRAMS += stages/lf-tokenize
 stages_lf_tokenize_SOURCES = stages/tokenize.c stages/tokenize_priv.h stages/tokenize_pipe.c stages/tokenize_vocab.c \
-  stages/tokenize_shards.c stages/tokenize_finish.c stages/tokenize_ranks.c
+  stages/tokenize_shards.c stages/tokenize_finish.c stages/tokenize_ranks.c stages/tokenize_rows.c \
+  stages/tokenize_doctor.c
 stages_lf_tokenize_LDADD = $(LF_STAGE_LIBS)
 check_PROGRAMS += tests/stage/tokenize_tool
 tests_stage_tokenize_tool_SOURCES = tests/stage/tokenize_tool.c
 tests_stage_tokenize_tool_LDADD = $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/stage/tokenize.sh
-TESTS += tests/stage/tokenize.sh
+check_PROGRAMS += tests/stage/shards_tool
+tests_stage_shards_tool_SOURCES = tests/stage/shards_tool.c
+tests_stage_shards_tool_LDADD = $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/stage/tokenize.sh tests/stage/shapes.sh
+TESTS += tests/stage/tokenize.sh tests/stage/shapes.sh
 dist_man_MANS += stages/lf-tokenize.1
 EXTRA_DIST += stages/README.md

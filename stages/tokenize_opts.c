@@ -14,6 +14,18 @@ static const lf_opt opts[] = {
     {"input_format", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|text|jsonl", NULL,
      "auto goes by the name: .jsonl and .ndjson are JSON lines, everything else is text"},
     {"text_field", LF_OPT_STR, ID, 0, "text", 0, 0, NULL, NULL, "member of a JSON line that holds the text"},
+    {"shape", LF_OPT_ENUM, ID, 0, "text", 0, 0,
+     "auto|text|prompt_completion|messages|sharegpt|alpaca|preference|unpaired|prompt|tokens", NULL,
+     "what a JSON line is: text_field alone, or columns as described under SHAPES; auto: by its columns"},
+    {"columns", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
+     "OURS=THEIRS: a column of the shape has another name in the data (also role and content of turns)"},
+    {"roles", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
+     "THEIRS=OURS: a speaker of the data is system, user, assistant, tool or function_call"},
+    {"unmapped", LF_OPT_ENUM, ID, 0, "error", 0, 0, "error|ignore", NULL, "columns that mean nothing to the shape"},
+    {"doctor", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "examine the inputs and report; makes no shards"},
+    {"doctor_memory", LF_OPT_BYTES, OP, 0, "256M", 1 << 20, 1e15, NULL, "bytes",
+     "doctor: memory for finding duplicates; more rows than fit are sampled"},
+    {"json", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "doctor: print the report as JSON"},
     {"doc_split", LF_OPT_ENUM, ID, 0, "file", 0, 0, "file|line|blank|separator|size", NULL,
      "where a text file is cut into documents"},
     {"doc_separator", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "the whole line that separates documents"},
@@ -47,7 +59,7 @@ static const lf_opt opts[] = {
     {"limit_bytes", LF_OPT_BYTES, ID, 0, "0", 0, 0, NULL, "bytes", "stop before this much text is passed, 0 = all"},
 };
 
-static const char *const outputs[] = {"shards", "tokenizer", NULL};
+static const char *const outputs[] = {"shards", "tokenizer", "doctor", NULL};
 
 const lf_opt_table lf_tokenize_opts = {
     .stage = "tokenize",

@@ -238,6 +238,7 @@ static void free_ring(ring *g)
         tok_batch *b = &g->slots[i];
         lf_buf_fini(&b->raw);
         lf_buf_fini(&b->names);
+        lf_buf_fini(&b->mask);
         lf_ids_fini(&b->ids);
         free(b->recs);
         free(b->docs);
@@ -295,6 +296,7 @@ int lf_tokenize_pipe(const tok_pipe *p, lf_err *err)
     for (size_t i = 0; i < g->n; i++) {
         lf_buf_init(&g->slots[i].raw);
         lf_buf_init(&g->slots[i].names);
+        lf_buf_init(&g->slots[i].mask);
     }
     bool started = pthread_create(&reader, NULL, reader_main, g) == 0;
     while (started && n_threads < p->threads && pthread_create(&threads[n_threads], NULL, worker_main, g) == 0)

@@ -21,6 +21,7 @@
 #include "engine/comm/comm.h"
 #include "engine/store/shard.h"
 #include "engine/text/corpus.h"
+#include "engine/text/shape.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/train_bpe.h"
 
@@ -43,6 +44,10 @@ typedef struct tokenize {
     const lf_optset *o;
     const char **inputs;
     lf_corpus_args corpus;
+    lf_shape_opts shape;
+    const char **columns, **roles;
+    bool doctor, json;
+    size_t doctor_memory;
     const char *tokenizer_path; /* NULL: train */
     lf_bpe_train_args train;
     const char **specials;
@@ -76,6 +81,7 @@ typedef struct tok_doc {
     size_t n_ids; /* 0: dropped, its text is empty */
     uint64_t text_bytes;
     int split;
+    bool masked; /* some of its tokens are not trained */
 } tok_doc;
 
 /* Records in order, made by one thread, worked on by one thread, given to the sink in order. */
@@ -87,6 +93,7 @@ typedef struct tok_batch {
     uint64_t first; /* ordinal of the first record */
     int64_t bytes_done;
     lf_ids ids;
+    lf_buf mask; /* [ids.n] 0 or 1, or empty: all 1 */
     tok_doc *docs;
     size_t cap_docs;
     uint64_t replaced;
@@ -138,6 +145,14 @@ int lf_tokenize_ranks_u64(const tok_ranks *k, uint64_t *v, size_t n, lf_err *err
 /* ---- the tokenizer artifact ---- */
 /* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended. Collective. */
 int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err);
+
+/* ---- rows of other shapes than text ---- */
+/* The ids of a JSON line to b->ids and b->mask; *text is what its split is chosen by. */
+int lf_tokenize_row(const tokenize *s, lf_tok_state *t, const lf_tokenizer *tok, int64_t eos_id, tok_batch *b, size_t i,
+                    const char *where, lf_buf *text, lf_err *err);
+
+/* ---- the doctor ---- */
+int lf_tokenize_doctor(tokenize *s, lf_err *err);
 
 /* ---- shards ---- */
 typedef struct tok_shard {

@@ -204,7 +204,7 @@ static int open_shard(tok_writer *w, int k, lf_err *err)
     return rc;
 }
 
-static int write_doc(tok_writer *w, const tok_doc *d, const uint32_t *ids, lf_err *err)
+static int write_doc(tok_writer *w, const tok_doc *d, const uint32_t *ids, const uint8_t *mask, lf_err *err)
 {
     int k = d->split, rc = 0;
     if (w->w[k] && lf_shard_writer_tokens(w->w[k]) + d->n_ids > w->s->shard_tokens)
@@ -212,7 +212,7 @@ static int write_doc(tok_writer *w, const tok_doc *d, const uint32_t *ids, lf_er
     if (rc == 0 && !w->w[k])
         rc = open_shard(w, k, err);
     if (rc == 0)
-        rc = lf_shard_append(w->w[k], ids, d->n_ids, err);
+        rc = lf_shard_append_doc(w->w[k], &(lf_shard_doc){.tokens = ids, .n = d->n_ids, .mask = mask}, err);
     if (rc != 0)
         return rc;
     w->text_bytes[k] += d->text_bytes;
@@ -225,6 +225,7 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
 {
     tok_writer *w = ctx;
     const uint32_t *ids = b->ids.v;
+    const uint8_t *mask = b->mask.len ? (const uint8_t *)b->mask.data : NULL;
     w->at.replaced += b->replaced;
     for (size_t i = 0; i < b->n; i++) {
         const tok_record *r = &b->recs[i];
@@ -236,13 +237,14 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
             w->any_source = true;
         }
         w->at.next = b->first + i;
-        int rc = d->n_ids > 0 ? write_doc(w, d, ids, err) : 0;
+        int rc = d->n_ids > 0 ? write_doc(w, d, ids, d->masked ? mask : NULL, err) : 0;
         if (rc != 0)
             return rc;
         w->at.empty += d->n_ids == 0;
         w->at.raw_bytes += r->len;
         w->at.next = b->first + i + 1;
         ids += d->n_ids;
+        mask += mask ? d->n_ids : 0;
     }
     return 0;
 }

@@ -487,7 +487,9 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
         c->line += lines;
         if (show == 0 || (c->json && is_blank(text, show)))
             continue;
+        bool cr = one_line && nl && take >= 2 && text[take - 2] == '\r';
         *r = (lf_corpus_record){.raw = text,
+                                .end = !one_line ? LF_CORPUS_NO_LINE : cr ? LF_CORPUS_CRLF : nl ? LF_CORPUS_LF : LF_CORPUS_NO_END,
                                 .len = show,
                                 .json = c->json,
                                 .source = c->at,
@@ -496,6 +498,11 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
                                 .in_source = c->in_source++};
         return 1;
     }
+}
+
+size_t lf_corpus_at(const lf_corpus *c)
+{
+    return c->at;
 }
 
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)

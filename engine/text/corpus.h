@@ -54,8 +54,12 @@ void lf_corpus_close(lf_corpus *c);
 const lf_corpus_source *lf_corpus_sources(const lf_corpus *c, size_t *n);
 int64_t lf_corpus_total_bytes(const lf_corpus *c); /* of all sources, -1 when unknown */
 
+size_t lf_corpus_at(const lf_corpus *c); /* source being read */
 /* Go on at the start of source i (0 <= i <= n). */
 int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
+
+/* How the line that is a record ended: not at all, at the end of the file; LF_CORPUS_NO_LINE: a record is no line. */
+enum lf_corpus_end { LF_CORPUS_NO_LINE, LF_CORPUS_LF, LF_CORPUS_CRLF, LF_CORPUS_NO_END };
 
 /* One record: raw bytes, never empty, valid until the next call. */
 typedef struct lf_corpus_record {
@@ -65,6 +69,7 @@ typedef struct lf_corpus_record {
     size_t source;      /* index of the file */
     uint64_t line;      /* of the file or archive member, from 1, where the record starts */
     const char *member; /* inside an archive, else NULL; valid until the next call */
+    enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
 } lf_corpus_record;
 /* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and position. */

@@ -41,3 +41,14 @@ tests_unit_text_corpus_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/tokenizer/train.json
 CLEANFILES += tests/bench/tokenize_bench
 bench: tests/bench/tokenize_bench
+# shapes of JSON lines, the dataset doctor
+engine_libengine_a_SOURCES += engine/text/shape.h engine/text/shape_priv.h engine/text/shape.c engine/text/shape_read.c \
+  engine/text/datadoc.h engine/text/datadoc_priv.h engine/text/datadoc.c engine/text/datadoc_odd.c engine/text/datadoc_dup.c \
+  engine/text/datadoc_report.c
+text_tests3 = tests/unit/text_shape tests/unit/text_datadoc
+check_PROGRAMS += $(text_tests3)
+TESTS += $(text_tests3)
+tests_unit_text_shape_SOURCES = tests/unit/text_shape.c
+tests_unit_text_shape_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_datadoc_SOURCES = tests/unit/text_datadoc.c
+tests_unit_text_datadoc_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -19,6 +19,13 @@ finds ok data_dir 'publishing .* works' "publishing was tried"
 finds ok 'project directory' 'record locks keep a second process out' "locks were tried with a second process"
 finds ok data_dir 'clock agrees' "the file server's clock was read"
 finds ok 'lf-work' 'starts' "stages were started"
+echo '{"text":"caf\u00c3\u00a9"}' >odd.jsonl
+LOONG_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data odd.jsonl >out 2>err
+is $? 0 "doctor --data examines a data set"
+like out 'mojibake: 1 rows' "and says what it found"
+LOONG_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data odd.jsonl --json >out 2>err
+like out '"rows": 1' "as JSON too"
+rm odd.jsonl
 runs 0 "$LF" doctor --scheduler local --json
 python=$(tr -d ' \n' <out)
 case $python in *'"failures":0'*'"ok":true'*) ;; *) false ;; esac

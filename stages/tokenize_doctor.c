@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lf-tokenize --doctor: the engine's report to standard output, and as the artifact OUT/doctor.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/text/datadoc.h"
+#include "stages/tokenize_priv.h"
+
+static int write_one(lf_artifact *a, const char *dir, const char *name, const char *text, size_t n, lf_err *err)
+{
+    char *path = lf_path_join(dir, name, err);
+    int rc = path ? lf_io_write_file(path, text, n, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    free(path);
+    return rc ? rc : lf_artifact_add_hashed(a, dir, name, err);
+}
+
+static int write_report(const char *out, const char *json, const lf_buf *text, lf_err *err)
+{
+    lf_artifact a = {0};
+    char *dir = lf_path_join(out, "doctor", err);
+    int rc = dir ? lf_artifact_remove(dir, err) : LF_ENOMEM; /* a report is made anew each time */
+    if (rc == 0)
+        rc = lf_io_mkdirs(dir, 0750, err);
+    if (rc == 0)
+        rc = lf_artifact_init(&a, "report", err);
+    if (rc == 0)
+        rc = write_one(&a, dir, "report.json", json, strlen(json), err);
+    if (rc == 0)
+        rc = write_one(&a, dir, "report.txt", text->data, text->len, err);
+    if (rc == 0)
+        rc = lf_artifact_publish(&a, dir, err);
+    lf_artifact_fini(&a);
+    free(dir);
+    return rc;
+}
+
+static int show(const tokenize *s, const json_t *report, lf_err *err)
+{
+    lf_buf text;
+    lf_buf_init(&text);
+    char *json = json_dumps(report, JSON_INDENT(2) | JSON_SORT_KEYS);
+    lf_datadoc_text(report, &text);
+    int rc = json ? lf_buf_check(&text, err) : lf_fail(err, LF_ENOMEM, "no memory for the report");
+    if (rc == 0 && s->out)
+        rc = write_report(s->out, json, &text, err);
+    if (rc == 0 && (s->json ? puts(json) : fputs(text.data, stdout)) < 0)
+        rc = lf_fail_errno(err, "cannot write to standard output");
+    if (rc == 0 && fflush(stdout) != 0)
+        rc = lf_fail_errno(err, "cannot write to standard output");
+    free(json);
+    lf_buf_fini(&text);
+    return rc;
+}
+
+int lf_tokenize_doctor(tokenize *s, lf_err *err)
+{
+    lf_corpus *c = NULL;
+    lf_tokenizer *t = NULL;
+    json_t *report = NULL;
+    int rc = lf_corpus_open(&c, &s->corpus, err);
+    if (rc == 0 && s->tokenizer_path && !(t = lf_tokenizer_load(s->tokenizer_path, err)))
+        rc = err && err->rc ? err->rc : LF_EFORMAT;
+    lf_datadoc_opts o = {.corpus = &s->corpus,
+                         .shape = &s->shape,
+                         .tokenizer = t,
+                         .flags = s->flags,
+                         .seed = (uint64_t)s->valid_seed,
+                         .max_bytes = s->doctor_memory,
+                         .max_broken = 20,
+                         .stop = lf_stop_requested};
+    if (rc == 0)
+        rc = lf_datadoc_run(&report, c, &o, err);
+    if (rc == 0)
+        rc = show(s, report, err);
+    json_decref(report);
+    lf_tokenizer_destroy(t);
+    lf_corpus_close(c);
+    return rc;
+}

@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-tokenize on JSON lines of other shapes than text, and its doctor.
+set -u
+tokenize=$LF_BUILDDIR/stages/lf-tokenize
+tool=$LF_BUILDDIR/tests/stage/shards_tool
+vocab=$LF_SRCDIR/tests/golden/tokenizer/gpt2.json
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-shapes.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+run() { "$tokenize" --tokenizer "$vocab" --no-append-eos "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
+says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
+ids() { "$tool" "$dir/$1/shards" train 2>/dev/null || echo "no shards in $1"; }
+plain() { sed 's/-//g'; }
+
+cat >"$dir/pairs.jsonl" <<'END'
+{"prompt":"What is the capital of France?\n","completion":"Paris, the city of light."}
+{"prompt":"Add one and two:","completion":" three"}
+END
+printf '%s\n' '{"text":"What is the capital of France?\nParis, the city of light."}' '{"text":"Add one and two: three"}' >"$dir/texts.jsonl"
+printf '%s\n' '{"text":"What is the capital of France?\n"}' '{"text":"Add one and two:"}' >"$dir/prompts.jsonl"
+run --shape auto --out "$dir/pairs" "$dir/pairs.jsonl"
+same $rc 0 "prompts and completions"
+run --out "$dir/texts" "$dir/texts.jsonl"
+run --out "$dir/prompts" "$dir/prompts.jsonl"
+same "$(ids pairs | plain)" "$(ids texts)" "are the tokens of the two texts together"
+same "$(ids pairs | grep -o -e '-[0-9]*' | tr -d '\n')" "$(ids prompts | sed 's/\([0-9][0-9]*\) */-\1/g' | tr -d '\n ')" \
+    "of which the prompt's are not trained"
+ids texts | grep -q -e -
+same $? 1 "plain text is all trained"
+sed 's/prompt/question/; s/completion/answer/' "$dir/pairs.jsonl" >"$dir/renamed.jsonl"
+run --shape prompt_completion --columns prompt=question --columns completion=answer --out "$dir/renamed" "$dir/renamed.jsonl"
+same "$(ids renamed)" "$(ids pairs)" "under other names"
+cat "$dir/pairs.jsonl" "$dir/texts.jsonl" >"$dir/mixed.jsonl"
+run --shape auto --threads 3 --out "$dir/mixed" "$dir/mixed.jsonl"
+same "$(ids mixed)" "$(ids pairs; ids texts)" "texts and pairs in one file"
+
+printf '%s\n' '{"input_ids":[5,6,7,1],"labels":[-100,-100,7,-100],"attention_mask":[1,1,1,0]}' '{"input_ids":[9]}' >"$dir/tokens.jsonl"
+run --shape auto --append-eos --eos-token '<|endoftext|>' --out "$dir/tokens" "$dir/tokens.jsonl"
+run --shape auto --out "$dir/tokens2" "$dir/tokens.jsonl"
+same "$(ids tokens2)" "-5 -6 7 
+9 " "tokens are taken as they are, without padding, labels as the mask"
+echo '{"input_ids":[99999999]}' >"$dir/big.jsonl"
+run --shape tokens --out "$dir/big" "$dir/big.jsonl"
+same $rc 1 "an id beyond the vocabulary"
+says "big.jsonl:1: input_ids[0] = 99999999" "is named with its line"
+
+echo '{"messages":[{"role":"user","content":"hello"}]}' >"$dir/chat.jsonl"
+run --shape auto --out "$dir/chat" "$dir/chat.jsonl"
+same $rc 1 "conversations"
+says "chat.jsonl:1: a row of shape messages with turns needs a chat template" "need a chat template, which is said with the line"
+run --shape auto --out "$dir/id" "$dir/texts.jsonl" --columns text=body
+same $rc 1 "columns of no shape"
+says "texts.jsonl:1: the columns (text) are those of no shape" "are named with their line"
+printf '{"text":"a"}\n{"text":"b","url":"c"}\n' >"$dir/url.jsonl"
+run --shape auto --out "$dir/url" "$dir/url.jsonl"
+says 'url.jsonl:2: column "url" means nothing' "a column that means nothing is an error"
+run --shape auto --unmapped ignore --out "$dir/url2" "$dir/url.jsonl"
+same $rc 0 "unless unmapped = ignore"
+run --out "$dir/url3" "$dir/url.jsonl"
+same $rc 0 "shape = text looks at text_field alone"
+run --shape auto --columns promt=x --out "$dir/x" "$dir/url.jsonl"
+same $rc 2 "an unknown column is a usage error"
+says "did you mean prompt" "with the nearest one"
+run --columns prompt=x --out "$dir/x" "$dir/url.jsonl"
+same $rc 2 "columns belong to other shapes than text"
+"$tokenize" --shape auto --out "$dir/x" "$dir/texts.jsonl" 2>"$dir/err"
+same $? 2 "no tokenizer is trained on other shapes"
+
+# the doctor
+printf '%s\n' '{"text":"one ordinary row"}' '{"text":"caf\u00c3\u00a9 au lait"}' '{"text": oops' '{"text":"one ordinary row"}' \
+    '{"messages":[{"role":"user","content":"hello"}]}' >"$dir/sick.jsonl"
+run --doctor --out "$dir/doctor" "$dir/sick.jsonl"
+same $rc 0 "the doctor reports and succeeds"
+grep -q "mojibake: 1 rows" "$dir/stdout" && grep -q "sick.jsonl:2" "$dir/stdout" && grep -q "broken: 1 rows" "$dir/stdout" &&
+    grep -q "sick.jsonl:4 is .*sick.jsonl:1" "$dir/stdout" && grep -q "1 of shape messages" "$dir/stdout" && grep -q "lengths in tokens" "$dir/stdout"
+ok $? "with what it found and where"
+[ -f "$dir/doctor/doctor/manifest.json" ] && cmp -s "$dir/stdout" "$dir/doctor/doctor/report.txt" && [ ! -d "$dir/doctor/shards" ]
+ok $? "as an artifact too; no shards are made"
+run --doctor --json --out "$dir/doctor" "$dir/sick.jsonl"
+cmp -s "$dir/stdout" "$dir/doctor/doctor/report.json" || { echo >>"$dir/doctor/doctor/report.json"; cmp -s "$dir/stdout" "$dir/doctor/doctor/report.json"; }
+ok $? "--json prints the same as JSON, and a report takes the place of an earlier one"
+"$tokenize" --doctor "$dir/texts.jsonl" >"$dir/stdout" 2>"$dir/err"
+same $? 0 "neither tokenizer nor out are needed"
+grep -q "nothing odd was found" "$dir/stdout" && grep -q "lengths in characters" "$dir/stdout"
+ok $? "a clean file is clean"
+gzip -c "$dir/sick.jsonl" >"$dir/sick.jsonl.gz"
+(cd "$dir" && tar cf sick.tar texts.jsonl sick.jsonl)
+"$tokenize" --doctor "$dir/sick.jsonl.gz" "$dir/sick.tar" >"$dir/stdout" 2>"$dir/err"
+grep -q "sick.tar: sick.jsonl:3" "$dir/stdout" && grep -q "sick.jsonl.gz:3" "$dir/stdout" && grep -q "^12 rows" "$dir/stdout"
+ok $? "compressed files and archives"
+
+echo "1..$n"
+[ $failed -eq 0 ]

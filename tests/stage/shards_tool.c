@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shards_tool DIR SPLIT: the documents of a shards artifact, one a line: ids, "-" before those that are not trained, "|"
+ * where a sequence ends inside a document; for the tests of stages.
+ */
+#include "config.h"
+
+#include <stdio.h>
+
+#include "engine/store/shard.h"
+
+static int print_file(const lf_shard *s, lf_err *err)
+{
+    const uint64_t *off = lf_shard_offsets(s), *docs = lf_shard_doc_seqs(s), *seqs = lf_shard_seq_offsets(s);
+    int rc = 0;
+    for (uint64_t d = 0; d < lf_shard_get_info(s)->n_docs && rc == 0; d++) {
+        uint64_t k = docs ? docs[d] : 0, end = docs ? docs[d + 1] : 0;
+        for (uint64_t i = off[d]; i <= off[d + 1] && rc == 0; i++) {
+            int32_t id;
+            for (; k + 1 < end && seqs[k + 1] == i; k++)
+                printf("| ");
+            if (i == off[d + 1])
+                break;
+            rc = lf_shard_read(s, i, 1, &id, err);
+            printf("%s%d ", lf_shard_trained(s, i) ? "" : "-", id);
+        }
+        putchar('\n');
+    }
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_shardset *s = NULL;
+    if (argc != 3)
+        return 2;
+    int rc = lf_shardset_open(&s, argv[1], argv[2], &err);
+    for (size_t i = 0; rc == 0 && lf_shardset_file(s, i); i++)
+        rc = print_file(lf_shardset_file(s, i), &err);
+    lf_shardset_close(s);
+    if (rc != 0)
+        fprintf(stderr, "shards_tool: %s\n", err.text);
+    return rc != 0;
+}
