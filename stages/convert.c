@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/convert/convert.h"
+#include "stages/convert_data.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
@@ -26,9 +27,10 @@ typedef struct convert {
     const char *out, *verify;
     int to;
     bool inspect;
+    struct convert_data d;
 } convert;
 
-enum { TO_AUTO = 0, TO_CHECKPOINT, TO_HF };
+enum { TO_AUTO = 0, TO_CHECKPOINT, TO_HF, TO_SHARDS, TO_MEGATRON };
 
 static void warn(void *arg, const char *text)
 {
@@ -51,6 +53,11 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     v->to = lf_optset_choice(o, "to");
     v->verify = lf_optset_str(o, "verify");
     v->inspect = lf_optset_bool(o, "inspect");
+    v->d = (struct convert_data){.from = lf_optset_str(o, "from"),
+                                 .tokenizer = lf_optset_str(o, "tokenizer"),
+                                 .eod_token = lf_optset_str(o, "eod_token"),
+                                 .vocab_size = lf_optset_int(o, "vocab_size"),
+                                 .append_eod = lf_optset_bool(o, "append_eod")};
     v->c = (struct lf_convert_opts){.from = lf_optset_str(o, "from"),
                                     .dtype = lf_optset_choice(o, "dtype"),
                                     .file_bytes = lf_optset_int(o, "max_file"),
@@ -244,17 +251,28 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return inspect(v, err);
     int rc = v->out ? lf_convert_form_of(&form, v->c.from, err)
                     : lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
+    bool data = form == LF_FORM_IDX || form == LF_FORM_SHARDS, any = v->to == TO_AUTO;
     if (rc)
         return rc;
-    if (form == LF_FORM_HF && v->to != TO_HF)
+    if (data && (v->verify || v->c.family))
+        return lf_fail(err, LF_EINVAL, "verify and family are of models; %s is data", v->c.from);
+    if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
+        return lf_fail(err, LF_EINVAL, "vocab_size, append_eod and eod_token are of an .idx; %s is none", v->c.from);
+    if (form == LF_FORM_HF && (any || v->to == TO_CHECKPOINT))
         return import(v, err);
-    if (form == LF_FORM_CHECKPOINT && v->to != TO_CHECKPOINT)
+    if (form == LF_FORM_CHECKPOINT && (any || v->to == TO_HF))
         return export(v, err);
-    return lf_fail(err, LF_EINVAL,
-                   "%s: %s; what is converted is a Hugging Face model (to a checkpoint) or a checkpoint (to hf)",
-                   v->c.from,
-                   form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
-                                           : lf_convert_form_name(form));
+    if (form == LF_FORM_IDX && (any || v->to == TO_SHARDS))
+        return lf_convert_data_import(&v->d, v->out, err);
+    if (form == LF_FORM_SHARDS && (any || v->to == TO_MEGATRON))
+        return lf_convert_data_export(&v->d, v->out, err);
+    return lf_fail(
+        err, LF_EINVAL,
+        "%s: %s; what is converted is a Hugging Face model (to a checkpoint), a checkpoint (to hf), an .idx (to "
+        "shards) and shards (to megatron)",
+        v->c.from,
+        form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
+                                : lf_convert_form_name(form));
 }
 
 int main(int argc, char **argv)
