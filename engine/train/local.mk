@@ -15,7 +15,7 @@ check_PROGRAMS += tests/golden/megatron_test
 TESTS += tests/golden/megatron_test
 tests_golden_megatron_test_SOURCES = tests/golden/megatron_test.c
 tests_golden_megatron_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/megatron/README.md tests/golden/megatron/make_megatron.py tests/golden/megatron/expected.json \
+EXTRA_DIST += tests/golden/megatron/README.md tests/golden/megatron/make_megatron.py tests/golden/megatron/check_megatron.py tests/golden/megatron/expected.json \
   tests/golden/megatron/u16.idx tests/golden/megatron/u16.bin tests/golden/megatron/i32.idx tests/golden/megatron/i32.bin \
   tests/golden/megatron/modes.idx tests/golden/megatron/modes.bin tests/golden/megatron/i64.idx tests/golden/megatron/i64.bin
 check_PROGRAMS += tests/unit/train_loader

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The sample order of Megatron-LM's GPT pretraining data, replayed bit for bit, so that a run begun there goes on here
- * on the same samples. The rule is that of Megatron Core 0.9 and later (GPTDataset, BlendedDataset and their builder;
- * last compared with the sources of late 2025), over sequences of T + 1 tokens, the last of which is the first of the
- * next:
+ * on the same samples. The rule is that of Megatron Core 0.16 (GPTDataset, BlendedDataset and their builder;
+ * held to megatron-core 0.16.1, tests/golden/megatron), over sequences of T + 1 tokens, the last of which is the first
+ * of the next:
  *
  *   split      "949,50,1" normalised to 1 and summed up; part p is the sequences [rint(b[p] n), rint(b[p + 1] n))
  *   epochs     E = least number >= 1 with E tokens >= samples T + 1

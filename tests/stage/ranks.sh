@@ -237,6 +237,11 @@ topts="--valid-fraction=0.05 --shard-tokens=60k --tokenizer $dir/tok1/tokenizer"
 tok 2 tokbad "$dir/bad.jsonl"
 same $rc 1 "a bad line ends the job, whichever rank had it"
 says "bad.jsonl:20001" "and is named"
+head -n 6000 "$dir/big.txt" | awk 'NR % 3 { print "{\"prompt\":\"" $1 " " $2 "\",\"completion\":\" " $0 "\"}"; next } { print "{\"text\":\"" $0 "\"}" }' >"$dir/pairs.jsonl"
+"$tokenize" $topts --shape auto --out "$dir/pair1" "$dir/pairs.jsonl" 2>"$dir/err"
+tok 3 pair3 --shape auto "$dir/pairs.jsonl"
+[ $rc -eq 0 ] && diff -r "$dir/pair1/shards" "$dir/pair3/shards" >/dev/null
+ok $? "prompts and completions: the same loss masks from three ranks"
 tok 2 tokstd - </dev/null
 same $rc 1 "standard input is for one rank"
 
