@@ -59,7 +59,7 @@ static const lf_opt opts[] = {
     {"limit_bytes", LF_OPT_BYTES, ID, 0, "0", 0, 0, NULL, "bytes", "stop before this much text is passed, 0 = all"},
 };
 
-static const char *const outputs[] = {"shards", "tokenizer", "doctor", NULL};
+static const char *const outputs[] = {"shards", "tokenizer", NULL};
 
 const lf_opt_table lf_tokenize_opts = {
     .stage = "tokenize",
