@@ -23,5 +23,19 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_gemma3,
     /* families_llama.c */
     &lf_hf_llama,
+    /* families_kin.c */
+    &lf_hf_mistral,
+    &lf_hf_internlm2,
+    /* families_qwen.c */
+    &lf_hf_qwen1,
+    &lf_hf_qwen2,
+    &lf_hf_qwen3,
+    &lf_hf_qwen2_moe,
+    &lf_hf_qwen3_moe,
+    /* families_glm.c */
+    &lf_hf_glm,
+    &lf_hf_glm4,
+    &lf_hf_chatglm,
+    &lf_hf_chatglm6b,
     NULL,
 };

@@ -16,5 +16,16 @@ extern const struct lf_hf_family lf_hf_bigcode, lf_hf_starcoder2;
 extern const struct lf_hf_family lf_hf_phi, lf_hf_phi3;
 extern const struct lf_hf_family lf_hf_gemma, lf_hf_gemma2, lf_hf_gemma3;
 extern const struct lf_hf_family lf_hf_llama;
+extern const struct lf_hf_family lf_hf_mistral;
+extern const struct lf_hf_family lf_hf_internlm2;
+extern const struct lf_hf_family lf_hf_qwen1;
+extern const struct lf_hf_family lf_hf_qwen2;
+extern const struct lf_hf_family lf_hf_qwen3;
+extern const struct lf_hf_family lf_hf_qwen2_moe;
+extern const struct lf_hf_family lf_hf_qwen3_moe;
+extern const struct lf_hf_family lf_hf_glm;
+extern const struct lf_hf_family lf_hf_glm4;
+extern const struct lf_hf_family lf_hf_chatglm;
+extern const struct lf_hf_family lf_hf_chatglm6b;
 
 #endif

@@ -193,6 +193,8 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
         rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things", r->path);
     if (!rc && (b || a))
         rc = read_rope_object(r, c, b ? b : a, err);
+    if (!rc && c->rope_scaling == LF_ROPE_DYNAMIC) /* counts from the longest sequence of training */
+        rc = lf_hf_set_number(r, c, "rope_scaling", "rope_original_positions", (double)c->max_positions, err);
     return rc;
 }
 

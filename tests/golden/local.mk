@@ -26,6 +26,17 @@ EXTRA_DIST += tests/golden/eval/README.md tests/golden/eval/make_eval.py tests/g
   tests/golden/eval/choice.jsonl tests/golden/eval/words.jsonl tests/golden/eval/eval.json
 
 # Families: directories as their families publish them, and what the reference computes from them.
+# Two programs share them, so that they run side by side.
+FAMILY_TEST = tests/golden/families/families_test.c tests/golden/families/family.c tests/golden/families/family.h \
+  tests/golden/families/family_rig.c tests/golden/families/family_flips.c
+check_PROGRAMS += tests/golden/families/families_1_test tests/golden/families/families_2_test
+TESTS += tests/golden/families/families_1_test tests/golden/families/families_2_test
+tests_golden_families_families_1_test_SOURCES = $(FAMILY_TEST)
+tests_golden_families_families_1_test_CPPFLAGS = $(AM_CPPFLAGS) -DPART=0 -DPARTS=2
+tests_golden_families_families_1_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_golden_families_families_2_test_SOURCES = $(FAMILY_TEST)
+tests_golden_families_families_2_test_CPPFLAGS = $(AM_CPPFLAGS) -DPART=1 -DPARTS=2
+tests_golden_families_families_2_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 FAMILY_GOLDENS = \
   tests/golden/families/baichuan-13b \
   tests/golden/families/baichuan-7b \
@@ -69,7 +80,8 @@ FAMILY_GOLDENS = \
   tests/golden/families/qwen3 \
   tests/golden/families/starcoder \
   tests/golden/families/starcoder2
-EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py tests/golden/families/configs.py \
+EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py \
+  tests/golden/families/make_table.py tests/golden/families/configs.py \
   tests/golden/families/oracle_baichuan.py tests/golden/families/oracle_chatglm.py tests/golden/families/oracle_chatglm6b.py \
   tests/golden/families/oracle_common.py tests/golden/families/oracle_deepseek.py tests/golden/families/oracle_internlm2.py \
   tests/golden/families/oracle_qwen.py

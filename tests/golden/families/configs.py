@@ -103,7 +103,7 @@ family("qwen1", _oracle="oracle_qwen", architectures=["QWenLMHeadModel"], model_
        tokenizer_class="QWenTokenizer", use_cache=True, use_dynamic_ntk=False, use_flash_attn=False, use_logn_attn=True, vocab_size=V)
 family("qwen2", **llama_like("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6, rope_theta=1000000.0, sliding_window=P, max_window_layers=L,
                              use_sliding_window=False))
-family("qwen2.5", **llama_like("qwen2", "Qwen2ForCausalLM", num_hidden_layers=3, rms_norm_eps=1e-6, rope_theta=1000.0, sliding_window=7, max_window_layers=1,
+family("qwen2.5", _seed=4, **llama_like("qwen2", "Qwen2ForCausalLM", num_hidden_layers=3, rms_norm_eps=1e-6, rope_theta=1000.0, sliding_window=7, max_window_layers=1,
                                use_sliding_window=True, tie_word_embeddings=True, num_key_value_heads=1))
 family("qwen3", **llama_like("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6, rope_theta=1000000.0, head_dim=D, attention_bias=False,
                              sliding_window=None, max_window_layers=L, use_sliding_window=False, rope_scaling=None))

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every family against its reference in f64 (README.md beside this): imported from the published form, logits, every
+ * gradient, ten AdamW steps, bf16; and the proof that these comparisons can fail: each switch flipped, each pair of
+ * same-shaped tensors and of experts swapped.
+ *
+ * Built with PART of PARTS it takes every PARTS-th family, so that several run side by side; with arguments, the
+ * families named. LF_TABLE=FILE adds one line per family for make_table.py.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/str.h"
+#include "engine/convert/map.h"
+#include "tests/golden/families/family.h"
+#include "tests/tap/tap.h"
+
+/* What the table says. */
+struct measured {
+    double f32, grad, bf16, adamw, flips, swaps;
+    int n_flips, n_swaps;
+};
+
+static void *need(void *p)
+{
+    if (!p)
+        tap_bail("no memory");
+    return p;
+}
+
+static void open_or_bail(rig *r, const family *f, enum lf_dtype compute, enum lf_numeric mode, bool train)
+{
+    lf_err err = LF_ERR_INIT;
+    if (rig_open(r, f, &f->config, compute, mode, train, &err))
+        tap_bail("%s: %s", f->name, err.text);
+    if (family_load(f, r->ps))
+        tap_bail("%s: the import lacks a tensor that the model declares", f->name);
+}
+
+/* ---- forward ---- */
+
+static void test_forward(const family *f, struct measured *m)
+{
+    lf_err err = LF_ERR_INIT;
+    double e = 0, rms = 0;
+    if (family_measure(f, &f->config, LF_F32, LF_INVARIANT, &e, NULL, &err))
+        tap_bail("%s: %s", f->name, err.text);
+    tap_ok(e <= FAMILY_F32, "%s: f32 logits, invariant: relative error %.2g", f->name, e);
+    m->f32 = e;
+    family_measure(f, &f->config, LF_F32, LF_FAST, &e, NULL, &err);
+    tap_ok(e <= FAMILY_F32, "%s: f32 logits, fast: relative error %.2g", f->name, e);
+    m->f32 = fmax(m->f32, e);
+    family_measure(f, &f->config, LF_BF16, LF_INVARIANT, &e, &rms, &err);
+    m->bf16 = rms / f->bf16_rms;
+    tap_ok(m->bf16 <= 1.5, "%s: bf16 rms error %.3g, %.2f of the reference's own", f->name, rms, m->bf16);
+}
+
+/* No token sees the future: other tokens behind position p leave the bits of every logit of the document up to p alone,
+ * and those behind move. A prefix sees itself, so p begins at its end. */
+static void test_causal(const family *f)
+{
+    rig r;
+    size_t n = (size_t)(f->rows * f->vocab);
+    float *a = need(calloc(n, 4)), *b = need(calloc(n, 4));
+    int32_t *tok = need(calloc((size_t)f->rows, 4));
+    open_or_bail(&r, f, LF_F32, LF_FAST, false);
+    rig_logits(&r, f, NULL, a);
+    bool past = true, future = true;
+    for (int64_t p = f->prefix ? f->prefix[0] : 3; p < f->length - 2; p += 5) {
+        for (int64_t t = 0; t < f->rows; t++)
+            tok[t] = t <= p || t >= f->length ? f->tokens[t] : (f->tokens[t] + 17) % (int32_t)f->vocab;
+        rig_logits(&r, f, tok, b);
+        size_t upto = (size_t)((p + 1) * f->vocab), doc = (size_t)(f->length * f->vocab);
+        past = past && memcmp(a, b, upto * 4) == 0 && memcmp(a + doc, b + doc, (n - doc) * 4) == 0;
+        future = future && memcmp(a + upto, b + upto, (doc - upto) * 4) != 0;
+    }
+    tap_ok(past && future, "%s: a changed token changes later logits of its document, and no other bit", f->name);
+    rig_close(&r);
+    free(a);
+    free(b);
+    free(tok);
+}
+
+/* ---- gradients and optimizer ---- */
+
+/* A key bias adds the same number to every score of a query unless keys turn with their position: softmax does not see
+ * it, and its gradient is exactly 0. */
+static bool without_effect(const family *f, const char *name)
+{
+    return lf_map_when("position!=rope position!=rope2d", &f->config) && lf_str_has_suffix(name, "attn.k.bias");
+}
+
+static double square(const float *v, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++)
+        s += (double)v[i] * (double)v[i];
+    return s;
+}
+
+/* Where the gradient is 0 in exact arithmetic, the query bias's is the scale. */
+static double gradient_error(const family *f, const lf_pstore *ps, int i)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+    int64_t n = family_elements(d);
+    float *want = need(calloc((size_t)n, 4)), *got = need(calloc((size_t)n, 4));
+    lf_err err = LF_ERR_INIT;
+    double sq = 0, ref;
+    if (!family_tensor(f, FAMILY_GRADS, d->name, want, n, family_columns(d)) ||
+        lf_pstore_read(ps, i, LF_P_GRAD, got, (size_t)n * 4, &err))
+        tap_bail("%s: %s: no gradient: %s", f->name, d->name, err.text);
+    for (int64_t e = 0; e < n; e++)
+        sq += ((double)got[e] - (double)want[e]) * ((double)got[e] - (double)want[e]);
+    ref = square(want, n);
+    if (without_effect(f, d->name)) {
+        char name[200];
+        snprintf(name, sizeof name, "%.*sq.bias", (int)(strlen(d->name) - strlen("k.bias")), d->name);
+        int64_t nq = f->config.heads * f->config.head_dim;
+        float *q = need(calloc((size_t)nq, 4));
+        if (!family_tensor(f, FAMILY_GRADS, name, q, nq, 1))
+            tap_bail("%s: no gradient of %s", f->name, name);
+        ref = square(q, nq);
+        free(q);
+    }
+    free(want);
+    free(got);
+    return sq > 0 ? sqrt(sq / ref) : 0;
+}
+
+static void test_training(const family *f, struct measured *m)
+{
+    rig r;
+    open_or_bail(&r, f, LF_F32, LF_FAST, true);
+    double loss = rig_step(&r, f, 0), norms = 0;
+    tap_ok(fabs(loss - f->loss) <= FAMILY_F32 * f->loss, "%s: loss %.9g, reference %.9g", f->name, loss, f->loss);
+    const char *name = "";
+    for (int i = 0; i < lf_pstore_count(r.ps); i++) {
+        double e = gradient_error(f, r.ps, i);
+        if (!(e <= m->grad)) {
+            m->grad = e;
+            name = lf_pstore_desc(r.ps, i)->name;
+        }
+    }
+    tap_ok(m->grad <= FAMILY_F32, "%s: %d gradients, worst relative error %.2g (%s)", f->name, lf_pstore_count(r.ps),
+           m->grad, name);
+    for (int s = 0; s < FAMILY_STEPS; s++) {
+        if (s > 0)
+            loss = rig_step(&r, f, s);
+        norms = fmax(norms, fabs(rig_update(&r) - f->norms[s]) / f->norms[s]);
+        m->adamw = fmax(m->adamw, fabs(loss - f->losses[s]) / f->losses[s]);
+    }
+    tap_ok(m->adamw <= 1e-4 && norms <= 1e-3,
+           "%s: ten AdamW steps, worst relative error of the loss %.2g, of the gradient norm %.2g", f->name, m->adamw,
+           norms);
+    rig_close(&r);
+}
+
+/* bf16 compute trains too: ten steps stay near the curve. */
+static void test_training_bf16(const family *f)
+{
+    rig r;
+    open_or_bail(&r, f, LF_BF16, LF_FAST, true);
+    double worst = 0;
+    for (int s = 0; s < FAMILY_STEPS; s++) {
+        worst = fmax(worst, fabs(rig_step(&r, f, s) - f->losses[s]) / f->losses[0]);
+        rig_update(&r);
+    }
+    tap_ok(worst <= 0.03, "%s: bf16: ten AdamW steps stay within 3 %% of the f64 curve: %.2g", f->name, worst);
+    rig_close(&r);
+}
+
+/* ---- swaps ---- */
+
+/* n elements at `at` of tensor a with those at `bt` of tensor b. */
+static void swap(lf_pstore *ps, int a, int64_t at, int b, int64_t bt, int64_t n)
+{
+    lf_err err = LF_ERR_INIT;
+    int64_t na = family_elements(lf_pstore_desc(ps, a)), nb = family_elements(lf_pstore_desc(ps, b));
+    float *x = need(malloc((size_t)na * 4)), *y = a == b ? x : need(malloc((size_t)nb * 4));
+    int rc = lf_pstore_read(ps, a, LF_P_MASTER, x, (size_t)na * 4, &err);
+    rc = rc || a == b ? rc : lf_pstore_read(ps, b, LF_P_MASTER, y, (size_t)nb * 4, &err);
+    for (int64_t i = 0; i < n && !rc; i++) {
+        float t = x[at + i];
+        x[at + i] = y[bt + i];
+        y[bt + i] = t;
+    }
+    rc = rc ? rc : lf_pstore_write(ps, a, LF_F32, x, &err);
+    rc = rc || a == b ? rc : lf_pstore_write(ps, b, LF_F32, y, &err);
+    if (rc)
+        tap_bail("swap: %s", err.text);
+    free(x);
+    if (y != x)
+        free(y);
+}
+
+static void try_swap(const family *f, const rig *r, struct measured *m, int *unseen, int a, int64_t at, int b,
+                     int64_t bt, int64_t n, float *out)
+{
+    swap(r->ps, a, at, b, bt, n);
+    rig_logits(r, f, NULL, out);
+    double e = family_error(f, out, NULL);
+    swap(r->ps, a, at, b, bt, n);
+    m->n_swaps++;
+    m->swaps = fmin(m->swaps, e);
+    if (e > FAMILY_SEEN)
+        return;
+    ++*unseen;
+    tap_diag("%s: %s and %s swapped: %.2g", f->name, lf_pstore_desc(r->ps, a)->name, lf_pstore_desc(r->ps, b)->name, e);
+}
+
+static bool same_shape(const struct lf_param_desc *x, const struct lf_param_desc *y)
+{
+    return x->ndim == y->ndim && memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof x->dims[0]) == 0;
+}
+
+static void test_swaps(const family *f, struct measured *m)
+{
+    rig r;
+    int unseen = 0;
+    float *out = need(calloc((size_t)(f->rows * f->vocab), sizeof *out));
+    m->swaps = HUGE_VAL;
+    open_or_bail(&r, f, LF_F32, LF_INVARIANT, false);
+    for (int a = 0; a < lf_pstore_count(r.ps); a++) {
+        const struct lf_param_desc *x = lf_pstore_desc(r.ps, a);
+        for (int b = a + 1; b < lf_pstore_count(r.ps); b++) {
+            const struct lf_param_desc *y = lf_pstore_desc(r.ps, b);
+            if (same_shape(x, y) && !(without_effect(f, x->name) && without_effect(f, y->name)))
+                try_swap(f, &r, m, &unseen, a, 0, b, 0, family_elements(x), out);
+        }
+        int64_t one = x->ndim > 2 ? family_elements(x) / x->dims[0] : 0;
+        for (int64_t e = 1; one && e < x->dims[0]; e++) /* two experts of one tensor */
+            try_swap(f, &r, m, &unseen, a, 0, a, e * one, one, out);
+    }
+    tap_ok(m->n_swaps > 20 && unseen == 0, "%s: each of %d pairs of same-shaped tensors swapped is noticed, least %.2g",
+           f->name, m->n_swaps, m->swaps);
+    rig_logits(&r, f, NULL, out);
+    tap_ok(family_error(f, out, NULL) <= FAMILY_F32, "%s: and all swapped back is right again", f->name);
+    rig_close(&r);
+    free(out);
+}
+
+/* ---- the table ---- */
+
+/* README.md says which switches each family has; what was measured differs from machine to machine, so the test reads
+ * only these. */
+static void test_table(const family *f, const struct measured *m)
+{
+    const char *src = getenv("LF_SRCDIR"), *table = getenv("LF_TABLE");
+    lf_err err = LF_ERR_INIT;
+    lf_buf readme, row;
+    char path[4096], *switches = family_switches(f);
+    lf_buf_init(&readme);
+    lf_buf_init(&row);
+    lf_buf_addf(&row, "| %s | %s |", f->name, switches);
+    if (table) {
+        FILE *out = need(fopen(table, "a"));
+        fprintf(out, "%s %.1e | %.1e | %.2f | %.1e | %d, %.1e | %d, %.1e |\n", row.data, m->f32, m->grad, m->bf16,
+                m->adamw, m->n_flips, m->flips, m->n_swaps, m->swaps);
+        fclose(out);
+    } else {
+        snprintf(path, sizeof path, "%s/tests/golden/families/README.md", src ? src : ".");
+        if (lf_io_read_file(path, 1 << 20, &readme, &err))
+            tap_bail("%s", err.text);
+        tap_ok(strstr(readme.data, row.data) != NULL, "%s: README.md has the row \"%s\"", f->name, row.data);
+    }
+    lf_buf_fini(&readme);
+    lf_buf_fini(&row);
+    free(switches);
+}
+
+static void test_family(const char *name)
+{
+    struct measured m = {0};
+    family *f = family_open(name);
+    test_forward(f, &m);
+    test_causal(f);
+    test_training(f, &m);
+    test_training_bf16(f);
+    m.flips = family_flips(f, &m.n_flips);
+    test_swaps(f, &m);
+    test_table(f, &m);
+    family_close(f);
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 0; family_names[i]; i++) {
+        bool mine = argc < 2 && i % PARTS == PART;
+        for (int a = 1; a < argc; a++)
+            mine = mine || strcmp(argv[a], family_names[i]) == 0;
+        if (mine)
+            test_family(family_names[i]);
+    }
+    return tap_done();
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/golden/families/family.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/base/io.h"
+#include "engine/base/rng.h"
+#include "engine/base/str.h"
+#include "engine/convert/convert.h"
+#include "engine/model/weights.h"
+#include "engine/store/safetensors.h"
+#include "tests/tap/tap.h"
+
+const char *const family_names[] = {"gpt2",      "llama",   "llama-linear", "llama3.1", "llama3.2",
+                                    "mistral",   "qwen1",   "qwen2",        "qwen2.5",  "qwen3",
+                                    "internlm2", "glm4-9b", "glm4-0414",    "chatglm3", NULL};
+
+static void *need(void *p)
+{
+    if (!p)
+        tap_bail("no memory");
+    return p;
+}
+
+static char *text(const char *a, const char *b)
+{
+    size_t n = strlen(a) + strlen(b) + 2;
+    char *s = need(malloc(n));
+    snprintf(s, n, "%s/%s", a, b);
+    return s;
+}
+
+/* ---- expected.safetensors ---- */
+
+static const lf_st_entry *entry(const family *f, const lf_st *s, const char *name, enum lf_st_dtype type, int64_t elems)
+{
+    const lf_st_entry *e = lf_st_find(s, name);
+    if (!e || e->dtype != type || (elems && e->elems != elems))
+        tap_bail("%s: expected.safetensors has no %s as it should be", f->name, name);
+    return e;
+}
+
+static void read_f64(const family *f, const lf_st *s, const char *name, double *dst, int64_t n)
+{
+    lf_err err = LF_ERR_INIT;
+    if (lf_st_read(s, entry(f, s, name, LF_ST_F64, n), 0, n, dst, &err))
+        tap_bail("%s", err.text);
+}
+
+static int64_t *read_i64(const lf_st *s, const lf_st_entry *e)
+{
+    lf_err err = LF_ERR_INIT;
+    int64_t *v = need(calloc((size_t)e->elems, sizeof *v));
+    if (lf_st_read(s, e, 0, e->elems, v, &err))
+        tap_bail("%s", err.text);
+    return v;
+}
+
+static void read_documents(family *f, const lf_st *s)
+{
+    const lf_st_entry *e = entry(f, s, "input_ids", LF_ST_I64, 0);
+    int64_t *ids = read_i64(s, e);
+    f->docs = e->shape[0];
+    f->length = e->shape[1];
+    f->rows = e->elems;
+    f->tokens = need(calloc((size_t)f->rows, 4));
+    f->targets = need(calloc((size_t)f->rows, 4));
+    f->positions = need(calloc((size_t)f->rows, 4));
+    f->cu_seqlens = need(calloc((size_t)f->docs + 1, 4));
+    for (int64_t i = 0; i < f->rows; i++) {
+        f->tokens[i] = (int32_t)ids[i];
+        f->positions[i] = (int32_t)(i % f->length);
+        f->targets[i] = (i + 1) % f->length ? (int32_t)ids[i + 1] : -1;
+    }
+    for (int64_t d = 0; d <= f->docs; d++)
+        f->cu_seqlens[d] = (int32_t)(d * f->length);
+    free(ids);
+    if (!(e = lf_st_find(s, "prefix")))
+        return;
+    ids = read_i64(s, e);
+    f->prefix = need(calloc((size_t)f->docs, 4));
+    for (int64_t d = 0; d < f->docs; d++)
+        f->prefix[d] = (int32_t)ids[d];
+    free(ids);
+}
+
+/* The gradients as a directory of their own: the family's config.json and its tensors' names. */
+static char *write_grads(const family *f, const lf_st *s)
+{
+    lf_err err = LF_ERR_INIT;
+    char *dir = text(f->tmp, "grad"), *from = text(f->dir, "config.json"), *to = text(dir, "config.json");
+    lf_buf json;
+    size_t n = 0;
+    lf_buf_init(&json);
+    lf_st_decl *decl = need(calloc(lf_st_n_entries(s), sizeof *decl));
+    lf_st_writer *w = NULL;
+    for (size_t i = 0; i < lf_st_n_entries(s); i++) {
+        const lf_st_entry *e = lf_st_entry_at(s, i);
+        if (!lf_str_has_prefix(e->name, "grad."))
+            continue;
+        decl[n] = (lf_st_decl){.name = e->name + strlen("grad."), .dtype = e->dtype, .ndim = e->ndim};
+        memcpy(decl[n++].shape, e->shape, sizeof e->shape);
+    }
+    if (mkdir(dir, 0777) || lf_io_read_file(from, 1 << 20, &json, &err) ||
+        lf_io_write_file(to, json.data, json.len, 0666, &err) || lf_st_writer_create(&w, dir, decl, n, NULL, &err))
+        tap_bail("%s: gradients: %s", f->name, err.text);
+    for (size_t i; (i = lf_st_writer_next(w)) < n;) {
+        char name[300];
+        snprintf(name, sizeof name, "grad.%s", decl[i].name);
+        const lf_st_entry *e = entry(f, s, name, LF_ST_F32, 0);
+        float *v = need(malloc((size_t)e->bytes));
+        if (lf_st_read(s, e, 0, e->elems, v, &err) || lf_st_writer_put(w, v, (size_t)e->bytes, &err))
+            tap_bail("%s: %s: %s", f->name, name, err.text);
+        free(v);
+    }
+    if (lf_st_writer_finish(w, NULL, NULL, &err))
+        tap_bail("%s: gradients: %s", f->name, err.text);
+    lf_st_writer_destroy(w);
+    free(decl);
+    lf_buf_fini(&json);
+    free(from);
+    free(to);
+    return dir;
+}
+
+/* ---- import ---- */
+
+static void warn(void *arg, const char *line)
+{
+    tap_diag("%s: %s", (const char *)arg, line);
+}
+
+static lf_ckpt *import(const family *f, const char *from, const char *what)
+{
+    lf_err err = LF_ERR_INIT;
+    struct lf_convert_result res;
+    lf_ckpt *c = NULL;
+    char *out = text(f->tmp, what);
+    struct lf_convert_opts o = {.from = from, .out = out, .threads = 1, .warn = warn, .arg = f->name};
+    if (lf_convert_import(&o, &res, &err) || lf_ckpt_open(&c, out, 1, &err))
+        tap_bail("%s: import of %s: %s", f->name, from, err.text);
+    free(out);
+    return c;
+}
+
+void family_quiet(lf_model_config *c)
+{
+    static const char *const keys[] = {"embed_dropout", "attn_dropout", "mlp_dropout", "attn_prob_dropout",
+                                       "router_aux"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        lf_model_config_set(c, keys[i], "0", "test", NULL);
+}
+
+family *family_open(const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_st *s = NULL;
+    const char *src = getenv("LF_SRCDIR"), *rms;
+    family *f = need(calloc(1, sizeof *f));
+    char *root = text(src ? src : ".", "tests/golden/families");
+    f->name = need(strdup(name));
+    f->dir = text(root, name);
+    f->tmp = text(tap_tmpdir(), name);
+    char *expected = text(f->dir, "expected.safetensors");
+    if (mkdir(f->tmp, 0777) || lf_st_open(&s, expected, &err))
+        tap_bail("%s: %s", name, err.text);
+    read_documents(f, s);
+    f->vocab = entry(f, s, "logits", LF_ST_F64, 0)->shape[2];
+    f->logits = need(calloc((size_t)(f->rows * f->vocab), sizeof(double)));
+    read_f64(f, s, "logits", f->logits, f->rows * f->vocab);
+    read_f64(f, s, "loss", &f->loss, 1);
+    read_f64(f, s, "train.loss", f->losses, FAMILY_STEPS);
+    read_f64(f, s, "train.norm", f->norms, FAMILY_STEPS);
+    if (!(rms = lf_st_meta(s, "bf16_rms")) || lf_parse_f64(&f->bf16_rms, rms, &err))
+        tap_bail("%s: no bf16_rms", name);
+    f->set[FAMILY_WEIGHTS] = import(f, f->dir, "checkpoint");
+    char *grads = write_grads(f, s);
+    f->set[FAMILY_GRADS] = import(f, grads, "gradients");
+    if (lf_weights_config(&f->config, f->set[FAMILY_WEIGHTS], &err))
+        tap_bail("%s: %s", name, err.text);
+    family_quiet(&f->config);
+    lf_st_close(s);
+    free(grads);
+    free(expected);
+    free(root);
+    return f;
+}
+
+void family_close(family *f)
+{
+    for (int i = 0; i < FAMILY_SETS; i++)
+        lf_ckpt_close(f->set[i]);
+    free(f->tokens);
+    free(f->targets);
+    free(f->positions);
+    free(f->cu_seqlens);
+    free(f->prefix);
+    free(f->logits);
+    free(f->name);
+    free(f->dir);
+    free(f->tmp);
+    free(f);
+}
+
+/* ---- tensors ---- */
+
+int64_t family_elements(const struct lf_param_desc *d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d->ndim; i++)
+        n *= d->dims[i];
+    return n;
+}
+
+int64_t family_columns(const struct lf_param_desc *d)
+{
+    return d->ndim > 1 ? d->dims[d->ndim - 1] : 1;
+}
+
+bool family_tensor(const family *f, int set, const char *name, float *dst, int64_t n, int64_t cols)
+{
+    char full[200];
+    lf_err err = LF_ERR_INIT;
+    snprintf(full, sizeof full, "%s%s", LF_WEIGHTS_PREFIX, name);
+    const lf_ckpt_entry *e = lf_ckpt_find(f->set[set], full, "weight");
+    if (!e)
+        return false;
+    int64_t have = 1;
+    for (int i = 0; i < e->ndim; i++)
+        have *= e->shape[i];
+    if ((e->ndim > 1 ? e->shape[e->ndim - 1] : 1) != cols)
+        return false;
+    float *v = need(calloc((size_t)have, sizeof *v));
+    if (e->dtype != LF_H5_F32 || lf_ckpt_read(f->set[set], e, NULL, NULL, v, &err))
+        tap_bail("%s: %s: %s", f->name, name, err.text);
+    memcpy(dst, v, (size_t)(have < n ? have : n) * sizeof *v);
+    free(v);
+    return have == n;
+}
+
+int family_load(const family *f, lf_pstore *ps)
+{
+    int lacking = 0;
+    for (int i = 0; i < lf_pstore_count(ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        int64_t n = family_elements(d);
+        float *v = need(calloc((size_t)n, sizeof *v));
+        lf_err err = LF_ERR_INIT;
+        for (int64_t e = 0; e < n; e++)
+            v[e] = 0.3f * (float)lf_rng_normal(11, lf_name_site(d->name), (uint64_t)e);
+        lacking += !family_tensor(f, FAMILY_WEIGHTS, d->name, v, n, family_columns(d));
+        if (lf_pstore_write(ps, i, LF_F32, v, &err))
+            tap_bail("%s: %s", d->name, err.text);
+        free(v);
+    }
+    return lacking;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each switch of a description flipped, one at a time: the logits must move, or the description must be refused. A
+ * switch is left out where it cannot matter by the mathematics (`when`), never because a family's golden file does not
+ * show it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/convert/map.h"
+#include "tests/golden/families/family.h"
+#include "tests/tap/tap.h"
+
+/* set: settings applied together; "key=value", "key*factor", "key+number", "key!" (no <-> yes). A row whose first
+ * setting changes nothing is not a flip and is left out. */
+static const struct {
+    const char *set, *when;
+} flips[] = {
+    /* norms */
+    {"norm=rms norm_bias=no", "norm=layer"},
+    {"norm=layer", "norm=rms"},
+    {"norm_bias!", "norm=layer"},
+    {"norm_eps*3000", NULL},
+    {"norm_offset=1", "norm_offset=0"},
+    {"norm_offset=0", "norm_offset=1"},
+    {"embed_norm!", NULL},
+    {"final_norm!", NULL},
+    {"qk_norm!", NULL},
+    /* the block */
+    {"block=pre", "parallel_block=no"},
+    {"block=post", "parallel_block=no"},
+    {"block=sandwich", "parallel_block=no"},
+    {"block=alpha", "parallel_block=no"},
+    {"residual_alpha*1.05", "block=alpha"},
+    {"parallel_block=no", NULL},
+    {"parallel_block=one_norm", "block=pre"},
+    {"parallel_block=two_norms", "block=pre"},
+    /* positions; two settings, because rotary ones are refused without rope */
+    {"position=none", NULL},
+    {"position=rope", "position=none"},
+    {"position=rope", "position=alibi"},
+    {"position=rope", "position=rope2d"},
+    {"position=alibi", "position=rope"},
+    {"position=learned", "position=rope"},
+    {"position_offset=1", "position=learned"},
+    {"rope_theta*1.05", "position=rope"},
+    {"rope_theta*1.05", "position=rope2d"},
+    {"rope_local_theta*1.05", "rope_local_theta!=0"},
+    {"rope_local_theta=0", "rope_local_theta!=0"},
+    {"rope_fraction=0.5", "position=rope"},
+    {"rope_fraction=1", "position=rope"},
+    {"rope_interleaved!", "position=rope"},
+    {"rope_scaling=none rope_factor=1", "rope_scaling=linear"},
+    {"rope_scaling=none rope_factor=1", "rope_scaling=llama3"},
+    {"rope_scaling=none rope_factor=1", "rope_scaling=yarn"},
+    {"rope_scaling=none rope_factor=1", "rope_scaling=longrope"},
+    {"rope_scaling=linear rope_factor=2", "rope_scaling=none position=rope"},
+    {"rope_factor*1.05", "rope_scaling=linear"},
+    {"rope_factor*1.05", "rope_scaling=llama3"},
+    {"rope_factor*1.05", "rope_scaling=yarn"},
+    {"rope_low_freq_factor*1.3", "rope_scaling=llama3"},
+    {"rope_high_freq_factor*0.9", "rope_scaling=llama3"},
+    {"rope_original_positions+-1", "rope_scaling=llama3"},
+    {"rope_original_positions*2", "rope_scaling=longrope"},
+    {"rope_original_positions*0.5", "rope_scaling=longrope"},
+    {"rope_attn_factor=1.3", "rope_scaling=longrope"},
+    {"logn_length=7", "position=rope"},
+    {"logn_length=0", NULL},
+    /* attention */
+    {"qkv_bias!", NULL},
+    {"out_bias!", NULL},
+    {"kv_heads=1", NULL},
+    {"mask=causal", NULL},
+    {"attn_scale=0.3", NULL},
+    {"attn_scale=0", NULL},
+    {"attn_softcap=2", NULL},
+    {"attn_softcap=0", NULL},
+    {"sliding_window=8", NULL},
+    {"sliding_window+1", "sliding_window!=0"},
+    {"sliding_window+-1", "sliding_window!=0"},
+    {"sliding_window=0 max_window_layers=0 window_pattern=0 rope_local_theta=0", NULL},
+    {"max_window_layers+1", "max_window_layers!=0"},
+    {"max_window_layers+-1", "max_window_layers!=0"},
+    {"window_pattern+1", "window_pattern!=0"},
+    {"window_pattern=0", "window_pattern!=0"},
+    /* MLP */
+    {"activation=silu", NULL},
+    {"activation=relu", NULL},
+    {"activation=gelu", NULL},
+    {"activation=gelu_tanh", NULL},
+    {"mlp=plain", "experts=0"},
+    {"mlp=glu", "experts=0"},
+    {"mlp_bias!", "experts=0"},
+    /* embedding and head */
+    {"embed_scale*1.01", NULL},
+    {"embed_dim=0", NULL},
+    {"tied_head!", "head_bias=no norm_head=no"},
+    {"head_bias!", "tied_head=no"},
+    {"norm_head!", NULL},
+    {"logit_softcap=4", NULL},
+    {"logit_softcap=0", NULL},
+    /* experts */
+    {"experts_per_token=1", "experts!=0"},
+    {"experts_per_token=3", "experts!=0"},
+    {"router_renorm!", "experts!=0"},
+    {"router_score=sigmoid", "experts!=0"},
+    {"router_scale*1.05", "experts!=0"},
+    {"shared_gate!", "experts!=0 shared_ffn!=0"},
+    {"shared_ffn=0 shared_gate=no", "shared_ffn!=0"},
+    {"dense_layers=0", "dense_layers!=0"},
+    {"dense_layers+1", "experts!=0"},
+};
+
+/* Apply one setting; *changed: the value is another one than before. */
+static int apply(lf_model_config *c, json_t *keys, const char *setting, bool *changed, lf_err *err)
+{
+    char key[48], to[64];
+    size_t n = strcspn(setting, "=*+!");
+    double x = 0;
+    snprintf(key, sizeof key, "%.*s", (int)n, setting);
+    const char *old = json_string_value(json_object_get(keys, key)), *arg = setting + n + 1;
+    if (!old)
+        return 0;
+    if (setting[n] == '!')
+        snprintf(to, sizeof to, "%s", strcmp(old, "yes") == 0 ? "no" : "yes");
+    else if (setting[n] == '=')
+        snprintf(to, sizeof to, "%s", arg);
+    else if (lf_parse_f64(&x, old, err) == 0)
+        snprintf(to, sizeof to, "%.15g", setting[n] == '*' ? x * atof(arg) : x + atof(arg));
+    *changed = strcmp(old, to) != 0;
+    return lf_model_config_set(c, key, to, "flip", err);
+}
+
+/* 1: flipped and finished; 0: changes nothing; negative: refused. */
+static int flipped(lf_model_config *c, json_t *keys, const char *set, lf_err *err)
+{
+    bool first = false, changed = false;
+    int rc = 0;
+    for (const char *p = set; *p && !rc;) {
+        char one[96];
+        size_t n = strcspn(p, " ");
+        snprintf(one, sizeof one, "%.*s", (int)n, p);
+        rc = apply(c, keys, one, &changed, err);
+        if (p == set && !rc && !(first = changed))
+            return 0;
+        p += n + strspn(p + n, " ");
+    }
+    rc = rc ? rc : lf_model_config_finish(c, err);
+    return rc ? rc : 1;
+}
+
+double family_flips(const family *f, int *n)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *keys = lf_model_config_to_json(&f->config, &err);
+    int unseen = 0;
+    double least = HUGE_VAL, e = 0;
+    *n = 0;
+    for (size_t i = 0; i < sizeof flips / sizeof *flips; i++) {
+        lf_model_config c = f->config;
+        err = (lf_err)LF_ERR_INIT;
+        if (!lf_map_when(flips[i].when, &c))
+            continue;
+        int rc = flipped(&c, keys, flips[i].set, &err);
+        if (!rc)
+            continue;
+        rc = rc < 0 ? rc : family_measure(f, &c, LF_F32, LF_INVARIANT, &e, NULL, &err);
+        ++*n;
+        if (rc < 0) {
+            if (getenv("LF_VERBOSE"))
+                tap_diag("%s: %s is refused: %s", f->name, flips[i].set, err.text);
+            continue;
+        }
+        if (e < least)
+            least = e;
+        if (getenv("LF_VERBOSE"))
+            tap_diag("%s: %s: %.2g", f->name, flips[i].set, e);
+        if (e > FAMILY_SEEN)
+            continue;
+        unseen++;
+        tap_diag("%s: %s goes unseen: %.2g", f->name, flips[i].set, e);
+    }
+    json_decref(keys);
+    tap_ok(*n >= 20 && unseen == 0, "%s: each of %d switches flipped is noticed, least %.2g", f->name, *n, least);
+    return least;
+}
+
+char *family_switches(const family *f)
+{
+    static const char *const sizes[] = {"family",   "layers",   "hidden",     "heads",         "kv_heads",
+                                        "head_dim", "ffn",      "vocab",      "max_positions", "norm_eps",
+                                        "init",     "init_std", "expert_ffn", "rope_theta",    NULL};
+    lf_model_config plain;
+    lf_err err = LF_ERR_INIT;
+    lf_model_config_defaults(&plain);
+    json_t *mine = lf_model_config_to_json(&f->config, &err), *defaults = lf_model_config_to_json(&plain, &err);
+    const char *key;
+    json_t *v;
+    lf_buf b;
+    lf_buf_init(&b);
+    if (f->config.kv_heads != f->config.heads)
+        lf_buf_adds(&b, "kv_heads");
+    json_object_foreach(mine, key, v)
+    {
+        bool size = false;
+        for (const char *const *s = sizes; *s; s++)
+            size = size || strcmp(*s, key) == 0;
+        json_t *d = json_object_get(defaults, key);
+        if (!size && !(d && json_equal(d, v)))
+            lf_buf_addf(&b, "%s%s=%s", b.len ? " " : "", key, json_string_value(v));
+    }
+    json_decref(mine);
+    json_decref(defaults);
+    return lf_buf_steal(&b, &err);
+}
