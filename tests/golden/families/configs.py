@@ -124,9 +124,9 @@ family("internlm2", _oracle="oracle_internlm2", **llama_like(
     pretraining_tp=1, rope_scaling=dict(type="dynamic", factor=2.0)))
 PHI3 = dict(embd_pdrop=0.0, resid_pdrop=0.0, original_max_position_embeddings=P, pad_token_id=3, attention_bias=False)
 family("phi3", **llama_like("phi3", "Phi3ForCausalLM", **PHI3, sliding_window=9, rope_scaling=None))
-LONG = dict(head_dim=..., num_attention_heads=2, num_key_value_heads=1, sliding_window=P)
+LONG = dict(head_dim=..., num_attention_heads=2, num_key_value_heads=1, sliding_window=9)
 FACTORS = dict(type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.2, 2.0, 3.1, 4.3])
-family("phi3-long", **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
+family("phi3-long", _seed=2, **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
     LONG, max_position_embeddings=64), rope_scaling=FACTORS))
 family("phi3-short", **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
     LONG, max_position_embeddings=64), rope_scaling=FACTORS), _T=16)

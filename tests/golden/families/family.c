@@ -15,9 +15,12 @@
 #include "engine/store/safetensors.h"
 #include "tests/tap/tap.h"
 
-const char *const family_names[] = {"gpt2",      "llama",   "llama-linear", "llama3.1", "llama3.2",
-                                    "mistral",   "qwen1",   "qwen2",        "qwen2.5",  "qwen3",
-                                    "internlm2", "glm4-9b", "glm4-0414",    "chatglm3", NULL};
+const char *const family_names[] = {
+    "gpt2",    "opt",          "opt-350m",  "galactica", "starcoder",  "pythia",     "gpt-neox",
+    "gpt-j",   "starcoder2",   "phi2",      "falcon-7b", "falcon-40b", "falcon-11b", "bloom",
+    "llama",   "llama-linear", "llama3.1",  "llama3.2",  "mistral",    "qwen1",      "qwen2",
+    "qwen2.5", "qwen3",        "internlm2", "phi3",      "phi3-long",  "phi3-short", "gemma",
+    "gemma2",  "gemma3",       "glm4-9b",   "glm4-0414", "chatglm3",   NULL};
 
 static void *need(void *p)
 {

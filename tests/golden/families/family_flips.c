@@ -95,7 +95,7 @@ static const struct {
     {"mlp=glu", "experts=0"},
     {"mlp_bias!", "experts=0"},
     /* embedding and head */
-    {"embed_scale*1.01", NULL},
+    {"embed_scale*1.01", "embed_norm=no"},
     {"embed_dim=0", NULL},
     {"tied_head!", "head_bias=no norm_head=no"},
     {"head_bias!", "tied_head=no"},
