@@ -134,7 +134,7 @@ static int scan_record(struct scan *s, size_t *len, lf_err *err)
 
 static int scan_all(struct scan *s, lf_frame_fn fn, void *ctx, lf_err *err)
 {
-    size_t len;
+    size_t len = 0;
     int rc;
     while ((rc = scan_record(s, &len, err)) > 0) {
         if (fn && (rc = fn(ctx, (const char *)s->buf, len, s->offset, err)) <= 0) {
