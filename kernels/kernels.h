@@ -236,17 +236,33 @@ struct lf_k_norm_bwd {
     size_t work_bytes;
 };
 
+/* y[r] = x[r] / max(|x[r]|, 1e-12), |.| the Euclidean norm of the row: the output layer of Baichuan 2 (NormHead). x [R, C] f32, dense. */
+struct lf_k_unit_rows_fwd {
+    int64_t rows, c;
+    const float *x;
+    void *y;
+    uint8_t y_type;
+};
+/* dx (+)= (dy - y (y . dy)) / |x| per row, with y = x / |x| in f32; rows with |x| < 1e-12: dy / 1e-12. */
+struct lf_k_unit_rows_bwd {
+    int64_t rows, c;
+    const float *x, *dy;
+    float *dx;
+    bool accumulate;
+};
+
 /* ---- positions and attention -------------------------------------------------------------------------------------- */
 
 /* Rotary embedding of `heads` heads at base + t * ld + h * d, the first `rot` (even) of d channels; y may be x.
  *   interleaved false (rotate-half): pairs (i, i + rot/2); true: pairs (2i, 2i+1).
- *   (a, b) -> (a cos - b sin, a sin + b cos) with cos/sin tables f32 [max_pos, rot/2]; inverse negates sin (backward). */
+ *   (a, b) -> (a cos - b sin, a sin + b cos) with cos/sin tables f32 [max_pos, rot/2]; inverse negates sin (backward).
+ *   position2, when not NULL: heads of odd number turn by it instead (2-D positions: each head of the model is two of these). */
 struct lf_k_rope {
     int64_t rows, heads, d, rot, max_pos;
     const void *x;
     void *y;
     int64_t ldx, ldy;
-    const int32_t *position;
+    const int32_t *position, *position2;
     const float *cos, *sin;
     bool interleaved, inverse;
     uint8_t x_type;
@@ -256,7 +272,8 @@ struct lf_k_rope {
  *   q row t, head h at q + t * ldq + h * D; k, v likewise with G heads. cu_seqlens: i32 [n_docs+1], ascending, first 0; rows at or
  *   after cu_seqlens[n_docs] are padding: o = 0, lse = -inf. n_docs is read from cu_seqlens itself: it is the array's length - 1, and
  *   empty documents are legal, so a static bound works.
- *   causal: key j visible to query i iff j <= i; window > 0: also i - j < window; alibi: adds -slope[h] * (i - j);
+ *   causal: key j visible to query i iff j <= i, or j < prefix[document] where prefix (i32 [n_docs]) is not NULL; window > 0: also
+ *   i - j < window; alibi: adds -slope[h] * (i - j);
  *   softcap > 0: scores become cap * tanh(score / cap) before the mask.
  *   lse[h][t] f32 [H, rows]: log-sum-exp of the row's scores, natural log; NULL when no backward follows.
  *   Reduction: KV tiles of LF_ATTN_TILE keys counted from the document's first key, ascending; online softmax. A tile that
@@ -280,7 +297,8 @@ struct lf_k_attn_fwd {
     float *lse;
     int64_t ldq, ldk, ldv, ldo;
     const int32_t *cu_seqlens;
-    const float *alibi; /* [H] or NULL */
+    const int32_t *prefix; /* [n_docs] or NULL: causal only */
+    const float *alibi;    /* [H] or NULL */
     float scale, softcap;
     struct lf_k_attn_drop drop;
     int32_t window;
@@ -297,6 +315,7 @@ struct lf_k_attn_bwd {
     void *dq, *dk, *dv;
     int64_t ldq, ldk, ldv, ldo, lddo, lddq, lddk, lddv;
     const int32_t *cu_seqlens;
+    const int32_t *prefix;
     const float *alibi;
     float scale, softcap;
     struct lf_k_attn_drop drop;
@@ -317,8 +336,9 @@ struct lf_k_kv_write { /* row r of k, v goes to position pos[r] of sequence seq[
     const int32_t *seq, *pos, *table;
     uint8_t x_type;
 };
-/* Attention of new rows over the cache: row r is position pos[r] of sequence seq[r] and sees cached keys 0..pos[r] under the
- * same masks and with the same bits as attn_fwd over the whole document. seq < 0: o = 0. */
+/* Attention of new rows over the cache: row r is position pos[r] of sequence seq[r] and sees cached keys 0..pos[r], and with
+ * prefix (i32 [sequences], indexed by seq) at least 0..prefix[seq[r]] - 1, which must be written by then, under the same masks and
+ * with the same bits as attn_fwd over the whole document. seq < 0: o = 0. */
 struct lf_k_attn_paged {
     int64_t rows, heads, groups, d, page_tokens, max_pages;
     const void *q;
@@ -326,6 +346,7 @@ struct lf_k_attn_paged {
     void *o;
     int64_t ldq, ldo;
     const int32_t *seq, *pos, *table;
+    const int32_t *prefix; /* or NULL */
     const float *alibi;
     float scale, softcap;
     int32_t window;
@@ -560,6 +581,8 @@ struct lf_k_moe_balance {
     X(embed_bwd)                                                                                                       \
     X(norm_fwd)                                                                                                        \
     X(norm_bwd)                                                                                                        \
+    X(unit_rows_fwd)                                                                                                   \
+    X(unit_rows_bwd)                                                                                                   \
     X(rope)                                                                                                            \
     X(attn_fwd)                                                                                                        \
     X(attn_bwd)                                                                                                        \

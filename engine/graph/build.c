@@ -51,11 +51,16 @@ lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_o
     return add_node(g, LF_OP_NORM, in, 4, &a);
 }
 
+lf_val lf_unit_rows(lf_graph *g, lf_val w)
+{
+    return add_node(g, LF_OP_UNIT_ROWS, &w.id, 1, NULL);
+}
+
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table, const struct lf_rope_opts *o)
 {
-    const int32_t in[] = {x.id, position.id, cos_table.id, sin_table.id};
+    const int32_t in[] = {x.id, position.id, cos_table.id, sin_table.id, o->position2.id};
     const struct lf_attr a = {.heads = o->heads, .rot = o->rot, .interleaved = o->interleaved};
-    return add_node(g, LF_OP_ROPE, in, 4, &a);
+    return add_node(g, LF_OP_ROPE, in, 5, &a);
 }
 
 static struct lf_attr attn_attr(const struct lf_attn_opts *o)
@@ -73,11 +78,12 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
                     const struct lf_attn_opts *o)
 {
     const bool drop = o->dropout != 0; /* a NaN too, which the shape rule refuses */
-    const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id, drop ? o->sample.id : 0, drop ? o->position.id : 0};
+    const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id, drop ? o->sample.id : 0, drop ? o->position.id : 0,
+                          o->prefix.id};
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
     a.site = drop ? lf_name_site(o->site) : 0;
-    return add_node(g, LF_OP_ATTN, in, 7, &a);
+    return add_node(g, LF_OP_ATTN, in, 8, &a);
 }
 
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
@@ -91,12 +97,12 @@ void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages
 lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
                           lf_val alibi, int64_t page_tokens, const struct lf_attn_opts *o)
 {
-    const int32_t in[] = {q.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id, alibi.id};
+    const int32_t in[] = {q.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id, alibi.id, o->prefix.id};
     struct lf_attr a = attn_attr(o);
     a.page_tokens = page_tokens;
     if (!o->causal)
         lf_graph_fail(g, LF_EINVAL, "attention_paged: attention over a cache is causal");
-    return add_node(g, LF_OP_ATTN_PAGED, in, 7, &a);
+    return add_node(g, LF_OP_ATTN_PAGED, in, 8, &a);
 }
 
 lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act)

@@ -47,6 +47,8 @@ static const void *packed_cb(const struct lf_bind *b, int32_t param)
 {
     const struct where *w = b->user;
     const lf_pstore *ps = w->ex->p->ps;
+    if (b->g->t[param].role != LF_ROLE_PARAM) /* computed: no panels */
+        return NULL;
     const struct lf_pgroup *g = &ps->g[b->g->t[param].group];
     return g->need_pack ? ps->pack + g->pack_off : NULL;
 }

@@ -107,9 +107,13 @@ struct lf_norm_opts {
 };
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o);
 
+/* y[r] = w[r] / max(|w[r]|, 1e-12) of a parameter: a weight for lf_linear (forward) and lf_xent (trained). */
+lf_val lf_unit_rows(lf_graph *g, lf_val w);
+
 struct lf_rope_opts {
     int heads, rot; /* first rot channels of each head turn; rot even */
     bool interleaved;
+    lf_val position2; /* i32 [R, 1], or LF_NONE: turns the heads of odd number instead */
 };
 /* cos, sin: f32 [max_pos, rot / 2] constants. */
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
@@ -124,6 +128,7 @@ struct lf_attn_opts {
     float dropout;   /* of the probabilities; 0: none, then the rest is not read */
     const char *site;        /* name of the random decision, as lf_dropout's */
     lf_val sample, position; /* i64, i32 [R, 1] inputs */
+    lf_val prefix; /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: keys below it are open to all of the document */
 };
 /* q [R, H*D], k, v [R, G*D] (views of one qkv matrix as a rule), cu_seqlens i32 [n_docs + 1, 1] input, alibi f32 [1, H]
  * constant or LF_NONE. o [R, H*D]. */

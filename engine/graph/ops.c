@@ -28,12 +28,16 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .saves = "x (or the sum), mean, rstd", .alias = {{NORM_SUM, NORM_X}, {NORM_SUM, NORM_DELTA}, {NORM_Y,
         NORM_X}, END},
         .flags = LF_OPF_CHEAP, .numeric = "row", .kernel = KID(norm_fwd), .emit = lf_emit_norm},
+    [LF_OP_UNIT_ROWS] = {
+        .name = "unit_rows", .in_types = "m", .out_types = "c", .shape = lf_shape_unit_rows, .vjp = lf_vjp_unit_rows,
+        .saves = "nothing: lengths are computed again", .alias = {END}, .flags = LF_OPF_DENSE, .numeric = "row",
+        .kernel = KID(unit_rows_fwd), .emit = lf_emit_unit_rows},
     [LF_OP_ROPE] = {
-        .name = "rope", .in_types = "ciff", .out_types = "c", .shape = lf_shape_rope, .vjp = lf_vjp_rope,
+        .name = "rope", .in_types = "ciffi", .out_types = "c", .shape = lf_shape_rope, .vjp = lf_vjp_rope,
         .saves = "position", .alias = {{0, ROPE_X}, END}, .numeric = "row", .kernel = KID(rope),
         .emit = lf_emit_rope},
     [LF_OP_ATTN] = {
-        .name = "attention", .in_types = "cccifli", .out_types = "cf", .shape = lf_shape_attn, .vjp = lf_vjp_attn,
+        .name = "attention", .in_types = "ccciflii", .out_types = "cf", .shape = lf_shape_attn, .vjp = lf_vjp_attn,
         .saves = "q, k, v, o, lse; dropout is drawn again", .alias = {END}, .flags = LF_OPF_RNG, .numeric = "row",
         .flops = lf_flops_attn,
         .kernel = KID(attn_fwd), .emit = lf_emit_attn},
@@ -41,7 +45,7 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .name = "kv_write", .in_types = "ccssiii", .out_types = "", .shape = lf_shape_kv_write, .alias = {END},
         .flags = LF_OPF_SIDE, .numeric = "exact", .kernel = KID(kv_write), .emit = lf_emit_kv_write},
     [LF_OP_ATTN_PAGED] = {
-        .name = "attention_paged", .in_types = "cssiiif", .out_types = "c", .shape = lf_shape_attn_paged,
+        .name = "attention_paged", .in_types = "cssiiifi", .out_types = "c", .shape = lf_shape_attn_paged,
         .alias = {END},
         .numeric = "row", .flops = lf_flops_attn, .kernel = KID(attn_paged), .emit = lf_emit_attn_paged},
     [LF_OP_ACT] = {
@@ -100,8 +104,11 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .name = "norm_bwd", .in_types = "xxxmff", .out_types = "ogg",
         .alias = {{NORMB_DX, NORMB_DRES}, {NORMB_DX, NORMB_DY}, END}, .numeric = "row", .kernel = KID(norm_bwd),
         .emit = lf_emit_norm_bwd},
+    [LF_OP_UNIT_ROWS_BWD] = {
+        .name = "unit_rows_bwd", .in_types = "mf", .out_types = "g", .alias = {END}, .numeric = "row",
+        .kernel = KID(unit_rows_bwd), .emit = lf_emit_unit_rows_bwd},
     [LF_OP_ATTN_BWD] = {
-        .name = "attention_bwd", .in_types = "cccccfifli", .out_types = "ccc", .alias = {END}, .flags = LF_OPF_RNG,
+        .name = "attention_bwd", .in_types = "cccccfiflii", .out_types = "ccc", .alias = {END}, .flags = LF_OPF_RNG,
         .numeric = "row",
         .flops = lf_flops_attn_bwd, .kernel = KID(attn_bwd), .emit = lf_emit_attn_bwd},
     [LF_OP_ACT_BWD] = {

@@ -108,6 +108,23 @@ LF_EMIT(norm)
     return 0;
 }
 
+LF_EMIT(unit_rows)
+{
+    struct lf_k_unit_rows_fwd *k = args;
+    int32_t x = n->in[0], y = n->out[0];
+    *k = (struct lf_k_unit_rows_fwd){.rows = R(b, x), .c = C(b, x), .x = P(b, x), .y = P(b, y), .y_type = DT(b, y)};
+    return DT(b, x) == LF_F32 && LD(b, y) == C(b, y) ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(unit_rows_bwd)
+{
+    struct lf_k_unit_rows_bwd *k = args;
+    int32_t x = n->in[0], dy = n->in[1];
+    *k = (struct lf_k_unit_rows_bwd){
+        .rows = R(b, x), .c = C(b, x), .x = P(b, x), .dy = P(b, dy), .dx = P(b, n->out[0]), .accumulate = b->acc};
+    return DT(b, dy) == LF_F32 && LD(b, dy) == C(b, dy) ? 0 : LF_EINVAL;
+}
+
 LF_EMIT(rope)
 {
     struct lf_k_rope *k = args;
@@ -122,6 +139,7 @@ LF_EMIT(rope)
                             .ldx = LD(b, x),
                             .ldy = LD(b, y),
                             .position = P(b, n->in[ROPE_POS]),
+                            .position2 = P(b, n->in[ROPE_POS2]),
                             .cos = P(b, n->in[ROPE_COS]),
                             .sin = P(b, n->in[ROPE_SIN]),
                             .interleaved = n->a.interleaved,
@@ -158,6 +176,7 @@ LF_EMIT(attn)
                                 .ldv = LD(b, v),
                                 .ldo = LD(b, o),
                                 .cu_seqlens = P(b, n->in[ATTN_CU]),
+                                .prefix = P(b, n->in[ATTN_PREFIX]),
                                 .alibi = P(b, n->in[ATTN_ALIBI]),
                                 .scale = n->a.scale,
                                 .softcap = n->a.softcap,
@@ -197,6 +216,7 @@ LF_EMIT(attn_bwd)
                                 .lddk = LD(b, g[1]),
                                 .lddv = LD(b, g[2]),
                                 .cu_seqlens = P(b, n->in[ATTNB_CU]),
+                                .prefix = P(b, n->in[ATTNB_PREFIX]),
                                 .alibi = P(b, n->in[ATTNB_ALIBI]),
                                 .scale = n->a.scale,
                                 .softcap = n->a.softcap,
@@ -249,6 +269,7 @@ LF_EMIT(attn_paged)
                                   .seq = P(b, n->in[PAGED_SEQ]),
                                   .pos = P(b, n->in[PAGED_POS]),
                                   .table = P(b, n->in[PAGED_TABLE]),
+                                  .prefix = P(b, n->in[PAGED_PREFIX]),
                                   .alibi = P(b, n->in[PAGED_ALIBI]),
                                   .scale = n->a.scale,
                                   .softcap = n->a.softcap,
@@ -391,6 +412,7 @@ LF_EMIT(xent)
     struct lf_k_linear_xent *k = args;
     int32_t x = n->in[XENT_X], w = n->in[XENT_W];
     const int32_t *o = n->out;
+    const bool computed = T(b, w)->role != LF_ROLE_PARAM; /* its gradient is no sum over micro-batches yet */
     *k = (struct lf_k_linear_xent){.rows = R(b, x),
                                    .k = C(b, x),
                                    .v = R(b, w),
@@ -409,7 +431,7 @@ LF_EMIT(xent)
                                    .ldw = C(b, w),
                                    .lddx = LD(b, o[XENT_DX]),
                                    .softcap = n->a.softcap,
-                                   .accumulate = b->acc,
+                                   .accumulate = b->acc && !computed,
                                    .x_type = DT(b, x),
                                    .mode = (uint8_t)b->numeric,
                                    .rec = b->rec};

@@ -57,6 +57,15 @@ static int need_param(lf_graph *g, const struct lf_node *n, int slot, int64_t ro
     return 0;
 }
 
+/* A matrix that multiplies: a parameter, or one that lf_unit_rows made of a parameter. */
+static int need_weight(lf_graph *g, const struct lf_node *n, int slot, int64_t cols, const char *what)
+{
+    const struct lf_tensor *t = &g->t[n->in[slot]];
+    if (t->producer >= 0 && g->n[t->producer].op == LF_OP_UNIT_ROWS && !t->parent && t->cols == cols)
+        return 0;
+    return need_param(g, n, slot, 0, cols, what);
+}
+
 static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
 {
     n->out[slot] = lf_tensor_new(g, LF_F32, LF_ROLE_ACT, rows, cols, "%s%s.%zu", op_name(n), suffix, g->n_n - 1);
@@ -95,7 +104,7 @@ LF_SHAPE(linear)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[LINEAR_X]], *w = &g->t[n->in[LINEAR_W]];
     int64_t rows = x->rows, out = w->rows;
-    if (need_param(g, n, LINEAR_W, 0, x->cols, "w [N, K] must be a parameter with K columns like x") ||
+    if (need_weight(g, n, LINEAR_W, x->cols, "w [N, K] must be a parameter with K columns like x") ||
         need_param(g, n, LINEAR_BIAS, 1, out, "bias must be a parameter vector with one element per row of w"))
         return LF_EINVAL;
     return make(g, n, LINEAR_Y, rows, out, "");
@@ -122,6 +131,13 @@ LF_SHAPE(norm)
     return n->a.layer ? make_fixed(g, n, NORM_MEAN, LF_F32, rows, heads, ".mean") : 0;
 }
 
+LF_SHAPE(unit_rows)
+{
+    if (need(g, n, 0, "w") || need_param(g, n, 0, 0, 0, "w must be a parameter matrix"))
+        return LF_EINVAL;
+    return make(g, n, 0, g->t[n->in[0]].rows, g->t[n->in[0]].cols, "");
+}
+
 LF_SHAPE(rope)
 {
     if (need_float(g, n, ROPE_X, "x"))
@@ -132,8 +148,11 @@ LF_SHAPE(rope)
         return bad(g, n, n->in[ROPE_X], 0, "heads must divide its columns and rot be even and at most a head's width");
     if (need_index(g, n, ROPE_POS, LF_I32, rows, "position must be i32 [R, 1]") ||
         need_index(g, n, ROPE_COS, LF_F32, 0, "cos must be an f32 table") ||
-        need_index(g, n, ROPE_SIN, LF_F32, 0, "sin must be an f32 table"))
+        need_index(g, n, ROPE_SIN, LF_F32, 0, "sin must be an f32 table") ||
+        (n->in[ROPE_POS2] && need_index(g, n, ROPE_POS2, LF_I32, rows, "the second position must be i32 [R, 1]")))
         return LF_EINVAL;
+    if (n->in[ROPE_POS2] && n->a.heads % 2)
+        return bad(g, n, n->in[ROPE_X], 0, "two positions turn heads in pairs");
     const struct lf_tensor *c = &g->t[n->in[ROPE_COS]], *s = &g->t[n->in[ROPE_SIN]];
     if (c->cols != n->a.rot / 2 || s->cols != c->cols || s->rows != c->rows)
         return bad(g, n, n->in[ROPE_COS], n->in[ROPE_SIN], "both must be [max_pos, rot / 2]");
@@ -178,6 +197,9 @@ LF_SHAPE(attn)
         return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
     if (g->t[n->in[ATTN_CU]].rows < 2)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
+    if (n->in[ATTN_PREFIX] &&
+        need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1, "prefix must be an i32 input [n_docs, 1]"))
+        return LF_EINVAL;
     if (n->a.p != 0 && !(n->a.p > 0 && n->a.p < 1))
         return lf_graph_fail(g, LF_EINVAL, "attention: dropout must be in [0, 1)");
     if (n->a.p > 0 && (need_index(g, n, ATTN_SAMPLE, LF_I64, rows, "sample must be i64 [R, 1]") ||
@@ -228,6 +250,8 @@ LF_SHAPE(attn_paged)
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
         check_alibi(g, n, PAGED_ALIBI) ||
+        (n->in[PAGED_PREFIX] && need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
+                                           "prefix must be an i32 input [n_seq, 1]")) ||
         check_pages(g, n, n->in[PAGED_KP], n->in[PAGED_VP], cols / n->a.heads * n->a.groups))
         return LF_EINVAL;
     return make(g, n, 0, rows, cols, "");
@@ -290,10 +314,12 @@ LF_SHAPE(xent)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[XENT_X]];
     int64_t rows = x->rows, v = g->t[n->in[XENT_W]].rows;
-    if (need_param(g, n, XENT_W, 0, x->cols, "w [V, K] must be a parameter with K columns like x") ||
+    if (need_weight(g, n, XENT_W, x->cols, "w [V, K] must be a parameter with K columns like x") ||
         need_param(g, n, XENT_BIAS, 1, v, "bias must be a parameter vector [V]") ||
         need_index(g, n, XENT_TARGET, LF_I32, rows, "target must be i32 [R, 1]"))
         return LF_EINVAL;
+    if (n->in[XENT_BIAS] && g->t[n->in[XENT_W]].role != LF_ROLE_PARAM)
+        return bad(g, n, n->in[XENT_W], n->in[XENT_BIAS], "a computed weight takes no bias");
     if (n->a.v_real == 0)
         n->a.v_real = v;
     if (n->a.v_real < 1 || n->a.v_real > v)

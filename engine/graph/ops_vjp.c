@@ -76,6 +76,9 @@ LF_VJP(embed)
 LF_VJP(linear)
 {
     const struct lf_node n = ad->g->n[node];
+    if (lf_ad_wants(ad, n.in[LINEAR_W]))
+        return lf_graph_fail(ad->g, LF_ENOTSUP, "linear: a computed weight (%s) is trained through the loss only",
+                             ad->g->t[n.in[LINEAR_W]].name);
     int32_t dy = lf_ad_grad_of(ad, n.out[LINEAR_Y]);
     int32_t dw = param_grad(ad, n.in[LINEAR_W]), db = param_grad(ad, n.in[LINEAR_BIAS]);
     if (dw) {
@@ -104,6 +107,13 @@ LF_VJP(norm)
     return ad->g->err.rc;
 }
 
+LF_VJP(unit_rows)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[0], lf_ad_grad_of(ad, n.out[0])}, dw = param_grad(ad, n.in[0]);
+    return dw ? emit(ad, LF_OP_UNIT_ROWS_BWD, &n.a, in, 2, &dw, 1) : ad->g->err.rc;
+}
+
 LF_VJP(rope)
 {
     const struct lf_node n = ad->g->n[node];
@@ -111,9 +121,9 @@ LF_VJP(rope)
         return 0;
     struct lf_attr a = n.a;
     a.inverse = !a.inverse;
-    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[ROPE_POS], n.in[ROPE_COS], n.in[ROPE_SIN]};
+    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[ROPE_POS], n.in[ROPE_COS], n.in[ROPE_SIN], n.in[ROPE_POS2]};
     int32_t dx = lf_ad_slot(ad, n.in[ROPE_X]);
-    emit(ad, LF_OP_ROPE, &a, in, 4, &dx, 1);
+    emit(ad, LF_OP_ROPE, &a, in, 5, &dx, 1);
     lf_ad_contribute(ad, n.in[ROPE_X], dx);
     return ad->g->err.rc;
 }
@@ -122,12 +132,13 @@ LF_VJP(attn)
 {
     const struct lf_node n = ad->g->n[node];
     const int32_t in[] = {
-        n.in[ATTN_Q],    n.in[ATTN_K],  n.in[ATTN_V],    n.out[ATTN_O], lf_ad_grad_of(ad, n.out[ATTN_O]),
-        n.out[ATTN_LSE], n.in[ATTN_CU], n.in[ATTN_ALIBI], n.in[ATTN_SAMPLE], n.in[ATTN_POS]};
+        n.in[ATTN_Q],     n.in[ATTN_K],  n.in[ATTN_V],     n.out[ATTN_O],     lf_ad_grad_of(ad, n.out[ATTN_O]),
+        n.out[ATTN_LSE],  n.in[ATTN_CU], n.in[ATTN_ALIBI], n.in[ATTN_SAMPLE], n.in[ATTN_POS],
+        n.in[ATTN_PREFIX]};
     int32_t out[3];
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
-    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 10, out, 3);
+    emit(ad, LF_OP_ATTN_BWD, &n.a, in, 11, out, 3);
     for (int k = 0; k < 3; k++)
         lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);
     return ad->g->err.rc;
@@ -193,13 +204,24 @@ LF_VJP(dropout)
     return ad->g->err.rc;
 }
 
+/* Where a weight's gradient goes: the store, or for a computed weight a tensor that its own vjp reads. */
+static int32_t weight_grad(struct lf_ad *ad, int32_t w)
+{
+    if (!lf_ad_wants(ad, w))
+        return ad->g->t[w].role == LF_ROLE_PARAM ? param_grad(ad, w) : 0;
+    int32_t d = scratch(ad, w);
+    if (d)
+        ad->g->t[d].fixed = true; /* f32, as the kernel writes it */
+    return d;
+}
+
 /* The loss node itself forms dX and dW; nothing is appended. */
 LF_VJP(xent)
 {
     const struct lf_node n = ad->g->n[node];
     int32_t x = n.in[XENT_X];
     int32_t dx = slot_or_scratch(ad, x); /* NULL would mean "forward alone" to the kernel */
-    int32_t dw = param_grad(ad, n.in[XENT_W]), db = param_grad(ad, n.in[XENT_BIAS]);
+    int32_t dw = weight_grad(ad, n.in[XENT_W]), db = param_grad(ad, n.in[XENT_BIAS]);
     if (ad->g->err.rc)
         return ad->g->err.rc;
     struct lf_node *m = &ad->g->n[node];
@@ -208,5 +230,9 @@ LF_VJP(xent)
     m->out[XENT_DB] = db;
     ad->g->t[dx].producer = node;
     lf_ad_contribute(ad, x, dx);
+    if (lf_ad_wants(ad, n.in[XENT_W])) {
+        ad->g->t[dw].producer = node;
+        lf_ad_contribute(ad, n.in[XENT_W], dw);
+    }
     return 0;
 }

@@ -35,6 +35,8 @@ static void *stand_in(const struct lf_bind *b, int32_t t)
 static const void *packed_stand_in(const struct lf_bind *b, int32_t param)
 {
     const lf_plan *p = b->user;
+    if (b->g->t[param].role != LF_ROLE_PARAM)
+        return NULL;
     return p->ps->g[b->g->t[param].group].need_pack ? (const void *)(uintptr_t)4096 : NULL;
 }
 

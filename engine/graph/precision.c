@@ -79,9 +79,10 @@ static void one_node(struct pass *p, struct lf_node n)
     for (size_t k = 0; row->in_types[k]; k++) {
         if (!n.in[k])
             continue;
-        if (row->in_types[k] == 'c')
+        const bool weight = row->in_types[k] == 'w', stored = g->t[n.in[k]].role == LF_ROLE_PARAM;
+        if (row->in_types[k] == 'c' || (weight && !stored))
             n.in[k] = input_as_compute(p, n.in[k], n.block);
-        else if (row->in_types[k] == 'w' && p->compute == LF_BF16)
+        else if (weight && p->compute == LF_BF16)
             n.in[k] = lf_graph_copy(g, n.in[k]);
     }
     for (size_t k = 0; row->out_types[k]; k++) {

@@ -24,13 +24,14 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/plan.h"
 
-enum { LF_MAX_IN = 10, LF_MAX_OUT = 6 };
+enum { LF_MAX_IN = 11, LF_MAX_OUT = 6 };
 
 enum lf_op {
     LF_OP_NONE = 0, /* removed by a pass */
     LF_OP_EMBED,
     LF_OP_LINEAR,
     LF_OP_NORM,
+    LF_OP_UNIT_ROWS,
     LF_OP_ROPE,
     LF_OP_ATTN,
     LF_OP_KV_WRITE,
@@ -49,6 +50,7 @@ enum lf_op {
     LF_OP_COLSUM,
     LF_OP_EMBED_BWD,
     LF_OP_NORM_BWD,
+    LF_OP_UNIT_ROWS_BWD,
     LF_OP_ATTN_BWD,
     LF_OP_ACT_BWD,
     LF_OP_GLU_BWD,
@@ -63,11 +65,11 @@ enum { LINEAR_X, LINEAR_W, LINEAR_BIAS, LINEAR_RES };
 enum { LINEAR_Y, LINEAR_PRE };
 enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
-enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN };
-enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI, ATTN_SAMPLE, ATTN_POS };
+enum { ROPE_X, ROPE_POS, ROPE_COS, ROPE_SIN, ROPE_POS2 };
+enum { ATTN_Q, ATTN_K, ATTN_V, ATTN_CU, ATTN_ALIBI, ATTN_SAMPLE, ATTN_POS, ATTN_PREFIX };
 enum { ATTN_O, ATTN_LSE };
 enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
-enum { PAGED_Q, PAGED_KP, PAGED_VP, PAGED_SEQ, PAGED_POS, PAGED_TABLE, PAGED_ALIBI };
+enum { PAGED_Q, PAGED_KP, PAGED_VP, PAGED_SEQ, PAGED_POS, PAGED_TABLE, PAGED_ALIBI, PAGED_PREFIX };
 enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
 enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
 enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB };
@@ -77,7 +79,7 @@ enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
 enum { EMBB_DWTE, EMBB_DWPE };
 enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
 enum { NORMB_DX, NORMB_DW, NORMB_DB };
-enum { ATTNB_Q, ATTNB_K, ATTNB_V, ATTNB_O, ATTNB_DO, ATTNB_LSE, ATTNB_CU, ATTNB_ALIBI, ATTNB_SAMPLE, ATTNB_POS };
+enum { ATTNB_Q, ATTNB_K, ATTNB_V, ATTNB_O, ATTNB_DO, ATTNB_LSE, ATTNB_CU, ATTNB_ALIBI, ATTNB_SAMPLE, ATTNB_POS, ATTNB_PREFIX };
 enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
 enum { ACTB_X, ACTB_DY };
 enum { GLUB_GATE, GLUB_UP, GLUB_DY };
@@ -228,6 +230,7 @@ int lf_emit_adamw(const struct lf_bind *b, const struct lf_node *n, void *args);
 LF_SHAPE(embed);
 LF_SHAPE(linear);
 LF_SHAPE(norm);
+LF_SHAPE(unit_rows);
 LF_SHAPE(rope);
 LF_SHAPE(attn);
 LF_SHAPE(kv_write);
@@ -242,6 +245,7 @@ LF_SHAPE(xent);
 LF_VJP(embed);
 LF_VJP(linear);
 LF_VJP(norm);
+LF_VJP(unit_rows);
 LF_VJP(rope);
 LF_VJP(attn);
 LF_VJP(act);
@@ -255,6 +259,7 @@ LF_VJP(xent);
 LF_EMIT(embed);
 LF_EMIT(linear);
 LF_EMIT(norm);
+LF_EMIT(unit_rows);
 LF_EMIT(rope);
 LF_EMIT(attn);
 LF_EMIT(kv_write);
@@ -271,6 +276,7 @@ LF_EMIT(linear_dw);
 LF_EMIT(colsum);
 LF_EMIT(embed_bwd);
 LF_EMIT(norm_bwd);
+LF_EMIT(unit_rows_bwd);
 LF_EMIT(attn_bwd);
 LF_EMIT(act_bwd);
 LF_EMIT(glu_bwd);

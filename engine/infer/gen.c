@@ -94,6 +94,9 @@ int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_jo
         if (pages > (size_t)m->n_pages || pages > (size_t)m->max_pages)
             return lf_fail(err, LF_EINVAL, "request '%s': %zu tokens need %zu pages, the cache has %lld; raise kv_tokens or lower max_tokens",
                            j->id, most_tokens(m, j), pages, (long long)m->n_pages);
+        if (m->prefix && j->n_prompt > (size_t)m->max_rows)
+            return lf_fail(err, LF_EINVAL, "request '%s': the prompt has %zu tokens, which see each other and need one step of at most "
+                           "%lld rows; raise step_rows", j->id, j->n_prompt, (long long)m->max_rows);
         if (j->n_stop > 0 && !tok)
             return lf_fail(err, LF_EINVAL, "request '%s': stop strings need a tokenizer", j->id);
         if (lf_sample_check(&j->params, err))
@@ -180,6 +183,8 @@ static int admit(gen_run *g, lf_err *err)
             return LF_ENOMEM;
         take_pages(g, s, leader, shared, g->table + (size_t)slot * (size_t)g->m->max_pages);
         s->slot = slot;
+        if (g->m->prefix)
+            g->m->prefix[slot] = (int32_t)j->n_prompt - 1;
         s->sampler = g->samplers[slot];
         lf_sampler_begin(s->sampler, j->prompt, j->n_prompt);
         g->by_slot[slot] = s;
@@ -197,6 +202,13 @@ static bool waits(gen_seq *s)
     return s->leader != NULL;
 }
 
+/* Is there no room for all that is left of its prefix? The tokens of a prefix see each other, so they go together. */
+static bool prefix_too_long(const gen_run *g, const gen_seq *s, int64_t rows)
+{
+    const size_t prefix = s->job->n_prompt - 1;
+    return g->m->prefix && s->cached < prefix && prefix - s->cached > (size_t)(g->m->max_rows - rows);
+}
+
 /* Rows of the next step: every decoding sequence first, then prompts in slot order. */
 static int64_t compose(gen_run *g, int64_t *n_want)
 {
@@ -206,7 +218,7 @@ static int64_t compose(gen_run *g, int64_t *n_want)
         for (int64_t slot = 0; slot < g->m->slots; slot++) {
             gen_seq *s = g->by_slot[slot];
             bool decoding = s && s->n_tok - s->cached == 1;
-            if (!s || decoding != (pass == 0) || waits(s))
+            if (!s || decoding != (pass == 0) || waits(s) || prefix_too_long(g, s, rows))
                 continue;
             int64_t first = rows;
             while (s->cached < s->n_tok && rows < g->m->max_rows) {

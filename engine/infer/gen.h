@@ -41,6 +41,8 @@ typedef struct lf_gen_model {
     int64_t page_tokens; /* positions of a page */
     int64_t n_pages;     /* pages of the cache, all slots together */
     int64_t max_pages;   /* entries per slot of the page table */
+    int32_t *prefix;     /* NULL, or the model's [slots]: gets the prefix of each slot, all of a prompt but its last token, whose
+                            tokens see each other; then a step has the rest of a prefix as a whole or nothing of it */
     /* table: i32 [slots, max_pages]. *out is borrowed until the next step. */
     int (*step)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
                 int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err);

@@ -34,6 +34,9 @@ struct lf_runner {
     int score_chain; /* -1: none */
     int64_t n_pages, max_pages;
     int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
+    int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
+    int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
+    int32_t *score_prefix;             /* [score_docs], then turns and blocks [2, score_rows] */
     float *lse;                        /* likewise */
 };
 
@@ -172,6 +175,14 @@ static int load(lf_runner *r, const char *dir, lf_err *err)
     return rc;
 }
 
+static int prefix_buffers(lf_runner *r, size_t rows, lf_err *err)
+{
+    r->prefix = lf_calloc((size_t)r->o.slots + 1, sizeof *r->prefix, err);
+    r->turns = lf_calloc(2 * rows, sizeof *r->turns, err);
+    r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1, sizeof *r->score_prefix, err);
+    return r->prefix && r->turns && r->score_prefix ? 0 : LF_ENOMEM;
+}
+
 int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err)
 {
     lf_runner *r = lf_calloc(1, sizeof *r, err);
@@ -190,6 +201,8 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
         if (!r->tok || !r->pos || !r->seq || !r->select || !r->lse)
             rc = LF_ENOMEM;
     }
+    if (rc == 0 && r->model.mask == LF_MASK_PREFIX)
+        rc = prefix_buffers(r, rows, err);
     if (rc) {
         lf_runner_close(r);
         return rc;
@@ -212,6 +225,9 @@ void lf_runner_close(lf_runner *r)
     free(r->seq);
     free(r->select);
     free(r->lse);
+    free(r->prefix);
+    free(r->turns);
+    free(r->score_prefix);
     free(r);
 }
 
@@ -224,6 +240,20 @@ json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err) { return lf_exec_finger
 static int write_i32(lf_runner *r, int chain, const char *name, const int32_t *v, int64_t n, lf_err *err)
 {
     return lf_exec_write(r->exec, chain, 0, name, v, (size_t)n * sizeof *v, err);
+}
+
+/* Prefixes of the sequences, and where rope2d counts from. */
+static int write_step_prefixes(lf_runner *r, int k, lf_err *err)
+{
+    const int64_t cap = r->bucket_rows[k];
+    const int chain = r->bucket_chain[k];
+    int rc = write_i32(r, chain, "prefix", r->prefix, r->o.slots, err);
+    if (rc || r->model.position != LF_POS_ROPE2D)
+        return rc;
+    for (int64_t i = 0; i < cap; i++)
+        lf_decoder_turn(r->pos[i], r->seq[i] < 0 ? 0 : r->prefix[r->seq[i]], &r->turns[i], &r->turns[cap + i]);
+    rc = write_i32(r, chain, "turns", r->turns, cap, err);
+    return rc ? rc : write_i32(r, chain, "blocks", r->turns + cap, cap, err);
 }
 
 /* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat row 0. */
@@ -248,6 +278,8 @@ static int write_step(lf_runner *r, int k, int64_t rows, const int32_t *token, c
         rc = write_i32(r, chain, "table", table, r->o.slots * r->max_pages, err);
     if (rc == 0)
         rc = write_i32(r, chain, "select", r->select, r->bucket_select[k], err);
+    if (rc == 0 && r->prefix)
+        rc = write_step_prefixes(r, k, err);
     return rc;
 }
 
@@ -280,11 +312,25 @@ int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
     if (r->n_buckets == 0)
         return lf_fail(err, LF_EINVAL, "the runner was opened without generation");
     *out = (lf_gen_model){r, r->model.vocab, r->o.max_context, r->o.slots, r->o.max_rows, r->o.page_tokens,
-                          r->n_pages, r->max_pages, step};
+                          r->n_pages, r->max_pages, r->prefix, step};
     return 0;
 }
 
 /* ---- scoring -------------------------------------------------------------------------------------------------------------- */
+
+/* The prefix of a document is what stands before the first token that predicts a scored one. */
+static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32_t *cu, lf_err *err)
+{
+    const int64_t docs = r->o.score_docs, rows = r->o.score_rows;
+    int32_t *prefix = r->score_prefix, *turns = prefix + docs, *blocks = turns + rows;
+    lf_decoder_prefixes(target, cu, docs, prefix);
+    int rc = write_i32(r, r->score_chain, "prefix", prefix, docs, err);
+    if (rc || r->model.position != LF_POS_ROPE2D)
+        return rc;
+    lf_decoder_turns(cu, docs, prefix, rows, turns, blocks);
+    rc = write_i32(r, r->score_chain, "turns", turns, rows, err);
+    return rc ? rc : write_i32(r, r->score_chain, "blocks", blocks, rows, err);
+}
 
 static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position, const int32_t *cu,
                    int64_t n_docs, float *loss, int32_t *argmax, lf_err *err)
@@ -300,6 +346,8 @@ static int forward(void *ctx, const int32_t *token, const int32_t *target, const
         rc = write_i32(r, r->score_chain, "positions", position, rows, err);
     if (rc == 0)
         rc = write_i32(r, r->score_chain, "cu_seqlens", cu, r->o.score_docs + 1, err);
+    if (rc == 0 && r->score_prefix)
+        rc = write_score_prefixes(r, target, cu, err);
     if (rc == 0)
         rc = lf_exec_record_write(r->exec, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);
     if (rc == 0)

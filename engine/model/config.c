@@ -12,7 +12,8 @@
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", NULL};
-static const char *const position_names[] = {"rope", "learned", "alibi", "none", NULL};
+static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
+static const char *const mask_names[] = {"causal", "prefix", NULL};
 static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic", NULL};
 /* In the order of enum lf_act. */
 static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick", "silu", "relu", NULL};
@@ -86,6 +87,8 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(head_bias, "no"),
     BOOL(qk_norm, "no"),
     BOOL(tied_head, "no"),
+    BOOL(norm_head, "no"),
+    ENUM(mask, mask_names, "causal"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
     COUNT(max_window_layers, 0, 4096, "0"),
     COUNT(window_pattern, 0, 4096, "0"),

@@ -25,7 +25,8 @@
 
 enum lf_model_norm { LF_NORM_RMS = 0, LF_NORM_LAYER };
 enum lf_model_block { LF_BLOCK_PRE = 0, LF_BLOCK_POST, LF_BLOCK_SANDWICH, LF_BLOCK_ALPHA };
-enum lf_model_position { LF_POS_ROPE = 0, LF_POS_LEARNED, LF_POS_ALIBI, LF_POS_NONE };
+enum lf_model_position { LF_POS_ROPE = 0, LF_POS_LEARNED, LF_POS_ALIBI, LF_POS_NONE, LF_POS_ROPE2D };
+enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX };
 enum lf_model_rope_scaling {
     LF_ROPE_PLAIN = 0,
     LF_ROPE_LINEAR,
@@ -96,8 +97,10 @@ typedef struct lf_model_config {
     bool qkv_bias, out_bias, mlp_bias, head_bias;
     bool qk_norm;   /* RMSNorm of each query and key head before RoPE (Qwen3) */
     bool tied_head; /* head.weight is embed.weight */
+    bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
 
-    int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
+    int mask;               /* enum lf_model_mask; prefix: the first tokens of a document see each other, decoder.h */
+    int64_t sliding_window; /* key j visible to query i iff i - j < window; 0 = off */
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
     int64_t window_pattern;    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
                                   slides */
@@ -141,7 +144,7 @@ bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, c
 
 /* Width of the embedding: embed_dim, or hidden. */
 int64_t lf_model_embed_width(const lf_model_config *c);
-/* Channels that RoPE turns: even. 0 when position is not rope. */
+/* Channels that RoPE turns, even: of a head, or with rope2d of each half of a head. 0 with other positions. */
 int64_t lf_model_rope_dim(const lf_model_config *c);
 /* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what: LF_ROPE_LOCAL for the windowed
  * layers of a model with rope_local_theta; LF_ROPE_QUERY for queries, which logn_length multiplies as well.

@@ -130,17 +130,23 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
 static int check_position(const lf_model_config *c, lf_err *err)
 {
     static const char *const rope_only[] = {"rope_theta", "rope_fraction", "rope_interleaved", "rope_scaling"};
-    if (c->position != LF_POS_ROPE) {
+    const int64_t rot = lf_model_rope_dim(c);
+    if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D) {
         /* A family may have set them; a user who sets both means something else. */
-        for (size_t i = 0; i < sizeof(rope_only) / sizeof(rope_only[0]); i++) {
+        for (size_t i = 0; i < sizeof(rope_only) / sizeof(rope_only[0]); i++)
             if (by_hand(c, rope_only[i]) && by_hand(c, "position"))
                 CONTRADICTION(rope_only[i], "set, but position is not rope (%s)", lf_model_origin(c, "position"));
-        }
-    } else if (lf_model_rope_dim(c) < 2 || lf_model_rope_dim(c) % 2) {
+    } else if (rot < 2 || rot % 2) {
         CONTRADICTION(given(c, "rope_fraction") ? "rope_fraction" : "head_dim",
-                      "rope turns pairs of channels, but %g of %lld is %lld", c->rope_fraction, (long long)c->head_dim,
-                      (long long)lf_model_rope_dim(c));
+                      "rope turns pairs of channels, but %g of %lld is %lld", c->rope_fraction,
+                      (long long)c->head_dim / (c->position == LF_POS_ROPE2D ? 2 : 1), (long long)rot);
     }
+    if (c->position == LF_POS_ROPE2D && c->rope_scaling != LF_ROPE_PLAIN)
+        CONTRADICTION("rope_scaling", "is for position = rope, not for rope2d");
+    if (c->position == LF_POS_ROPE2D && c->mask != LF_MASK_PREFIX)
+        CONTRADICTION("position", "rope2d counts from the end of the prefix: it needs mask = prefix");
+    if (c->position == LF_POS_ALIBI && c->mask == LF_MASK_PREFIX)
+        CONTRADICTION("mask", "ALiBi is a penalty for distance into the past; a prefix looks ahead");
     if (c->logn_length == 1)
         CONTRADICTION("logn_length", "log(1) is 0: it is 0 (off) or at least 2");
     if (c->logn_length && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim))
@@ -168,6 +174,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
     if (c->tied_head && c->head_bias)
         CONTRADICTION("head_bias", "a tied head has no bias of its own (tied_head, %s)",
                       lf_model_origin(c, "tied_head"));
+    if (c->norm_head && c->head_bias)
+        CONTRADICTION("head_bias", "a head of unit rows has none (norm_head, %s)", lf_model_origin(c, "norm_head"));
     if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
         CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
     if (c->activation == LF_ACT_NONE)

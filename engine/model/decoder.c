@@ -63,13 +63,20 @@ static void fill_slopes(void *dst, const void *ctx)
     lf_model_alibi_slopes(&d->c, dst);
 }
 
-static void begin(struct lf_dec_build *b, int64_t rows)
+/* rows of the step; documents (or sequences of the cache) that have a prefix each. */
+static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
 {
     const lf_model_config *c = b->c;
     b->tokens = lf_input(b->g, "tokens", LF_I32, rows, 1);
     b->positions = lf_input(b->g, "positions", LF_I32, rows, 1);
     b->samples = b->dropout ? lf_input(b->g, "samples", LF_I64, rows, 1) : LF_NONE;
     b->offsets = b->dropout ? lf_input(b->g, "offsets", LF_I32, rows, 1) : LF_NONE;
+    if (c->mask == LF_MASK_PREFIX)
+        b->prefix = lf_input(b->g, "prefix", LF_I32, documents, 1);
+    if (c->position == LF_POS_ROPE2D) {
+        b->turns = lf_input(b->g, "turns", LF_I32, rows, 1);
+        b->blocks = lf_input(b->g, "blocks", LF_I32, rows, 1);
+    }
     if (c->position == LF_POS_ALIBI)
         b->alibi = lf_const(b->g, "alibi.slopes", LF_F32, 1, c->heads, fill_slopes, b->d);
 }
@@ -108,7 +115,8 @@ static lf_val trunk(struct lf_dec_build *b)
 
 static lf_val head_weight(struct lf_dec_build *b)
 {
-    return lf_param(b->g, b->c->tied_head ? "embed.weight" : "head.weight");
+    lf_val w = lf_param(b->g, b->c->tied_head ? "embed.weight" : "head.weight");
+    return b->c->norm_head ? lf_unit_rows(b->g, w) : w;
 }
 
 static lf_val head_bias(struct lf_dec_build *b)
@@ -137,7 +145,7 @@ static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstor
     b->g = lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_ENOMEM;
-    begin(b, r->rows);
+    begin(b, r->rows, r->n_docs);
     b->cu_seqlens = lf_input(b->g, "cu_seqlens", LF_I32, r->n_docs + 1, 1);
     b->max_doc = r->max_doc > 0 ? r->max_doc : r->rows;
     return 0;
@@ -188,7 +196,7 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
     b.g = lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;
-    begin(&b, p->rows);
+    begin(&b, p->rows, p->n_seq);
     b.seq = lf_input(b.g, "seq", LF_I32, p->rows, 1);
     b.table = lf_input(b.g, "table", LF_I32, p->n_seq, p->max_pages);
     lf_val x = lf_gather_rows(b.g, trunk(&b), lf_input(b.g, "select", LF_I32, p->n_select, 1));

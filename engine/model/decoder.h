@@ -54,6 +54,13 @@ struct lf_decoder_rows {
 lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                 bool train, lf_err *err);
 bool lf_decoder_has_dropout(const lf_model_config *c);
+/* prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) whose targets are given; 0 where none is trained.
+ */
+void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs, int32_t *prefix);
+/* The two positions of rope2d of the token at `position` of a document with this prefix; of all rows of documents. */
+void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block);
+void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix, int64_t rows, int32_t *turns,
+                      int32_t *blocks);
 /* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                  lf_err *err);
@@ -63,7 +70,8 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
 
 /* Generation over a paged cache. Row r is position positions[r] of sequence seq[r] (-1: unused row); it stores its key
  * and value and sees positions 0..positions[r] of its sequence. Prefill and decode differ in `rows` only. Further
- * inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages]; select i32 [n_select, 1]: rows whose logits are wanted. Output
+ * inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages]; prefix is i32 [n_seq, 1] here and all of a prefix is fed in one
+ * step (its tokens see each other in every layer); select i32 [n_select, 1]: rows whose logits are wanted. Output
  * "logits" f32 [n_select, V]. States kv.N.k, kv.N.v [n_pages * page_tokens, G*D], shared by name. */
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;

@@ -68,15 +68,18 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
                                             {"rope.local.cos", "rope.local.sin"},
                                             {"rope.q.cos", "rope.q.sin"},
                                             {"rope.q.local.cos", "rope.q.local.sin"}};
-    struct lf_rope_opts o = {
-        .heads = (int)heads, .rot = (int)lf_model_rope_dim(b->c), .interleaved = b->c->rope_interleaved};
+    const bool two = b->c->position == LF_POS_ROPE2D; /* a head is two that turn apart */
+    struct lf_rope_opts o = {.position2 = b->blocks,
+                             .heads = (int)heads * (two ? 2 : 1),
+                             .rot = (int)lf_model_rope_dim(b->c),
+                             .interleaved = b->c->rope_interleaved};
     unsigned what = lf_model_layer_local(b->c, l) ? LF_ROPE_LOCAL : 0;
     if (query && lf_dec_logn(b->d))
         what |= LF_ROPE_QUERY;
     lf_val table[2];
     for (int k = 0; k < 2; k++)
         table[k] = lf_const(b->g, names[what][k], LF_F32, b->d->positions, o.rot / 2, fill_rope, &b->d->table[what][k]);
-    return lf_rope(b->g, x, b->positions, table[0], table[1], &o);
+    return lf_rope(b->g, x, two ? b->turns : b->positions, table[0], table[1], &o);
 }
 
 /* ---- attention ---- */
@@ -103,8 +106,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
     lf_val qkv = lf_dec_linear(b, lf_tp_enter(b->g, h), c->qkv_bias, "attn.qkv", l);
     lf_val v = lf_slice(b->g, qkv, (H + G) * D, G * D);
     lf_val q, k;
-    if (c->position == LF_POS_ROPE && !c->qk_norm &&
-        !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
+    const bool turned = c->position == LF_POS_ROPE || c->position == LF_POS_ROPE2D;
+    if (turned && !c->qk_norm && !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
         lf_val qk = rope(b, lf_slice(b->g, qkv, 0, (H + G) * D), H + G, l, false);
         q = lf_slice(b->g, qk, 0, H * D);
         k = lf_slice(b->g, qk, H * D, G * D);
@@ -115,7 +118,7 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
             q = head_norm(b, q, H, "attn.q_norm", l);
             k = head_norm(b, k, G, "attn.k_norm", l);
         }
-        if (c->position == LF_POS_ROPE) {
+        if (turned) {
             q = rope(b, q, H, l, true);
             k = rope(b, k, G, l, false);
         }
@@ -126,6 +129,7 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
                              .softcap = (float)c->attn_softcap,
                              .window = (int32_t)lf_model_layer_window(c, l),
                              .causal = true,
+                             .prefix = b->prefix,
                              .max_doc = b->max_doc};
     char site[64];
     if (b->dropout && c->attn_prob_dropout > 0) {

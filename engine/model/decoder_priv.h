@@ -33,6 +33,7 @@ struct lf_dec_build {
     bool dropout;
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
+    lf_val prefix, turns, blocks; /* LF_NONE where the description has no use for them */
     /* over documents */
     lf_val cu_seqlens;
     int64_t max_doc;

@@ -12,9 +12,10 @@ int64_t lf_model_embed_width(const lf_model_config *c)
 
 int64_t lf_model_rope_dim(const lf_model_config *c)
 {
-    if (c->position != LF_POS_ROPE)
+    if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D)
         return 0;
-    return (int64_t)(c->rope_fraction * (double)c->head_dim + 1e-9);
+    int64_t part = c->position == LF_POS_ROPE2D ? c->head_dim / 2 : c->head_dim;
+    return (int64_t)(c->rope_fraction * (double)part + 1e-9);
 }
 
 static double llama3_frequency(const lf_model_config *c, double freq)

@@ -23,6 +23,20 @@ double lf_train_loss_mean(const lf_trainer *t)
 
 /* ---- one step ---- */
 
+/* With mask = prefix: what of a document its trained part may look at, and where rope2d counts from. */
+static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+{
+    const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
+    int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
+    lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, prefix);
+    int rc = lf_exec_write(t->m.ex, chain, 0, "prefix", prefix, docs * i32, err);
+    if (rc || t->mc.position != LF_POS_ROPE2D)
+        return rc;
+    lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
+    rc = lf_exec_write(t->m.ex, chain, 0, "turns", turns, rows * i32, err);
+    return rc ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
+}
+
 static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
 {
     const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
@@ -34,6 +48,8 @@ static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_e
         rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
     if (!rc)
         rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
+    if (!rc && t->prefix_buf)
+        rc = write_prefixes(t, chain, b, err);
     if (rc || chain != t->m.train || !t->samples_buf)
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)
@@ -324,8 +340,12 @@ static int resolve_model(lf_trainer *t, lf_err *err)
     return rc;
 }
 
-static int dropout_buffers(lf_trainer *t, lf_err *err)
+/* Host memory for inputs that the loader does not make. */
+static int input_buffers(lf_trainer *t, lf_err *err)
 {
+    if (t->mc.mask == LF_MASK_PREFIX &&
+        !(t->prefix_buf = lf_arena_alloc(t->arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
+        return LF_ENOMEM;
     if (!lf_decoder_has_dropout(&t->mc))
         return 0;
     t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);
@@ -349,7 +369,7 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     if (!rc)
         rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata != NULL, t->ranks, err);
     if (!rc)
-        rc = dropout_buffers(t, err);
+        rc = input_buffers(t, err);
     t->rss0 = lf_rss_bytes();
     if (!rc)
         rc = lf_train_model_bind(&t->m, t->c, err);

@@ -108,10 +108,13 @@ static inline struct attn_shape attn_shape_of(int64_t d, float scale, float soft
                                .pairs = pairs};
 }
 
-/* Keys [*lo, *hi) of a document of len keys that the query at position pos sees. */
-static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t *lo, int64_t *hi)
+/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query at position pos
+ * sees. */
+static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t prefix, int64_t *lo,
+                              int64_t *hi)
 {
-    *hi = s->causal && pos + 1 < len ? pos + 1 : len;
+    const int64_t open = pos + 1 > prefix ? pos + 1 : prefix;
+    *hi = s->causal && open < len ? open : len;
     *lo = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
     if (*lo > *hi)
         *lo = *hi;
@@ -161,7 +164,7 @@ size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
 /* Append one query row; q NULL: it lies in qa, which the caller has set. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
-                            int64_t len);
+                            int64_t len, int64_t prefix);
 /* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows: ldv = dp; or, for f32
  * with d a multiple of 16, the rows themselves). Nothing of v beyond the keys that some row sees is read. */
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,

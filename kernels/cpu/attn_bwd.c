@@ -64,14 +64,14 @@ size_t LF_SYM(attn_bwd_work)(const struct lf_k_attn_bwd *a, int threads)
 }
 
 struct doc {
-    int64_t row, len;
+    int64_t row, len, prefix;
 };
 
 static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
 {
     int64_t b = a->cu_seqlens[i], e = a->cu_seqlens[i + 1];
     e = e > a->rows ? a->rows : e;
-    return (struct doc){b, e > b ? e - b : 0};
+    return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0};
 }
 
 static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
@@ -112,6 +112,7 @@ static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 /* One tile of keys against one block of query rows of head h. */
 struct pair {
     int64_t h, i0, nq, j0; /* rows i0 .. i0 + nq, keys from j0, in the document */
+    bool open;             /* some of the keys are in the document's prefix, which rows before them see too */
 };
 
 /* p and ds of the block from its scores and dp, rounded as products will read them. */
@@ -123,7 +124,7 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
     for (int64_t r = 0; r < b->nq; r++) {
         const int64_t i = b->i0 + r;
         int64_t lo, hi;
-        attn_range(s, i, d.len, &lo, &hi);
+        attn_range(s, i, d.len, d.prefix, &lo, &hi);
         lo -= b->j0;
         hi -= b->j0;
         const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]), delta = lf_v_set1(w->delta[i]),
@@ -176,7 +177,7 @@ static void to_pairs(float *dst, float *src, int64_t nq, bool rows_too)
 /* Rows of a block whose causal diagonal crosses the tile go strip by strip, each over the keys that it can see. */
 static bool on_diagonal(const struct attn_shape *s, const struct pair *b)
 {
-    return s->causal && b->i0 < b->j0 + ATTN_T;
+    return s->causal && !b->open && b->i0 < b->j0 + ATTN_T;
 }
 
 /* C = A B over the tile's columns; a strip of a diagonal block leaves columns beyond its last row's key alone. */
@@ -327,8 +328,9 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
         pack_head(a, s, w, d, h);
         for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
             int64_t end = s->window > 0 && j0 + ATTN_T - 1 + s->window < d.len ? j0 + ATTN_T - 1 + s->window : d.len;
-            for (int64_t i0 = s->causal ? j0 : 0; i0 < end; i0 += ATTN_QB) {
-                struct pair b = {.h = h, .i0 = i0, .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB, .j0 = j0};
+            const bool open = j0 < d.prefix;
+            for (int64_t i0 = s->causal && !open ? j0 : 0; i0 < end; i0 += ATTN_QB) {
+                struct pair b = {.h = h, .i0 = i0, .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB, .j0 = j0, .open = open};
                 block_products(a, s, w, d, &b);
             }
         }

@@ -77,6 +77,13 @@ size_t LF_SYM(attn_paged_work)(const struct lf_k_attn_paged *a, int threads)
     return (size_t)threads * thread_floats(a, &s) * sizeof(float);
 }
 
+/* Keys that row r may see: up to its own, or up to its sequence's prefix. */
+static int64_t row_keys(const struct lf_k_attn_paged *a, int64_t r)
+{
+    const int64_t own = (int64_t)a->pos[r] + 1, prefix = a->prefix ? a->prefix[a->seq[r]] : 0;
+    return own > prefix ? own : prefix;
+}
+
 static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j)
 {
     int64_t page = a->table[seq * a->max_pages + j / a->page_tokens];
@@ -131,7 +138,7 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
         for (int64_t h = h0; h < h1; h++) {
             LF_SYM(attn_block_add)
             (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
-             (int64_t)a->pos[r] + 1);
+             row_keys(a, r), row_keys(a, r));
             lo = b.lo[b.n - 1] < lo ? b.lo[b.n - 1] : lo;
             hi = b.hi[b.n - 1] > hi ? b.hi[b.n - 1] : hi;
         }
@@ -147,7 +154,7 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
                       float *mem)
 {
     const uint8_t t = a->x_type;
-    const int64_t per = a->heads / a->groups, seq = a->seq[r], len = (int64_t)a->pos[r] + 1;
+    const int64_t per = a->heads / a->groups, seq = a->seq[r], len = row_keys(a, r);
     const size_t floats = LF_SYM(attn_block_floats)(s->dp, per);
     float *kt = mem, *v = kt + s->kd * ATTN_T, *blocks = v + ATTN_T * s->dp;
     struct attn_block b;
@@ -156,7 +163,7 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
         LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
         for (int64_t h = g * per; h < (g + 1) * per; h++)
             LF_SYM(attn_block_add)
-        (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r], len);
+        (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r], len, len);
         lo = b.lo[0];
     }
     for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {

@@ -178,7 +178,7 @@ int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++)
             for (int64_t h = 0; h < a->heads; h++)
-                rope_head(a, a->position[r], lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
+                rope_head(a, a->position2 && h % 2 ? a->position2[r] : a->position[r], lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
                           lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
     }
     return LF_K_OK;

@@ -16,6 +16,8 @@
     X(dropout) \
     X(norm_fwd) \
     X(norm_bwd) \
+    X(unit_rows_fwd) \
+    X(unit_rows_bwd) \
     X(embed_fwd) \
     X(embed_bwd) \
     X(rope) \

@@ -2,7 +2,7 @@
  *
  * The paged cache gives the bits of attn_fwd: documents are fed in random pieces, in random batches with random
  * neighbours, over shuffled pages whose unwritten slots hold NaN; each row's output equals, bit for bit, the row of one
- * attn_fwd over the whole documents. The last rows of each document are decoded one at a time.
+ * attn_fwd over the whole documents. A document with a prefix begins with all of it. The last rows of each document are decoded one at a time.
  */
 #include "config.h"
 
@@ -21,6 +21,7 @@ struct feed {
     uint64_t seed;
     int64_t draw;
     float alibi[8];
+    int32_t prefix[12]; /* of the case, within its document: a cache has no end of its own */
 };
 
 static int64_t pick(struct feed *f, int64_t n)
@@ -50,6 +51,7 @@ static bool whole_documents(struct feed *f)
                               .ldv = f->ldk,
                               .ldo = f->ldq,
                               .cu_seqlens = c->cu,
+                              .prefix = c->open ? c->prefix : NULL,
                               .alibi = c->alibi ? f->alibi : NULL,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
@@ -70,6 +72,8 @@ static void feed_open(struct feed *f, const struct lf_kernels *k, const struct a
                       uint64_t seed)
 {
     *f = (struct feed){.k = k, .c = c, .type = type, .seed = seed, .size = lf_dtype_size((enum lf_dtype)type)};
+    for (int64_t d = 0; d < c->n_docs; d++)
+        f->prefix[d] = c->prefix[d] < c->cu[d + 1] - c->cu[d] ? c->prefix[d] : c->cu[d + 1] - c->cu[d];
     f->ldq = c->heads * c->d;
     f->ldk = c->groups * c->d;
     f->page = seed % 2 ? 64 : 128;
@@ -146,6 +150,7 @@ static bool run_batch(struct feed *f, int64_t rows, const int32_t *seq, const in
                                 .seq = seq,
                                 .pos = pos,
                                 .table = f->table,
+                                .prefix = c->open ? f->prefix : NULL,
                                 .alibi = c->alibi ? f->alibi : NULL,
                                 .scale = (float)attn_ref_scale(c),
                                 .softcap = (float)c->softcap,
@@ -182,6 +187,8 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
         for (int64_t s = 0; s < c->n_docs; s++) {
             int64_t d = (s + batch) % c->n_docs, rest = c->cu[d + 1] - c->cu[d] - f.done[d];
             int64_t n = rest > 6 ? 1 + pick(&f, rest > 90 ? 90 : rest - 5) : rest > 0 ? pick(&f, 2) : 0;
+            if (c->open && f.done[d] == 0 && n < c->prefix[d]) /* a prefix is written before any of it is read */
+                n = c->prefix[d] < rest ? c->prefix[d] : rest;
             for (int64_t i = 0; i < n && rows < MAX_ROWS - 1; i++, rows++, left--) {
                 seq[rows] = (int32_t)d;
                 pos[rows] = f.done[d]++;

@@ -17,23 +17,30 @@ struct attn_case {
     int32_t window;
     double softcap;
     double drop; /* of the probabilities; sample of row r: 3 + r / 40, position r % 40, seed 77, site 5 */
+    bool open;          /* with prefixes */
+    int32_t prefix[12]; /* of each document */
 };
 
 static const struct attn_case attn_cases[] = {
-    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0},
-    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0},
-    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0},
-    {"documents of every size, padding", 200, 2, 2, 16, 8, {0, 1, 1, 64, 129, 131, 190, 190, 193}, true, false, 0, 0, 0},
-    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0},
-    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0},
-    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0},
-    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0},
-    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0},
-    {"both directions, window, alibi", 133, 2, 2, 10, 2, {0, 130, 133}, false, true, 21, 0, 0},
-    {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0, 0},
-    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0},
-    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25},
-    {"dropout, both directions, window, alibi, softcap", 140, 3, 3, 18, 2, {0, 130, 140}, false, true, 75, 4.0, 0.6},
+    {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}},
+    {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}},
+    {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}},
+    {"documents of every size, padding", 200, 2, 2, 16, 8, {0, 1, 1, 64, 129, 131, 190, 190, 193}, true, false, 0, 0, 0, false, {0}},
+    {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}},
+    {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}},
+    {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}},
+    {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0, false, {0}},
+    {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0, false, {0}},
+    {"both directions, window, alibi", 133, 2, 2, 10, 2, {0, 130, 133}, false, true, 21, 0, 0, false, {0}},
+    {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0, 0, false, {0}},
+    {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}},
+    {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}},
+    {"prefixes of every size", 220, 2, 1, 32, 6, {0, 100, 101, 131, 131, 203, 215}, true, false, 0, 0, 0, true,
+     {70, 0, 30, 5, 64, 12}},
+    {"prefix beyond its document, grouped heads", 150, 6, 2, 18, 2, {0, 90, 149}, true, false, 0, 0, 0, true, {200, 1}},
+    {"prefix, window, softcap", 140, 2, 2, 16, 2, {0, 130, 140}, true, false, 50, 4.0, 0, true, {97, 3}},
+    {"prefix, dropout", 140, 4, 2, 32, 2, {0, 110, 140}, true, false, 0, 0, 0.25, true, {40, 9}},
+    {"dropout, both directions, window, alibi, softcap", 140, 3, 3, 18, 2, {0, 130, 140}, false, true, 75, 4.0, 0.6, false, {0}},
 };
 enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
 
@@ -72,9 +79,9 @@ OP_FN double attn_ref_scale(const struct attn_case *c)
     return (double)(float)(1.5 / sqrt((double)c->d));
 }
 
-OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t i, int64_t j)
+OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t n, int64_t i, int64_t j)
 {
-    return (!c->causal || j <= i) && (c->window == 0 || i - j < c->window);
+    return (!c->causal || j <= i || (c->open && j < c->prefix[n])) && (c->window == 0 || i - j < c->window);
 }
 
 /* Score of query i, key j of one document; *slope_cap: derivative of the softcap. q, k: rows of the head, [D]. */
@@ -110,10 +117,10 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
                 const int64_t g = h / (c->heads / c->groups);
                 const double *qi = q + (r0 + i) * hd + h * c->d;
                 for (int64_t j = 0; j < len; j++)
-                    if (attn_ref_visible(c, i, j))
+                    if (attn_ref_visible(c, n, i, j))
                         m = fmax(m, attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap));
                 for (int64_t j = 0; j < len; j++) {
-                    if (!attn_ref_visible(c, i, j))
+                    if (!attn_ref_visible(c, n, i, j))
                         continue;
                     double p = exp(attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap) - m);
                     l += p;
@@ -150,7 +157,7 @@ OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double
                     adelta += fabs(go[at + x] * o[at + x]);
                 }
                 for (int64_t j = 0; j < len; j++) {
-                    if (!attn_ref_visible(c, i, j))
+                    if (!attn_ref_visible(c, n, i, j))
                         continue;
                     const int64_t kt = (r0 + j) * gd + g * d;
                     double cap, dp = 0, adp = 0;

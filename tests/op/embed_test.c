@@ -247,6 +247,36 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
     free(want);
 }
 
+/* Two positions: as two calls, each over every second head with a row distance that skips the others. */
+static void test_rope_2d(const struct lf_kernels *k, int type)
+{
+    enum { R = 9, H = 3, D = 10, POS = 12 };
+    const size_t size = lf_dtype_size((enum lf_dtype)type);
+    struct op_buf x = op_random(R * 2 * H * D, type, 1, 2.0), cs = op_random(POS * D / 2, LF_F32, 2, 1.0),
+                  sn = op_random(POS * D / 2, LF_F32, 3, 1.0), y = op_alloc(x.bytes), z = op_alloc(x.bytes);
+    int32_t first[R], second[R];
+    for (int r = 0; r < R; r++) {
+        first[r] = r;
+        second[r] = (r * 5 + 3) % POS;
+    }
+    struct lf_k_rope a = {.rows = R, .heads = 2 * H, .d = D, .rot = D, .max_pos = POS, .x = x.p, .y = y.p,
+                          .ldx = 2 * H * D, .ldy = 2 * H * D, .position = first, .position2 = second, .cos = cs.p,
+                          .sin = sn.p, .x_type = (uint8_t)type};
+    bool ok = k->rope.check(&a) == 0 && k->rope.run(queue[2], &a) == 0;
+    a.position2 = NULL;
+    a.heads = 1;
+    for (int h = 0; h < 2 * H; h++) {
+        a.position = h % 2 ? second : first;
+        a.x = (char *)x.p + (size_t)(h * D) * size;
+        a.y = (char *)z.p + (size_t)(h * D) * size;
+        ok = ok && k->rope.run(queue[1], &a) == 0;
+    }
+    tap_ok(ok && memcmp(y.p, z.p, x.bytes) == 0, "rope: heads of odd number turn by the second position, %s", k->family);
+    struct op_buf *b[] = {&x, &cs, &sn, &y, &z};
+    for (size_t i = 0; i < 5; i++)
+        op_free(b[i]);
+}
+
 int main(void)
 {
     for (int t = 1; t <= 3; t++)
@@ -269,8 +299,11 @@ int main(void)
             }
         }
     for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
-        if (lf_cpu_kernels((enum lf_isa)isa))
+        if (lf_cpu_kernels((enum lf_isa)isa)) {
             test_positions_alone(lf_cpu_kernels((enum lf_isa)isa));
+            test_rope_2d(lf_cpu_kernels((enum lf_isa)isa), LF_F32);
+            test_rope_2d(lf_cpu_kernels((enum lf_isa)isa), LF_BF16);
+        }
     for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
         for (size_t n = 0; n < sizeof rcases / sizeof *rcases; n++)
             for (int type = LF_F32; type <= LF_BF16; type++)

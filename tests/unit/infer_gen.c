@@ -47,7 +47,7 @@ static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_
 
 static int fake_open(struct fake *f, int64_t slots, int64_t rows, int64_t pages)
 {
-    *f = (struct fake){.m = {f, V, CONTEXT, slots, rows, PAGE, pages, CONTEXT / PAGE, fake_step}};
+    *f = (struct fake){.m = {f, V, CONTEXT, slots, rows, PAGE, pages, CONTEXT / PAGE, NULL, fake_step}};
     f->pages = calloc((size_t)pages * PAGE, sizeof *f->pages);
     f->logits = calloc((size_t)slots * V, sizeof *f->logits);
     f->lse = calloc((size_t)slots, sizeof *f->lse);

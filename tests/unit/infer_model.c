@@ -158,7 +158,8 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
     return same;
 }
 
-static void test_model(const char *name, const char *dir, int64_t vocab, bool bf16)
+/* prefix: prompts see each other, so a step must hold the longest. */
+static void test_model(const char *name, const char *dir, int64_t vocab, bool bf16, bool prefix)
 {
     static const struct setting settings[] = {
         {1, 1, 1, 64, 0, false},  {1, 2, 3, 64, 0, false},    {2, 3, 64, 64, 0, true},    {3, 4, 17, 128, 0, false},
@@ -172,7 +173,8 @@ static void test_model(const char *name, const char *dir, int64_t vocab, bool bf
         tap_bail("no memory");
     make_jobs(jobs, vocab);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        const struct setting *s = &settings[i];
+        struct setting mine = settings[i], *s = &mine;
+        mine.max_rows += prefix ? 200 : 0;
         lf_runner *r = open_runner(dir, s, bf16);
         generate(r, jobs, s, i ? got : ref);
         if (i > 0)
@@ -218,14 +220,34 @@ static void test_can_fail(const char *a, const char *b, int64_t vocab)
     free(y);
 }
 
-static void load_config(lf_model_config *c, const char *file, const char *key, const char *value)
+/* settings: "key=value" with a space between them. */
+static void load_config(lf_model_config *c, const char *file, const char *settings)
 {
     lf_err err = LF_ERR_INIT;
-    char path[4096];
+    char path[4096], key[64], value[64];
     const char *src = getenv("LF_SRCDIR");
     snprintf(path, sizeof path, "%s/models/%s.ini", src ? src : ".", file);
-    if (lf_model_config_load(c, path, &err) || (key && lf_model_config_set(c, key, value, "test", &err)) || lf_model_config_finish(c, &err))
+    if (lf_model_config_load(c, path, &err))
         tap_bail("%s", err.text);
+    for (const char *p = settings; p && *p; p += strcspn(p, " "), p += *p == ' ') {
+        if (sscanf(p, "%63[^=]=%63s", key, value) != 2 || lf_model_config_set(c, key, value, "test", &err))
+            tap_bail("%s %s", p, err.text);
+    }
+    if (lf_model_config_finish(c, &err))
+        tap_bail("%s", err.text);
+}
+
+static void test_prefix_too_long(const char *dir)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_gen_job jobs[N_JOBS];
+    lf_gen_model m;
+    const struct setting s = {1, 1, 16, 64, 0, false};
+    lf_runner *r = open_runner(dir, &s, false);
+    make_jobs(jobs, 512);
+    tap_rc(lf_runner_gen_model(r, &m, &err), 0, &err, NULL, "a prefix model with 16 rows in a step");
+    tap_rc(lf_gen_check(&m, NULL, jobs, N_JOBS, &err), LF_EINVAL, &err, "raise step_rows", "refuses a longer prompt by name");
+    lf_runner_close(r);
 }
 
 static void test_errors(const char *dir)
@@ -243,28 +265,34 @@ static void test_errors(const char *dir)
 int main(void)
 {
     static const struct {
-        const char *name, *file, *key, *value;
+        const char *name, *file, *settings;
+        bool f32_only; /* what bf16 adds is seen in the others */
     } models[] = {
-        {"llama", "tiny-llama", NULL, NULL},
-        {"gpt2", "tiny-gpt2", NULL, NULL},
-        {"qwen3", "tiny-qwen3", NULL, NULL},
-        {"window", "tiny-llama", "sliding_window", "40"},
-        {"softcap", "tiny-llama", "logit_softcap", "5"},
-        {"wide", "tiny-llama", "vocab", "5000"}, /* draws are shared out to threads */
+        {"llama", "tiny-llama", NULL, false},
+        {"gpt2", "tiny-gpt2", NULL, false},
+        {"qwen3", "tiny-qwen3", NULL, false},
+        {"window", "tiny-llama", "sliding_window=40", false},
+        {"softcap", "tiny-llama", "logit_softcap=5", false},
+        {"wide", "tiny-llama", "vocab=5000", false}, /* draws are shared out to threads */
+        {"prefix", "tiny-llama", "mask=prefix position=rope2d block=alpha kv_heads=4", true},
+        {"sandwich", "tiny-llama",
+         "block=sandwich sliding_window=40 window_pattern=2 rope_local_theta=100 logn_length=60 norm_head=yes embed_dim=32", true},
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         lf_err err = LF_ERR_INIT;
         lf_model_config c;
-        load_config(&c, models[i].file, models[i].key, models[i].value);
+        load_config(&c, models[i].file, models[i].settings);
         snprintf(dirs[i], sizeof dirs[i], "%s/%s", tap_tmpdir(), models[i].name);
         if (infer_ckpt_write(dirs[i], &c, infer_ckpt_hot, &seed, &err))
             tap_bail("checkpoint: %s", err.text);
-        test_model(models[i].name, dirs[i], c.vocab, false);
-        test_model(models[i].name, dirs[i], c.vocab, true);
+        test_model(models[i].name, dirs[i], c.vocab, false, c.mask == LF_MASK_PREFIX);
+        if (!models[i].f32_only)
+            test_model(models[i].name, dirs[i], c.vocab, true, false);
     }
     test_can_fail(dirs[3], dirs[0], 512);
+    test_prefix_too_long(dirs[6]);
     test_errors(dirs[0]);
     return tap_done();
 }

@@ -137,6 +137,13 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "rope_long_factors = 1,0\n", "number 2 = 0 is outside"},
         {"[model]\nfamily = llama\n" TINY "logn_length = 16\nrope_fraction = 0.5\n", "needs rope over the whole head"},
         {"[model]\nfamily = llama\n" TINY "logn_length = 1\n", "logn_length"},
+        {"[model]\nfamily = llama\n" TINY "position = rope2d\n", "it needs mask = prefix"},
+        {"[model]\nfamily = llama\n" TINY "position = rope2d\nmask = prefix\nhead_dim = 14\n", "1 of 7 is 7"},
+        {"[model]\nfamily = llama\n" TINY "position = rope2d\nmask = prefix\nrope_scaling = linear\n",
+         "not for rope2d"},
+        {"[model]\nfamily = llama\n" TINY "position = alibi\nmask = prefix\n", "a prefix looks ahead"},
+        {"[model]\nfamily = llama\n" TINY "norm_head = yes\nhead_bias = yes\n",
+         "a head of unit rows has none (norm_head, m.ini:9:13)"},
         {"[model]\npreset = no/such.ini\n", "m.ini:2:10: preset 'no/such.ini' not found"},
         {"[other]\na = 1\n", "no section [model]"},
     };

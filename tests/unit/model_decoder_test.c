@@ -60,6 +60,7 @@ static const char *const switches[][6] = {
     {"embed_dim=24"},
     {"embed_dim=24", "position=learned", "position_offset=2", "tied_head=yes", "block=post", "final_norm=no"},
     {"logn_length=8"},
+    {"norm_head=yes"},
 };
 #define N_SWITCHES (sizeof(switches) / sizeof(switches[0]))
 
@@ -204,6 +205,19 @@ static void test_causal(lf_model_config c, const char *name, enum lf_dtype compu
     runner_fini(&r);
 }
 
+static void test_prefixes(void)
+{
+    const int32_t targets[9] = {-1, -1, 5, 6, -1, 1, 2, -1, -1}, cu[5] = {0, 4, 5, 5, 7};
+    int32_t prefix[4], turns[9], blocks[9];
+    lf_decoder_prefixes(targets, cu, 4, prefix);
+    tap_ok(prefix[0] == 2 && prefix[1] == 0 && prefix[2] == 0 && prefix[3] == 0,
+           "a prefix ends where the first trained token is predicted; without one there is none");
+    lf_decoder_turns(cu, 4, prefix, 9, turns, blocks);
+    static const int32_t turn[9] = {0, 1, 1, 1, 0, 0, 0, 0, 0}, block[9] = {0, 0, 1, 2, 1, 1, 2, 0, 0};
+    tap_mem(turns, turn, sizeof(turn), "the first position stops at the end of the prefix");
+    tap_mem(blocks, block, sizeof(block), "the second starts there");
+}
+
 static void test_errors(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -234,6 +248,7 @@ int main(void)
 {
     test_tables();
     test_errors();
+    test_prefixes();
     test_causal_file("tiny-gpt2.ini", LF_F32, 0);
     test_causal_file("tiny-llama.ini", LF_F32, 0);
     test_causal_file("tiny-llama.ini", LF_BF16, 0);
