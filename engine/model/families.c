@@ -39,13 +39,142 @@ static const char *const llama32[] = {LLAMA,
                                       NULL};
 static const char *const mistral[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "sliding_window=4096", "tied_head=no",
                                       NULL};
+/* ---- LayerNorm, biases everywhere ---- */
+#define BIASED                                                                                                         \
+    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "mlp=plain", "qkv_bias=yes", "out_bias=yes", "mlp_bias=yes"
+/* Pythia too; GPT-NeoX-20B has activation = gelu_tanh. */
+static const char *const neox[] = {
+    BIASED, "position=rope", "rope_fraction=0.25", "activation=gelu", "parallel_block=two_norms", "tied_head=no", NULL};
+static const char *const gptj[] = {BIASED,
+                                   "qkv_bias=no",
+                                   "out_bias=no",
+                                   "position=rope",
+                                   "rope_fraction=0.25",
+                                   "rope_interleaved=yes",
+                                   "head_bias=yes",
+                                   "activation=gelu_tanh",
+                                   "parallel_block=one_norm",
+                                   "tied_head=no",
+                                   NULL};
+/* OPT-350m also has block = post, final_norm = no and embed_dim. */
+static const char *const opt[] = {BIASED, "position=learned", "position_offset=2", "activation=relu", "tied_head=yes",
+                                  NULL};
+static const char *const galactica[] = {
+    BIASED, "position=learned", "position_offset=2", "activation=gelu", "tied_head=yes", NULL};
+static const char *const bloom[] = {BIASED, "position=alibi", "embed_norm=yes", "activation=gelu_tanh", "tied_head=yes",
+                                    NULL};
+/* One key and value head: kv_heads = 1. */
+static const char *const starcoder[] = {BIASED,       "position=learned", "activation=gelu_tanh",
+                                        "kv_heads=1", "tied_head=yes",    NULL};
+static const char *const starcoder2[] = {
+    BIASED, "position=rope", "rope_theta=100000", "tied_head=yes", "activation=gelu_tanh", "sliding_window=4096", NULL};
+static const char *const phi[] = {BIASED,
+                                  "position=rope",
+                                  "rope_fraction=0.4",
+                                  "head_bias=yes",
+                                  "activation=gelu_tanh",
+                                  "parallel_block=one_norm",
+                                  "tied_head=no",
+                                  NULL};
+/* 7B and, with 8 groups, 11B; 40B and 180B normalise twice. */
+#define FALCON                                                                                                         \
+    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "position=rope", "mlp=plain", "activation=gelu", "qkv_bias=no",    \
+        "out_bias=no", "mlp_bias=no", "tied_head=yes"
+static const char *const falcon[] = {FALCON, "parallel_block=one_norm", "kv_heads=1", NULL};
+static const char *const falcon40b[] = {FALCON, "parallel_block=two_norms", "kv_heads=8", NULL};
+
+/* ---- RMSNorm and SwiGLU ---- */
+static const char *const codellama[] = {LLAMA, "norm_eps=1e-5", "rope_theta=1000000", "tied_head=no", NULL};
+static const char *const yi[] = {LLAMA, "norm_eps=1e-5", "rope_theta=5000000", "tied_head=no", NULL};
+/* The coder models have theta 1e5, scaled by 4. */
+static const char *const deepseek[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no", NULL};
+static const char *const deepseek_coder[] = {
+    LLAMA, "norm_eps=1e-6", "rope_theta=100000", "rope_scaling=linear", "rope_factor=4", "tied_head=no", NULL};
+/* 7B turns, 13B has ALiBi; the second generation has a head of unit rows. */
+static const char *const baichuan[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no", NULL};
+static const char *const baichuan13b[] = {LLAMA, "norm_eps=1e-6", "position=alibi", "tied_head=no", NULL};
+static const char *const baichuan2[] = {LLAMA,           "norm_eps=1e-6", "rope_theta=10000",
+                                        "norm_head=yes", "tied_head=no",  NULL};
+static const char *const baichuan2_13b[] = {LLAMA,           "norm_eps=1e-6", "position=alibi",
+                                            "norm_head=yes", "tied_head=no",  NULL};
+static const char *const internlm2[] = {LLAMA,
+                                        "norm_eps=1e-5",
+                                        "rope_theta=1000000",
+                                        "rope_scaling=dynamic",
+                                        "rope_factor=2",
+                                        "rope_original_positions=32768",
+                                        "tied_head=no",
+                                        NULL};
+/* longrope of the 128k models comes with their numbers from config.json. */
+static const char *const phi3[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=no", NULL};
+/* Queries grow by log-n beyond the trained length, which the sizes give (logn_length, rope_original_positions). */
+static const char *const qwen1[] = {
+    LLAMA, "norm_eps=1e-6", "rope_theta=10000", "qkv_bias=yes", "rope_scaling=dynamic", "tied_head=no", NULL};
+/* embed_scale = sqrt(hidden) comes with the sizes. */
+#define GEMMA LLAMA, "norm_eps=1e-6", "norm_offset=1", "activation=gelu_tanh", "rope_theta=10000", "tied_head=yes"
+static const char *const gemma[] = {GEMMA, NULL};
+static const char *const gemma2[] = {
+    GEMMA, "block=sandwich", "sliding_window=4096", "window_pattern=2", "attn_softcap=50", "logit_softcap=30", NULL};
+static const char *const gemma3[] = {
+    GEMMA, "block=sandwich", "qk_norm=yes", "rope_theta=1000000", "rope_local_theta=10000", "window_pattern=6", NULL};
+/* ChatGLM 2 and 3 and the first GLM-4: half of each head turns, in neighbouring pairs. */
+#define GLM                                                                                                            \
+    LLAMA, "norm_eps=1e-5", "rope_theta=10000", "rope_fraction=0.5", "rope_interleaved=yes", "qkv_bias=yes",           \
+        "tied_head=no"
+static const char *const chatglm3[] = {GLM, NULL};
+static const char *const glm4[] = {GLM, "block=sandwich", NULL};
+static const char *const chatglm[] = {
+    BIASED, "block=alpha", "position=rope2d", "mask=prefix", "activation=gelu_tanh", "tied_head=no", NULL};
+
 /* Qwen 1.5 and 2.5 differ from 2 in sizes only. */
 static const char *const qwen2[] = {LLAMA, "norm_eps=1e-6", "rope_theta=1000000", "qkv_bias=yes", "tied_head=no", NULL};
 static const char *const qwen3[] = {LLAMA, "norm_eps=1e-6", "rope_theta=1000000", "qk_norm=yes", "tied_head=no", NULL};
 
 const struct lf_model_family lf_model_families[] = {
-    {"gpt2", gpt2},     {"gpt3", gpt2},        {"llama", llama2},     {"llama1", llama1},   {"llama2", llama2},
-    {"llama3", llama3}, {"llama3.1", llama31}, {"llama3.2", llama32}, {"mistral", mistral}, {"qwen1.5", qwen2},
-    {"qwen2", qwen2},   {"qwen2.5", qwen2},    {"qwen3", qwen3},
+    {"gpt2", gpt2},
+    {"gpt3", gpt2},
+    {"llama", llama2},
+    {"llama1", llama1},
+    {"llama2", llama2},
+    /* clang-format off */
+    {"codellama", codellama},
+    {"yi", yi},
+    {"gpt-neox", neox},
+    {"pythia", neox},
+    {"gpt-j", gptj},
+    {"opt", opt},
+    {"galactica", galactica},
+    {"bloom", bloom},
+    {"falcon", falcon},
+    {"falcon-40b", falcon40b},
+    {"starcoder", starcoder},
+    {"starcoder2", starcoder2},
+    {"phi", phi},
+    {"phi3", phi3},
+    {"deepseek", deepseek},
+    {"deepseek-coder", deepseek_coder},
+    {"baichuan", baichuan},
+    {"baichuan-13b", baichuan13b},
+    {"baichuan2", baichuan2},
+    {"baichuan2-13b", baichuan2_13b},
+    {"internlm2", internlm2},
+    {"qwen", qwen1},
+    {"gemma", gemma},
+    {"gemma2", gemma2},
+    {"gemma3", gemma3},
+    {"chatglm", chatglm},
+    {"chatglm2", chatglm3},
+    {"chatglm3", chatglm3},
+    {"glm4-9b", chatglm3},
+    {"glm4", glm4},
+    /* clang-format on */
+    {"llama3", llama3},
+    {"llama3.1", llama31},
+    {"llama3.2", llama32},
+    {"mistral", mistral},
+    {"qwen1.5", qwen2},
+    {"qwen2", qwen2},
+    {"qwen2.5", qwen2},
+    {"qwen3", qwen3},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);
