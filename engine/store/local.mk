@@ -6,10 +6,14 @@ engine_libengine_a_SOURCES += \
   engine/store/megatron_write.c \
   engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write.c \
   engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
-  engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c \
-  engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_priv.h engine/store/safetensors_open.c \
+  engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c engine/store/tensors_read.c \
+  engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_priv.h engine/store/tensors_open.c \
   engine/store/safetensors_read.c engine/store/safetensors_text.c \
-  engine/store/safetensors_write.c engine/store/sink.h engine/store/sink.c
+  engine/store/safetensors_write.c engine/store/sink.h engine/store/sink.c \
+  engine/store/torch_pickle.h engine/store/torch_pickle_priv.h engine/store/torch_pickle.c engine/store/torch_pickle_run.c \
+  engine/store/torch_pickle_ops.c \
+  engine/store/torch_pickle_make.c engine/store/torch_file.h engine/store/torch_file_priv.h engine/store/torch_file.c \
+  engine/store/torch_forms.c engine/store/torch_zip.c
 EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/store/make_hostile.py \
   tests/golden/store/plain.h5 tests/golden/store/softlink.h5 tests/golden/store/externallink.h5 \
   tests/golden/store/virtual.h5 tests/golden/store/externalstorage.h5 tests/golden/store/gzip.h5 \
@@ -18,14 +22,17 @@ EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/s
   tests/golden/store/group.h5 tests/golden/store/missing.h5
 
 store_tests = tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt tests/unit/store_safetensors \
-  tests/unit/store_safetensors_write
+  tests/unit/store_safetensors_write tests/unit/store_torch
 check_PROGRAMS += $(store_tests)
 TESTS += $(store_tests)
 tests_unit_store_safetensors_SOURCES = tests/unit/store_safetensors.c
 tests_unit_store_safetensors_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_store_safetensors_write_SOURCES = tests/unit/store_safetensors_write.c
 tests_unit_store_safetensors_write_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/store/make_safetensors.py tests/golden/store/safetensors
+tests_unit_store_torch_SOURCES = tests/unit/store_torch.c
+tests_unit_store_torch_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/store/make_safetensors.py tests/golden/store/safetensors tests/golden/store/make_torch.py \
+  tests/golden/store/torch
 tests_unit_store_artifact_SOURCES = tests/unit/store_artifact.c
 tests_unit_store_artifact_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_store_shard_SOURCES = tests/unit/store_shard.c

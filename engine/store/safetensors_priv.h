@@ -10,9 +10,6 @@
 #include "engine/store/sink.h"
 #include "engine/store/tensors_priv.h"
 
-/* Add the tensors of the file open at fd (taken) to s. */
-int lf_st_add_safetensors(lf_st *s, int fd, const char *path, lf_err *err);
-
 struct lf_st_out_tensor {
     lf_st_decl d; /* name is owned */
     int64_t bytes;

@@ -86,8 +86,7 @@ static int add_tensor(lf_st *s, int file, const char *name, json_t *v, const int
     if (at[1] - at[0] != e->bytes)
         return lf_fail(err, LF_EFORMAT, "%s: its shape and dtype need %lld bytes, its data_offsets hold %lld", what,
                        (long long)e->bytes, (long long)(at[1] - at[0]));
-    e->file = file;
-    e->offset = data[0] + at[0];
+    lf_st_place(s, file, data[0] + at[0]);
     return 0;
 }
 
@@ -129,10 +128,10 @@ static int add_member(lf_st *s, int file, const lf_jscan *j, const int64_t data[
 
 static int by_offset(const void *a, const void *b)
 {
-    const lf_st_entry *x = a, *y = b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    const struct lf_st_rec *x = a, *y = b;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return (x->e.bytes > y->e.bytes) - (x->e.bytes < y->e.bytes);
 }
 
 /* The tensors of this file, entries [first, ...), must follow each other from the first byte of data to the last. */
@@ -140,10 +139,10 @@ static int check_tiling(lf_st *s, size_t first, const int64_t data[2], lf_err *e
 {
     int64_t at = data[0];
     const char *before = "the header";
-    if (s->n_entries > first)
-        qsort(s->entries + first, s->n_entries - first, sizeof *s->entries, by_offset);
-    for (size_t i = first; i < s->n_entries; i++) {
-        const lf_st_entry *e = &s->entries[i];
+    if (s->n_recs > first)
+        qsort(s->recs + first, s->n_recs - first, sizeof *s->recs, by_offset);
+    for (size_t i = first; i < s->n_recs; i++) {
+        const lf_st_entry *e = &s->recs[i].e;
         if (e->offset != at)
             return lf_fail(err, LF_EFORMAT, "tensor %.200s %s %.200s by %lld bytes", e->name,
                            e->offset < at ? "overlaps" : "leaves a hole after", before,
@@ -160,7 +159,7 @@ static int check_tiling(lf_st *s, size_t first, const int64_t data[2], lf_err *e
 static int parse_header(lf_st *s, int file, const char *text, size_t len, const int64_t data[2], lf_err *err)
 {
     lf_jscan j;
-    size_t first = s->n_entries, bad = lf_utf8_check(text, len);
+    size_t first = s->n_recs, bad = lf_utf8_check(text, len);
     int rc;
     if (bad < len)
         return lf_fail(err, LF_EFORMAT, "byte %zu of the header is not UTF-8", bad);
@@ -179,7 +178,8 @@ static int parse_header(lf_st *s, int file, const char *text, size_t len, const 
     return rc < 0 ? rc : check_tiling(s, first, data, err);
 }
 
-int lf_st_add_safetensors(lf_st *s, int fd, const char *path, lf_err *err)
+/* Add the tensors of the file open at fd (taken). */
+static int add_safetensors(lf_st *s, int fd, const char *path, lf_err *err)
 {
     unsigned char head[8];
     char *text = NULL;
@@ -209,4 +209,10 @@ int lf_st_add_safetensors(lf_st *s, int fd, const char *path, lf_err *err)
         lf_err_prefix(err, "%s", path);
     free(text);
     return rc;
+}
+
+int lf_st_open(lf_st **out, const char *path, lf_err *err)
+{
+    static const struct lf_st_kind kind = {LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX, add_safetensors};
+    return lf_st_open_kind(out, &kind, path, err);
 }

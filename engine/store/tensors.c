@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The set itself: types, entries, looking up, reading ranges.
+ * The set itself: types, entries, looking up.
  */
 #include "engine/store/tensors.h"
 
@@ -66,14 +66,15 @@ void lf_st_close(lf_st *s)
         close(s->files[i].fd);
         free(s->files[i].path);
     }
-    for (size_t i = 0; i < s->n_entries; i++)
-        free((char *)(uintptr_t)s->entries[i].name);
+    for (size_t i = 0; i < s->n_recs; i++)
+        free((char *)(uintptr_t)s->recs[i].e.name);
     for (size_t i = 0; i < s->n_meta; i++) {
         free(s->meta[i].key);
         free(s->meta[i].value);
     }
     free(s->files);
-    free(s->entries);
+    free(s->recs);
+    free(s->pieces);
     free(s->by_name);
     free(s->meta);
     free(s);
@@ -124,7 +125,7 @@ lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype,
                 LF_ST_MAX_NAME);
         return NULL;
     }
-    if (s->n_entries >= LF_ST_MAX_TENSORS) {
+    if (s->n_recs >= LF_ST_MAX_TENSORS) {
         lf_fail(err, LF_EFORMAT, "more than %zu tensors", LF_ST_MAX_TENSORS);
         return NULL;
     }
@@ -138,11 +139,33 @@ lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype,
         lf_fail(err, LF_EFORMAT, "tensor %.200s has a shape that no file can hold", name);
         return NULL;
     }
-    if (lf_grow(&s->entries, &s->cap_entries, s->n_entries, sizeof *s->entries, err) < 0 ||
-        !(e.name = lf_strdup(name, err)))
+    if (lf_grow(&s->recs, &s->cap_recs, s->n_recs, sizeof *s->recs, err) < 0 || !(e.name = lf_strdup(name, err)))
         return NULL;
-    s->entries[s->n_entries] = e;
-    return &s->entries[s->n_entries++];
+    s->recs[s->n_recs] = (struct lf_st_rec){.e = e};
+    return &s->recs[s->n_recs++].e;
+}
+
+void lf_st_place(lf_st *s, int file, int64_t offset)
+{
+    struct lf_st_rec *r = &s->recs[s->n_recs - 1];
+    r->e.file = file;
+    r->e.offset = r->place = offset;
+}
+
+int lf_st_add_piece(lf_st *s, const struct lf_st_piece *p, lf_err *err)
+{
+    struct lf_st_rec *r = &s->recs[s->n_recs - 1];
+    int rc = lf_grow(&s->pieces, &s->cap_pieces, s->n_pieces, sizeof *s->pieces, err);
+    if (rc < 0)
+        return rc;
+    if (r->n_pieces == 0) {
+        r->piece = s->n_pieces;
+        r->e.file = p->file;
+        r->place = p->offset;
+    }
+    s->pieces[s->n_pieces++] = *p;
+    r->n_pieces++;
+    return 0;
 }
 
 int lf_st_add_meta(lf_st *s, const char *key, const char *value, lf_err *err)
@@ -162,16 +185,87 @@ int lf_st_add_meta(lf_st *s, const char *key, const char *value, lf_err *err)
     return 0;
 }
 
+/* Fewer dimensions that say the same, those with the widest steps in the file first: so reading goes forward. */
+static void simplify(struct lf_st_piece *p)
+{
+    int n = 0;
+    for (int k = 0; k < p->ndim; k++) {
+        if (p->n[k] == 1)
+            continue;
+        int at = n++;
+        int64_t len = p->n[k], src = p->src[k], dst = p->dst[k];
+        for (; at > 0 && p->src[at - 1] < src; at--) {
+            p->n[at] = p->n[at - 1];
+            p->src[at] = p->src[at - 1];
+            p->dst[at] = p->dst[at - 1];
+        }
+        p->n[at] = len;
+        p->src[at] = src;
+        p->dst[at] = dst;
+    }
+    p->ndim = n;
+    for (int k = n - 1; k > 0; k--) /* k - 1 goes on where k ends: one dimension */
+        if (p->src[k - 1] == p->n[k] * p->src[k] && p->dst[k - 1] == p->n[k] * p->dst[k]) {
+            p->n[k - 1] *= p->n[k];
+            p->src[k - 1] = p->src[k];
+            p->dst[k - 1] = p->dst[k];
+            for (int m = k; m + 1 < p->ndim; m++) {
+                p->n[m] = p->n[m + 1];
+                p->src[m] = p->src[m + 1];
+                p->dst[m] = p->dst[m + 1];
+            }
+            p->ndim--;
+        }
+}
+
+static void simplify_rec(lf_st *s, struct lf_st_rec *r)
+{
+    for (size_t i = 0; i < r->n_pieces; i++)
+        simplify(&s->pieces[r->piece + i]);
+    const struct lf_st_piece *p = &s->pieces[r->piece];
+    bool run = r->n_pieces == 1 && (p->ndim == 0 || (p->ndim == 1 && p->src[0] == 1 && p->dst[0] == 1));
+    if (run) {
+        r->e.offset = p->offset;
+        r->n_pieces = 0;
+    }
+}
+
 static int by_place(const void *a, const void *b)
 {
-    const lf_st_entry *x = a, *y = b;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name);
+    const struct lf_st_rec *x = a, *y = b;
+    if (x->e.file != y->e.file)
+        return x->e.file < y->e.file ? -1 : 1;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    if (x->e.bytes != y->e.bytes)
+        return x->e.bytes < y->e.bytes ? -1 : 1;
+    return strcmp(x->e.name, y->e.name);
+}
+
+/* The same bytes in the same order, seen in the same shape. */
+static bool same_bytes(const lf_st *s, const struct lf_st_rec *x, const struct lf_st_rec *y)
+{
+    bool same = x->e.bytes && x->e.file == y->e.file && x->e.offset == y->e.offset && x->e.dtype == y->e.dtype &&
+                x->e.ndim == y->e.ndim && memcmp(x->e.shape, y->e.shape, sizeof x->e.shape) == 0 &&
+                x->n_pieces == y->n_pieces;
+    for (size_t i = 0; same && i < x->n_pieces; i++) {
+        const struct lf_st_piece *p = &s->pieces[x->piece + i], *q = &s->pieces[y->piece + i];
+        size_t bytes = (size_t)p->ndim * sizeof p->n[0];
+        same = p->file == q->file && p->offset == q->offset && p->first == q->first && p->ndim == q->ndim &&
+               memcmp(p->n, q->n, bytes) == 0 && memcmp(p->src, q->src, bytes) == 0 &&
+               memcmp(p->dst, q->dst, bytes) == 0;
+    }
+    return same;
+}
+
+/* Those that share bytes lie beside each other: same place, same length, then by name. */
+static void find_aliases(lf_st *s)
+{
+    for (size_t i = 1; i < s->n_recs; i++) {
+        const struct lf_st_rec *a = &s->recs[i - 1];
+        if (same_bytes(s, a, &s->recs[i]))
+            s->recs[i].e.alias_of = a->e.alias_of >= 0 ? a->e.alias_of : (int)(i - 1);
+    }
 }
 
 static int by_name(const void *a, const void *b)
@@ -181,17 +275,21 @@ static int by_name(const void *a, const void *b)
 
 int lf_st_seal(lf_st *s, lf_err *err)
 {
-    if (s->n_entries)
-        qsort(s->entries, s->n_entries, sizeof *s->entries, by_place);
+    for (size_t i = 0; i < s->n_recs; i++)
+        if (s->recs[i].n_pieces)
+            simplify_rec(s, &s->recs[i]);
+    if (s->n_recs)
+        qsort(s->recs, s->n_recs, sizeof *s->recs, by_place);
+    find_aliases(s);
     free(s->by_name);
-    s->by_name = lf_malloc(s->n_entries, sizeof *s->by_name, err);
+    s->by_name = lf_malloc(s->n_recs, sizeof *s->by_name, err);
     if (!s->by_name)
         return LF_ENOMEM;
-    for (size_t i = 0; i < s->n_entries; i++)
-        s->by_name[i] = &s->entries[i];
-    if (s->n_entries)
-        qsort(s->by_name, s->n_entries, sizeof *s->by_name, by_name);
-    for (size_t i = 1; i < s->n_entries; i++)
+    for (size_t i = 0; i < s->n_recs; i++)
+        s->by_name[i] = &s->recs[i].e;
+    if (s->n_recs)
+        qsort(s->by_name, s->n_recs, sizeof *s->by_name, by_name);
+    for (size_t i = 1; i < s->n_recs; i++)
         if (strcmp(s->by_name[i - 1]->name, s->by_name[i]->name) == 0)
             return lf_fail(err, LF_EFORMAT, "tensor %.200s is there twice: in %.200s and in %.200s",
                            s->by_name[i]->name, lf_st_file_at(s, (size_t)s->by_name[i - 1]->file),
@@ -203,12 +301,12 @@ int lf_st_seal(lf_st *s, lf_err *err)
 
 size_t lf_st_n_entries(const lf_st *s)
 {
-    return s->n_entries;
+    return s->n_recs;
 }
 
 const lf_st_entry *lf_st_entry_at(const lf_st *s, size_t i)
 {
-    return &s->entries[i];
+    return &s->recs[i].e;
 }
 
 static int name_cmp(const void *key, const void *elem)
@@ -219,8 +317,8 @@ static int name_cmp(const void *key, const void *elem)
 const lf_st_entry *lf_st_find(const lf_st *s, const char *name)
 {
     const lf_st_entry **hit = NULL;
-    if (s->n_entries)
-        hit = bsearch(name, s->by_name, s->n_entries, sizeof *s->by_name, name_cmp);
+    if (s->n_recs)
+        hit = bsearch(name, s->by_name, s->n_recs, sizeof *s->by_name, name_cmp);
     return hit ? *hit : NULL;
 }
 
@@ -240,73 +338,4 @@ const char *lf_st_meta(const lf_st *s, const char *key)
         if (strcmp(s->meta[i].key, key) == 0)
             return s->meta[i].value;
     return NULL;
-}
-
-/* ---- reading ---- */
-
-int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst, lf_err *err)
-{
-    int64_t elem = (int64_t)lf_st_dtype_bytes(e->dtype);
-    if (first < 0 || n < 0 || first > e->elems || n > e->elems - first)
-        return lf_fail(err, LF_EINVAL, "tensor %.200s: elements %lld to %lld of %lld", e->name, (long long)first,
-                       (long long)first + (long long)n, (long long)e->elems);
-    if (n == 0)
-        return 0;
-    const struct lf_st_file *f = &s->files[e->file];
-    int rc = lf_io_pread_all(f->fd, dst, (size_t)(n * elem), (off_t)(e->offset + first * elem), f->path, err);
-    return rc < 0 ? lf_err_prefix(err, "tensor %.200s", e->name) : 0;
-}
-
-static void advise(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, int advice)
-{
-    int64_t elem = (int64_t)lf_st_dtype_bytes(e->dtype);
-    if (e->offset >= 0 && n > 0 && first >= 0 && first <= e->elems && n <= e->elems - first)
-        (void)posix_fadvise(s->files[e->file].fd, (off_t)(e->offset + first * elem), (off_t)(n * elem), advice);
-}
-
-void lf_st_prefetch(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n)
-{
-    advise(s, e, first, n, POSIX_FADV_WILLNEED);
-}
-
-void lf_st_drop(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n)
-{
-    advise(s, e, first, n, POSIX_FADV_DONTNEED);
-}
-
-/* All ones in the exponent. `mask` in the type's own width; data need not be aligned. */
-#define COUNT(type, mask)                                                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-        type v;                                                                                                        \
-        memcpy(&v, p + (size_t)i * sizeof v, sizeof v);                                                                \
-        count += (v & (mask)) == (mask);                                                                               \
-    }
-
-int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n)
-{
-    const unsigned char *p = data;
-    int64_t count = 0;
-    switch (t) {
-    case LF_ST_F16:
-        COUNT(uint16_t, 0x7C00u)
-        break;
-    case LF_ST_BF16:
-        COUNT(uint16_t, 0x7F80u)
-        break;
-    case LF_ST_F32:
-        COUNT(uint32_t, 0x7F800000u)
-        break;
-    case LF_ST_F64:
-        COUNT(uint64_t, 0x7FF0000000000000ull)
-        break;
-    case LF_ST_F8_E5M2:
-        COUNT(uint8_t, 0x7Cu)
-        break;
-    case LF_ST_F8_E4M3: /* no infinity; NaN is all ones below the sign */
-        COUNT(uint8_t, 0x7Fu)
-        break;
-    default:
-        break;
-    }
-    return count;
 }

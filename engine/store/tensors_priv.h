@@ -18,12 +18,29 @@ struct lf_st_meta {
     char *key, *value;
 };
 
+/* A box of elements in a file and where they go in the row-major tensor: element (i0, i1, ...) lies at file offset
+ * `offset` + sum(i * src) elements and belongs to element `first` + sum(i * dst) of the tensor. */
+struct lf_st_piece {
+    int file, ndim;
+    int64_t offset; /* bytes */
+    int64_t first;  /* elements */
+    int64_t n[LF_ST_MAX_DIMS], src[LF_ST_MAX_DIMS], dst[LF_ST_MAX_DIMS];
+};
+
+struct lf_st_rec {
+    lf_st_entry e;          /* name is owned; e must be first */
+    int64_t place;          /* offset, or that of the first piece */
+    size_t piece, n_pieces; /* of lf_st.pieces; none when e.offset says all */
+};
+
 struct lf_st {
     struct lf_st_file *files;
     size_t n_files, cap_files;
-    lf_st_entry *entries; /* names are owned */
-    size_t n_entries, cap_entries;
-    const lf_st_entry **by_name; /* [n_entries], sorted by name; made by lf_st_seal */
+    struct lf_st_rec *recs;
+    size_t n_recs, cap_recs;
+    struct lf_st_piece *pieces;
+    size_t n_pieces, cap_pieces;
+    const lf_st_entry **by_name; /* [n_recs], sorted by name; made by lf_st_seal */
     struct lf_st_meta *meta;
     size_t n_meta, cap_meta;
 };
@@ -35,9 +52,24 @@ int lf_st_add_file(lf_st *s, int fd, const char *path, lf_err *err);
  * lies. NULL with err set: too many, a bad name, sizes beyond 2^62. Borrowed until the next add. */
 lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype, int ndim, const int64_t *shape,
                              lf_err *err);
+/* The entry added last lies here, in one run of bytes. */
+void lf_st_place(lf_st *s, int file, int64_t offset);
+/* Or: this is one of its pieces (all pieces of an entry are added before the next entry). What is one run after all
+ * becomes lf_st_place's form when the set is sealed. Sizes were checked by the caller: every element lies in the file
+ * and in the tensor. */
+int lf_st_add_piece(lf_st *s, const struct lf_st_piece *p, lf_err *err);
 int lf_st_add_meta(lf_st *s, const char *key, const char *value, lf_err *err);
-/* Sort entries by file and offset, index the names, refuse a name that is there twice. */
+/* Sort entries by file and offset, find aliases, index the names, refuse a name that is there twice. */
 int lf_st_seal(lf_st *s, lf_err *err);
+
+/* ---- opening ---- */
+
+/* A kind of file, as the Hugging Face libraries name it in a directory. */
+struct lf_st_kind {
+    const char *one, *index;
+    int (*add)(lf_st *s, int fd, const char *path, lf_err *err); /* add the tensors of one file; takes fd */
+};
+int lf_st_open_kind(lf_st **out, const struct lf_st_kind *kind, const char *path, lf_err *err);
 
 /* ---- members of a JSON object, one at a time ----
  *

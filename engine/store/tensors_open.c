@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening safetensors: one file, or the files of an index and the agreement of both.
+ * Opening a set: one file, or the files of an index and the agreement of both. The same for every kind of file that the
+ * Hugging Face libraries index.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,8 +12,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
-#include "engine/store/safetensors.h"
-#include "engine/store/safetensors_priv.h"
+#include "engine/store/tensors_priv.h"
 
 #define MAX_INDEX ((size_t)256 << 20) /* bytes of an index: 2^20 tensors of long names */
 
@@ -148,11 +148,11 @@ static int check_claims(const lf_st *s, const struct st_index *x, lf_err *err)
             return lf_fail(err, LF_EFORMAT, "tensor %.200s should be in %.200s and is in %.400s", e->name, sh->name,
                            lf_st_file_at(s, (size_t)e->file));
     }
-    for (size_t i = 0; i < s->n_entries && s->n_entries != x->n_claims; i++) {
-        struct claim key = {(char *)(uintptr_t)s->entries[i].name, 0};
+    for (size_t i = 0; i < s->n_recs && s->n_recs != x->n_claims; i++) {
+        struct claim key = {(char *)(uintptr_t)s->recs[i].e.name, 0};
         if (!bsearch(&key, x->claims, x->n_claims, sizeof key, claim_cmp))
             return lf_fail(err, LF_EFORMAT, "%.400s has tensor %.200s, which the index does not list",
-                           lf_st_file_at(s, (size_t)s->entries[i].file), s->entries[i].name);
+                           lf_st_file_at(s, (size_t)s->recs[i].e.file), s->recs[i].e.name);
     }
     return 0;
 }
@@ -178,7 +178,7 @@ static int read_fd(int fd, const char *path, lf_buf *out, lf_err *err)
 }
 
 /* index: open at fd (taken). */
-static int add_indexed(lf_st *s, int fd, const char *dir, const char *name, lf_err *err)
+static int add_indexed(lf_st *s, const struct lf_st_kind *kind, int fd, const char *dir, const char *name, lf_err *err)
 {
     struct st_index x = {0};
     char *path = lf_path_join(dir, name, err);
@@ -193,7 +193,7 @@ static int add_indexed(lf_st *s, int fd, const char *dir, const char *name, lf_e
         int shard = file ? lf_st_open_file(dir, x.shards[i].name, err) : LF_ENOMEM;
         if (shard < 0)
             rc = lf_err_prefix(err, "%s names a file of the model", path);
-        else if ((rc = lf_st_add_safetensors(s, shard, file, err)) == 0)
+        else if ((rc = kind->add(s, shard, file, err)) == 0)
             x.shards[i].file = (int)s->n_files - 1;
         free(file);
     }
@@ -222,27 +222,26 @@ static int maybe_open(const char *dir, const char *name, bool *there, lf_err *er
     return fd;
 }
 
-static int add_directory(lf_st *s, const char *dir, lf_err *err)
+static int add_directory(lf_st *s, const struct lf_st_kind *kind, const char *dir, lf_err *err)
 {
     bool has_one = false, has_index = false;
     char *path = NULL;
-    int one = maybe_open(dir, LF_SAFETENSORS_FILE, &has_one, err);
-    int index = one < 0 ? one : maybe_open(dir, LF_SAFETENSORS_INDEX, &has_index, err);
+    int one = maybe_open(dir, kind->one, &has_one, err);
+    int index = one < 0 ? one : maybe_open(dir, kind->index, &has_index, err);
     int rc = index < 0 ? index : 0;
     if (rc == 0 && has_one && has_index)
-        rc = lf_fail(err, LF_EINVAL, "%s holds both %s and %s; name the one you mean", dir, LF_SAFETENSORS_FILE,
-                     LF_SAFETENSORS_INDEX);
+        rc = lf_fail(err, LF_EINVAL, "%s holds both %s and %s; name the one you mean", dir, kind->one, kind->index);
     if (rc == 0 && !has_one && !has_index)
-        rc = lf_fail(err, LF_ENOENT, "%s holds neither %s nor %s", dir, LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX);
-    if (rc == 0 && !(path = lf_path_join(dir, LF_SAFETENSORS_FILE, err)))
+        rc = lf_fail(err, LF_ENOENT, "%s holds neither %s nor %s", dir, kind->one, kind->index);
+    if (rc == 0 && !(path = lf_path_join(dir, kind->one, err)))
         rc = LF_ENOMEM;
     if (rc == 0 && has_one) {
         has_one = false; /* taken */
-        if ((rc = lf_st_add_safetensors(s, one, path, err)) == 0)
+        if ((rc = kind->add(s, one, path, err)) == 0)
             rc = lf_st_seal(s, err);
     } else if (rc == 0) {
         has_index = false;
-        rc = add_indexed(s, index, dir, LF_SAFETENSORS_INDEX, err);
+        rc = add_indexed(s, kind, index, dir, kind->index, err);
     }
     if (has_one)
         close(one);
@@ -252,37 +251,37 @@ static int add_directory(lf_st *s, const char *dir, lf_err *err)
     return rc;
 }
 
-static int add_path(lf_st *s, const char *path, lf_err *err)
+static int add_path(lf_st *s, const struct lf_st_kind *kind, const char *path, lf_err *err)
 {
     struct stat st;
     if (stat(path, &st) < 0)
         return lf_fail_errno(err, "cannot look at %s", path);
     if (S_ISDIR(st.st_mode))
-        return add_directory(s, path, err);
+        return add_directory(s, kind, path, err);
     if (!S_ISREG(st.st_mode))
         return lf_fail(err, LF_EINVAL, "%s is neither a file nor a directory", path);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return lf_fail_errno(err, "cannot open %s", path);
     if (!lf_str_has_suffix(path, ".json")) {
-        int rc = lf_st_add_safetensors(s, fd, path, err);
+        int rc = kind->add(s, fd, path, err);
         return rc < 0 ? rc : lf_st_seal(s, err);
     }
     const char *slash = strrchr(path, '/');
     char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + (slash == path), err) : lf_strdup(".", err);
     int rc = LF_ENOMEM;
     if (dir)
-        rc = add_indexed(s, fd, dir, slash ? slash + 1 : path, err);
+        rc = add_indexed(s, kind, fd, dir, slash ? slash + 1 : path, err);
     else
         close(fd);
     free(dir);
     return rc;
 }
 
-int lf_st_open(lf_st **out, const char *path, lf_err *err)
+int lf_st_open_kind(lf_st **out, const struct lf_st_kind *kind, const char *path, lf_err *err)
 {
     lf_st *s = lf_st_create(err);
-    int rc = s ? add_path(s, path, err) : LF_ENOMEM;
+    int rc = s ? add_path(s, kind, path, err) : LF_ENOMEM;
     if (rc < 0)
         lf_st_close(s);
     else
