@@ -13,7 +13,9 @@ engine_libengine_a_SOURCES += \
   engine/store/torch_pickle.h engine/store/torch_pickle_priv.h engine/store/torch_pickle.c engine/store/torch_pickle_run.c \
   engine/store/torch_pickle_ops.c \
   engine/store/torch_pickle_make.c engine/store/torch_file.h engine/store/torch_file_priv.h engine/store/torch_file.c \
-  engine/store/torch_forms.c engine/store/torch_zip.c
+  engine/store/torch_forms.c engine/store/torch_zip.c \
+  engine/store/megatron_ckpt.h engine/store/megatron_ckpt_priv.h engine/store/megatron_ckpt.c engine/store/megatron_ckpt_kinds.c \
+  engine/store/megatron_ckpt_args.c
 EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/store/make_hostile.py \
   tests/golden/store/plain.h5 tests/golden/store/softlink.h5 tests/golden/store/externallink.h5 \
   tests/golden/store/virtual.h5 tests/golden/store/externalstorage.h5 tests/golden/store/gzip.h5 \
@@ -22,7 +24,7 @@ EXTRA_DIST += engine/store/README.md tests/golden/store/README.md tests/golden/s
   tests/golden/store/group.h5 tests/golden/store/missing.h5
 
 store_tests = tests/unit/store_artifact tests/unit/store_shard tests/unit/store_ckpt tests/unit/store_safetensors \
-  tests/unit/store_safetensors_write tests/unit/store_torch
+  tests/unit/store_safetensors_write tests/unit/store_torch tests/unit/store_megatron_ckpt
 check_PROGRAMS += $(store_tests)
 TESTS += $(store_tests)
 tests_unit_store_safetensors_SOURCES = tests/unit/store_safetensors.c
@@ -31,8 +33,10 @@ tests_unit_store_safetensors_write_SOURCES = tests/unit/store_safetensors_write.
 tests_unit_store_safetensors_write_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_store_torch_SOURCES = tests/unit/store_torch.c
 tests_unit_store_torch_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_store_megatron_ckpt_SOURCES = tests/unit/store_megatron_ckpt.c
+tests_unit_store_megatron_ckpt_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/store/make_safetensors.py tests/golden/store/safetensors tests/golden/store/make_torch.py \
-  tests/golden/store/torch
+  tests/golden/store/torch tests/golden/store/make_megatron_ckpt.py tests/golden/store/megatron_ckpt
 tests_unit_store_artifact_SOURCES = tests/unit/store_artifact.c
 tests_unit_store_artifact_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_store_shard_SOURCES = tests/unit/store_shard.c

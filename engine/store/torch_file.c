@@ -14,7 +14,7 @@
 #include "engine/store/torch_file_priv.h"
 
 #define MAX_DEPTH 32
-#define MAX_NODES ((size_t)8 << 20) /* visits: shared objects are visited once for every way that leads to them */
+#define MAX_NODES ((size_t)2 << 20) /* visits: shared objects are visited once for every way that leads to them */
 #define MAX_OTHER 400               /* bytes of names of what is no tensor */
 
 void lf_torch_fini(struct lf_torch *t)
@@ -70,8 +70,9 @@ int lf_torch_add_tensor(lf_st *s, const char *name, const struct lf_pv_tensor *t
 /* ---- everything that can be reached ---- */
 
 struct walk {
-    lf_st *s;
-    lf_buf name, other;
+    lf_torch_emit emit;
+    void *user;
+    lf_buf name, *other;
     size_t nodes;
     struct level {
         const lf_pv *v;
@@ -106,56 +107,62 @@ static int visit(struct walk *w, const lf_pv *v, lf_err *err)
     if (++w->nodes > MAX_NODES)
         return lf_fail(err, LF_EFORMAT, "more than %zu objects can be reached (a memo bomb?)", MAX_NODES);
     if (v->type == LF_PV_TENSOR)
-        return lf_torch_add_tensor(w->s, w->name.data, v->u.tensor, err);
+        return w->emit(w->user, w->name.data, v->u.tensor, err);
     if (v->type == LF_PV_DICT || v->type == LF_PV_LIST || v->type == LF_PV_TUPLE) {
         if (w->depth == MAX_DEPTH)
             return lf_fail(err, LF_EFORMAT, "%.200s: objects nested deeper than %d", w->name.data, MAX_DEPTH);
         w->levels[w->depth++] = (struct level){v, 0, w->name.len};
-    } else if (v->type != LF_PV_NONE && w->other.len < MAX_OTHER && w->levels[0].v->type == LF_PV_DICT) {
-        lf_buf_adds(&w->other, w->other.len ? ", " : "");
-        lf_buf_add(&w->other, w->name.data, w->name.len < 100 ? w->name.len : 100);
+    } else if (w->other && v->type != LF_PV_NONE && w->other->len < MAX_OTHER) {
+        lf_buf_adds(w->other, w->other->len ? ", " : "");
+        lf_buf_add(w->other, w->name.data, w->name.len < 100 ? w->name.len : 100);
     }
     return 0;
 }
 
-static int walk(struct walk *w, const lf_pv *root, lf_err *err)
+int lf_torch_walk(const lf_pv *root, lf_torch_emit emit, void *user, lf_buf *other, lf_err *err)
 {
-    int rc = visit(w, root, err);
-    while (rc == 0 && w->depth > 0) {
-        struct level *l = &w->levels[w->depth - 1];
-        w->name.len = l->name_len;
-        w->name.data[w->name.len] = '\0';
+    struct walk w = {.emit = emit, .user = user, .other = other};
+    lf_buf_init(&w.name);
+    int rc = visit(&w, root, err);
+    while (rc == 0 && w.depth > 0) {
+        struct level *l = &w.levels[w.depth - 1];
+        w.name.len = l->name_len;
+        w.name.data[w.name.len] = '\0';
         if (l->next == l->v->n) {
-            w->depth--;
+            w.depth--;
             continue;
         }
         uint32_t i = l->next++;
         bool dict = l->v->type == LF_PV_DICT;
-        rc = add_key(w, dict ? l->v->u.items[2 * i] : NULL, i, err);
+        rc = add_key(&w, dict ? l->v->u.items[2 * i] : NULL, i, err);
         if (rc == 0)
-            rc = visit(w, l->v->u.items[dict ? 2 * i + 1 : i], err);
+            rc = visit(&w, l->v->u.items[dict ? 2 * i + 1 : i], err);
     }
+    lf_buf_fini(&w.name);
     return rc;
+}
+
+static int add_tensor(void *user, const char *name, const struct lf_pv_tensor *t, lf_err *err)
+{
+    return lf_torch_add_tensor(user, name, t, err);
 }
 
 static int add_torch(lf_st *s, int fd, const char *path, lf_err *err)
 {
     struct lf_torch t = {0};
-    struct walk w = {.s = s};
+    lf_buf other;
     size_t before = s->n_recs;
-    lf_buf_init(&w.name);
-    lf_buf_init(&w.other);
+    lf_buf_init(&other);
     int rc = lf_torch_load(&t, s, fd, path, err);
     if (rc == 0 && lf_pickle_root(t.pickle)->type != LF_PV_DICT)
         rc = lf_fail(err, LF_EFORMAT, "%s: its top object is no dictionary of tensors", path);
-    if (rc == 0 && (rc = walk(&w, lf_pickle_root(t.pickle), err)) < 0)
+    if (rc == 0 && (rc = lf_torch_walk(lf_pickle_root(t.pickle), add_tensor, s, &other, err)) < 0)
         lf_err_prefix(err, "%s", path);
     if (rc == 0 && s->n_recs == before)
         rc = lf_fail(err, LF_EFORMAT, "%s holds no tensor", path);
-    if (rc == 0 && w.other.len)
-        rc = lf_st_add_meta(s, LF_TORCH_META_OTHER, w.other.data, err);
-    lf_buf_fini(&w.name);
-    lf_buf_fini(&w.other);
+    if (rc == 0 && other.len)
+        rc = lf_st_add_meta(s, LF_TORCH_META_OTHER, other.data, err);
+    lf_buf_fini(&other);
     lf_torch_fini(&t);
     return rc;
 }

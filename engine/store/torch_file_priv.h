@@ -21,6 +21,12 @@ int lf_torch_load(struct lf_torch *out, lf_st *s, int fd, const char *path, lf_e
 /* An entry for tensor t of that file. */
 int lf_torch_add_tensor(lf_st *s, const char *name, const struct lf_pv_tensor *t, lf_err *err);
 
+typedef int (*lf_torch_emit)(void *user, const char *name, const struct lf_pv_tensor *t, lf_err *err);
+/* Call emit for every tensor that root reaches through dictionaries and lists; names are keys joined by '.'. other (may
+ * be NULL): gets the names of what is no tensor, the first few hundred bytes of them. Bounded in depth and in visits.
+ */
+int lf_torch_walk(const lf_pv *root, lf_torch_emit emit, void *user, lf_buf *other, lf_err *err);
+
 /* Is every byte of [offset, offset + bytes) in the file? */
 static inline bool lf_torch_inside(const struct lf_st_file *f, int64_t offset, int64_t bytes)
 {
