@@ -3,10 +3,12 @@
 # Run every libFuzzer target of the current build directory for $1 seconds each (default 600); stops at the first finding.
 set -eu
 src=$(cd "$(dirname "$0")" && pwd)
-for t in ini number event tokenizer shard ckpt megatron; do
+for t in ini number event tokenizer shard ckpt megatron safetensors torch pickle; do
     work=fuzz-work/$t
     mkdir -p "$work" "fuzz-work/seeds-$t"
     seeds=$src/corpus/$t
+    [ "$t" != torch ] || seeds=$src/../golden/store/torch
+    [ "$t" != safetensors ] || seeds=$src/../golden/store/safetensors
     [ -d "$seeds" ] || seeds=fuzz-work/seeds-$t
     echo "== $t"
     ./tests/fuzz/fuzz_$t -max_total_time="${1:-600}" -max_len=65536 -rss_limit_mb=4096 -timeout=20 -print_final_stats=1 \
