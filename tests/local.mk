@@ -12,3 +12,4 @@ include tests/fuzz/local.mk
 include tests/bench/local.mk
 include tests/bench/model.mk
 include tests/bench/ledger.mk
+include tests/bench/convert.mk
