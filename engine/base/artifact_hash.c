@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tree hashes of many files by several threads. The unit of work is one leaf (64 MiB), so one large file keeps every
- * thread busy as well as many small ones do.
+ * Tree hashes of many files by several threads. The unit of work is a leaf (64 MiB), or as many leaves as a vector
+ * register has lanes (sha_lanes.h), so one large file keeps every thread busy as well as many small ones do.
  */
 #include "engine/base/artifact.h"
 
@@ -16,6 +16,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/sha_lanes.h"
 #include "engine/base/sys.h"
 
 #define READ_BYTES  ((size_t)1 << 20)
@@ -27,6 +28,8 @@ struct hashing {
     size_t n_jobs;
     size_t *first_leaf; /* [n_jobs + 1] */
     uint8_t (*leaves)[LF_HASH_BYTES];
+    int lanes;          /* leaves that one thread hashes at once: 16, 8, or 0 for one after the other */
+    size_t batch;       /* leaves that a thread takes */
     atomic_size_t next; /* leaf */
     atomic_bool failed;
     pthread_mutex_t lock; /* guards err */
@@ -73,18 +76,79 @@ static size_t job_of(const struct hashing *h, size_t leaf)
     return lo;
 }
 
+/* ---- several leaves at once ---- */
+
+#define LANE_BYTES ((size_t)128 << 10)
+
+/* Full leaves first .. first + n of the list, n <= lanes, read side by side: in one lane of the hash each (lanes
+ * without a leaf of their own repeat lane 0). buf: lanes * LANE_BYTES. */
+static int hash_lanes(struct hashing *h, const size_t *leaf, int n, int lanes, uint8_t *buf, lf_err *err)
+{
+    int fd[LF_SHA_MAX_LANES], rc = 0, open_fds = 0;
+    size_t job[LF_SHA_MAX_LANES];
+    uint8_t out[LF_SHA_MAX_LANES][LF_HASH_BYTES];
+    lf_sha_lanes s;
+    lf_sha_lanes_init(&s, lanes);
+    for (; open_fds < n && rc == 0; open_fds += rc == 0) {
+        job[open_fds] = job_of(h, leaf[open_fds]);
+        fd[open_fds] = lf_artifact_open_file(h->dir, h->jobs[job[open_fds]].path, err);
+        rc = fd[open_fds] < 0 ? fd[open_fds] : 0;
+    }
+    for (size_t at = 0; at < LF_HASH_LEAF && rc == 0; at += LANE_BYTES) {
+        for (int k = 0; k < n && rc == 0; k++)
+            rc = lf_io_pread_all(fd[k], buf + (size_t)k * LANE_BYTES, LANE_BYTES,
+                                 (off_t)((leaf[k] - h->first_leaf[job[k]]) * LF_HASH_LEAF + at), h->jobs[job[k]].path,
+                                 err);
+        if (rc == 0)
+            lf_sha_lanes_update(&s, buf, LANE_BYTES, LANE_BYTES);
+    }
+    while (open_fds > 0)
+        close(fd[--open_fds]);
+    if (rc < 0)
+        return rc;
+    lf_sha_lanes_final(&s, out);
+    for (int k = 0; k < n; k++)
+        memcpy(h->leaves[leaf[k]], out[k], LF_HASH_BYTES);
+    return 0;
+}
+
+static bool is_full(const struct hashing *h, size_t leaf)
+{
+    size_t job = job_of(h, leaf);
+    return (size_t)h->jobs[job].bytes - (leaf - h->first_leaf[job]) * LF_HASH_LEAF >= LF_HASH_LEAF;
+}
+
+/* Leaves [from, to): the full ones in lanes when there are enough to pay (a quarter of the lanes), the others alone. */
+static int hash_batch(struct hashing *h, size_t from, size_t to, lf_hash *sha, uint8_t *buf, lf_err *err)
+{
+    size_t full[LF_SHA_MAX_LANES];
+    int n = 0, rc = 0;
+    for (size_t i = from; i < to; i++)
+        if (is_full(h, i))
+            full[n++] = i;
+    int lanes = n > 8 ? h->lanes : h->lanes ? 8 : 0;
+    bool wide = lanes && n > lanes / 4;
+    if (wide)
+        rc = hash_lanes(h, full, n, lanes, buf, err);
+    for (size_t i = from; i < to && rc == 0; i++) {
+        size_t job = job_of(h, i);
+        if (!wide || !is_full(h, i))
+            rc = hash_leaf(h, job, i - h->first_leaf[job], sha, buf, h->leaves[i], err);
+    }
+    return rc;
+}
+
 static void *hash_thread(void *arg)
 {
     struct hashing *h = arg;
     lf_err err = LF_ERR_INIT;
     lf_hash *sha = lf_hash_create(&err);
-    uint8_t *buf = lf_malloc(READ_BYTES, 1, &err);
+    uint8_t *buf =
+        lf_malloc(READ_BYTES > LF_SHA_MAX_LANES * LANE_BYTES ? READ_BYTES : LF_SHA_MAX_LANES * LANE_BYTES, 1, &err);
     int rc = sha && buf ? 0 : LF_ENOMEM;
     size_t n = h->first_leaf[h->n_jobs], i;
-    while (rc == 0 && !atomic_load(&h->failed) && (i = atomic_fetch_add(&h->next, 1)) < n) {
-        size_t job = job_of(h, i);
-        rc = hash_leaf(h, job, i - h->first_leaf[job], sha, buf, h->leaves[i], &err);
-    }
+    while (rc == 0 && !atomic_load(&h->failed) && (i = atomic_fetch_add(&h->next, h->batch)) < n)
+        rc = hash_batch(h, i, n - i < h->batch ? n : i + h->batch, sha, buf, &err);
     if (rc < 0) {
         atomic_store(&h->failed, true);
         pthread_mutex_lock(&h->lock);
@@ -148,6 +212,9 @@ int lf_artifact_hash_files(const char *dir, lf_artifact_hash_job *jobs, size_t n
     }
     want = want > MAX_THREADS ? MAX_THREADS : want;
     want = want > leaves ? leaves : want;
+    h.lanes = lf_sha_lanes_best();
+    h.batch = want ? (leaves + want - 1) / want : 1;
+    h.batch = !h.lanes ? 1 : h.batch > (size_t)h.lanes ? (size_t)h.lanes : h.batch;
     /* The calling thread is one of them; a thread that cannot be started is only a slower run. */
     for (size_t i = 1; i < want; i++)
         if (pthread_create(&tid[started], NULL, hash_thread, &h) == 0)

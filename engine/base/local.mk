@@ -7,10 +7,11 @@ engine_libbase_a_SOURCES += \
   engine/base/sys.c engine/base/sys.h engine/base/json.c engine/base/json.h engine/base/id.c engine/base/id.h \
   engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
 # the store helper's
-engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c
+engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c \
+  engine/base/sha_lanes.h engine/base/sha_lanes_body.h engine/base/sha_lanes.c
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
-  tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys
+  tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 tests_unit_base_str_SOURCES = tests/unit/base_str.c
@@ -32,6 +33,8 @@ tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
 tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
 tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_hash_SOURCES = tests/unit/base_hash.c
+tests_unit_base_hash_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 EXTRA_DIST += engine/base/README.md tests/tap/README.md
 
 if FUZZ

@@ -136,6 +136,14 @@ static int declare_items(struct export *ex, lf_err *err)
     return rc;
 }
 
+static int64_t elements(const lf_ckpt_entry *e)
+{
+    int64_t n = 1;
+    for (int k = 0; k < e->ndim; k++)
+        n *= e->shape[k];
+    return n;
+}
+
 static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
 {
     const struct lf_map_item *it = &ex->map.items[ex->items[k]];
@@ -149,6 +157,11 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
         m.rows *= it->shape[d];
     m.cut_columns = m.parts->turned;
     m.src_width = m.parts->turned ? m.rows : m.width;
+    const struct lf_map_seg *seg = m.parts->segs;
+    const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
+    if (whole && !m.parts->turned && seg->src_at == 0 && seg->n == m.rows && lf_hf_st_type(whole->dtype) == m.dtype &&
+        elements(whole) == m.rows * m.width) /* the bytes that opening the checkpoint has checked */
+        lf_st_writer_know(w, k, lf_ckpt_tensor_hash(whole));
     for (int64_t at = 0; at < m.rows * m.width && !rc; at += n) {
         n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
         if (ex->o->stop && ex->o->stop())

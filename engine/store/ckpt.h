@@ -107,6 +107,7 @@ const lf_ckpt_entry *lf_ckpt_entry_at(const lf_ckpt *c, size_t i); /* borrowed; 
 const lf_ckpt_entry *lf_ckpt_find(const lf_ckpt *c, const char *name, const char *kind); /* NULL: none */
 /* Elements [first, first + n) of a tensor, flattened row-major, into dst, in the stored dtype. Thread-safe. */
 int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst, lf_err *err);
+const uint8_t *lf_ckpt_tensor_hash(const lf_ckpt_entry *e); /* tree hash of its bytes [LF_HASH_BYTES], borrowed */
 /* The box [lo, hi) of a tensor into dst, row-major, in the stored dtype; lo = hi = NULL: all of it. Thread-safe. */
 int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, const int64_t *hi, void *dst,
                  lf_err *err);

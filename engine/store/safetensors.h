@@ -78,6 +78,8 @@ int lf_st_writer_create(lf_st_writer **out, const char *dir, const lf_st_decl *t
 size_t lf_st_writer_next(const lf_st_writer *w);
 /* The next bytes of that tensor: all of them or a part. LF_EINVAL when there are more than it has left. */
 int lf_st_writer_put(lf_st_writer *w, const void *data, size_t bytes, lf_err *err);
+/* The tree hash of this tensor is known (its bytes were checked against it): take it instead of making it again. */
+void lf_st_writer_know(lf_st_writer *w, size_t tensor, const uint8_t sha256[LF_HASH_BYTES]);
 /* Tree hash of a tensor that was written in full (with hash_tensors); borrowed. */
 const uint8_t *lf_st_writer_hash(const lf_st_writer *w, size_t tensor);
 /* fsync, publish; LF_EINVAL when bytes are missing. files (may be NULL): owned array of what was written, free with

@@ -14,6 +14,7 @@ struct lf_st_out_tensor {
     lf_st_decl d; /* name is owned */
     int64_t bytes;
     size_t file;
+    bool known; /* its hash */
 };
 
 struct lf_st_out_file {
