@@ -26,6 +26,8 @@ const struct lf_hf_family *const lf_hf_families[] = {
     /* families_kin.c */
     &lf_hf_mistral,
     &lf_hf_internlm2,
+    /* families_baichuan.c */
+    &lf_hf_baichuan,
     /* families_qwen.c */
     &lf_hf_qwen1,
     &lf_hf_qwen2,

@@ -52,7 +52,7 @@ static int read_llama(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 const struct lf_hf_family lf_hf_llama = {
     .name = "llama",
-    .also = "llama1 llama2 llama3 llama3.1 llama3.2 codellama yi",
+    .also = "llama1 llama2 llama3 llama3.1 llama3.2 codellama yi deepseek deepseek-coder",
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
     .prefix = "model.",

@@ -16,11 +16,12 @@
 #include "tests/tap/tap.h"
 
 const char *const family_names[] = {
-    "gpt2",    "opt",          "opt-350m",  "galactica", "starcoder",  "pythia",     "gpt-neox",
-    "gpt-j",   "starcoder2",   "phi2",      "falcon-7b", "falcon-40b", "falcon-11b", "bloom",
-    "llama",   "llama-linear", "llama3.1",  "llama3.2",  "mistral",    "qwen1",      "qwen2",
-    "qwen2.5", "qwen3",        "internlm2", "phi3",      "phi3-long",  "phi3-short", "gemma",
-    "gemma2",  "gemma3",       "glm4-9b",   "glm4-0414", "chatglm3",   NULL};
+    "gpt2",         "opt",           "opt-350m",   "galactica", "starcoder",  "pythia",      "gpt-neox",
+    "gpt-j",        "starcoder2",    "phi2",       "falcon-7b", "falcon-40b", "falcon-11b",  "bloom",
+    "llama",        "llama-linear",  "llama3.1",   "llama3.2",  "mistral",    "qwen1",       "qwen2",
+    "qwen2.5",      "qwen3",         "internlm2",  "phi3",      "phi3-long",  "phi3-short",  "gemma",
+    "gemma2",       "gemma3",        "glm4-9b",    "glm4-0414", "chatglm3",   "baichuan-7b", "baichuan-13b",
+    "baichuan2-7b", "baichuan2-13b", "chatglm-6b", NULL};
 
 static void *need(void *p)
 {
@@ -86,8 +87,15 @@ static void read_documents(family *f, const lf_st *s)
         return;
     ids = read_i64(s, e);
     f->prefix = need(calloc((size_t)f->docs, 4));
+    f->turns = need(calloc((size_t)f->rows, 4));
+    f->blocks = need(calloc((size_t)f->rows, 4));
     for (int64_t d = 0; d < f->docs; d++)
         f->prefix[d] = (int32_t)ids[d];
+    for (int64_t i = 0; i < f->rows; i++) {
+        int32_t n = f->prefix[i / f->length];
+        f->turns[i] = f->positions[i] < n ? f->positions[i] : n - 1;
+        f->blocks[i] = f->positions[i] < n ? 0 : f->positions[i] - n + 1;
+    }
     free(ids);
 }
 
@@ -202,6 +210,8 @@ void family_close(family *f)
     free(f->positions);
     free(f->cu_seqlens);
     free(f->prefix);
+    free(f->turns);
+    free(f->blocks);
     free(f->logits);
     free(f->name);
     free(f->dir);

@@ -95,7 +95,7 @@ static const struct {
     {"mlp=glu", "experts=0"},
     {"mlp_bias!", "experts=0"},
     /* embedding and head */
-    {"embed_scale*1.01", "embed_norm=no"},
+    {"embed_scale*1.01", "embed_norm=no block!=alpha"}, /* a norm right behind it hides it */
     {"embed_dim=0", NULL},
     {"tied_head!", "head_bias=no norm_head=no"},
     {"head_bias!", "tied_head=no"},
@@ -212,6 +212,8 @@ char *family_switches(const family *f)
         if (!size && !(d && json_equal(d, v)))
             lf_buf_addf(&b, "%s%s=%s", b.len ? " " : "", key, json_string_value(v));
     }
+    if (b.len == 0)
+        lf_buf_adds(&b, "as by default");
     json_decref(mine);
     json_decref(defaults);
     return lf_buf_steal(&b, &err);

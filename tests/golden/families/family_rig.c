@@ -71,6 +71,12 @@ static void feed(const rig *r, int chain, const family *f, const int32_t *tokens
     put(r, chain, "tokens", tokens ? tokens : f->tokens, f->rows);
     put(r, chain, "positions", f->positions, f->rows);
     put(r, chain, "cu_seqlens", f->cu_seqlens, f->docs + 1);
+    if (lf_decoder_config(r->dec)->mask == LF_MASK_PREFIX)
+        put(r, chain, "prefix", f->prefix, f->docs);
+    if (lf_decoder_config(r->dec)->position == LF_POS_ROPE2D) {
+        put(r, chain, "turns", f->turns, f->rows);
+        put(r, chain, "blocks", f->blocks, f->rows);
+    }
     if (chain == r->loss)
         put(r, chain, "targets", f->targets, f->rows);
 }
