@@ -110,8 +110,6 @@ void golden_config(const char *name, lf_model_config *out)
         {"gpt2", "family = gpt2\nffn = 128\n"},
         {"llama", "family = llama3.1\nkv_heads = 2\nffn = 44\nrope_theta = 100\nrope_factor = 4\nrope_original_positions = 32\n"},
         {"mistral", "family = mistral\nkv_heads = 2\nffn = 44\nrope_theta = 1000\nsliding_window = 9\n"},
-        {"qwen2.5", "family = qwen2.5\nkv_heads = 2\nffn = 44\nrope_theta = 500\ntied_head = yes\nsliding_window = 11\n"
-                    "max_window_layers = 1\n"},
         {"qwen3", "family = qwen3\nkv_heads = 2\nhead_dim = 12\nffn = 44\nrope_theta = 500\n"},
     };
     lf_err err = LF_ERR_INIT;

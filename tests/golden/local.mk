@@ -1,10 +1,7 @@
 # tests of tests/golden
-check_PROGRAMS += tests/golden/model_test
-TESTS += tests/golden/model_test
-tests_golden_model_test_SOURCES = tests/golden/model_test.c tests/golden/golden.c tests/golden/golden.h
-tests_golden_model_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# Models of the evaluation test.
 EXTRA_DIST += tests/golden/model/README.md tests/golden/model/make_golden.py tests/golden/model/gpt2.h5 tests/golden/model/llama.h5 \
-  tests/golden/model/mistral.h5 tests/golden/model/qwen2.5.h5 tests/golden/model/qwen3.h5
+  tests/golden/model/mistral.h5 tests/golden/model/qwen3.h5
 
 # Training against PyTorch. train_export is built by hand (make tests/golden/train_export) to make curve.txt again.
 check_PROGRAMS += tests/golden/train_test
