@@ -6,3 +6,4 @@ TESTS += tests/unit/text_pack
 tests_unit_text_pack_SOURCES = tests/unit/text_pack.c
 tests_unit_text_pack_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 include engine/text/text.mk
+include engine/text/jinja/local.mk
