@@ -7,4 +7,6 @@ dist_jsonl_DATA = examples/pretrain-from-jsonl/pipeline.ini
 evaluatedir = $(pkgdatadir)/examples/evaluate
 dist_evaluate_DATA = examples/evaluate/pipeline.ini examples/evaluate/tides.txt examples/evaluate/choices.jsonl \
   examples/evaluate/last.jsonl examples/evaluate/prompts.jsonl
+convertdir = $(pkgdatadir)/examples/convert
+dist_convert_DATA = examples/convert/pipeline.ini examples/convert/README.md
 EXTRA_DIST += examples/README.md

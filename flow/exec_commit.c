@@ -70,8 +70,10 @@ static int collect_outputs(json_t **out, lf_exec *x, lf_err *err)
     for (size_t i = 0; rc == 0 && i < json_array_size(names); i++)
         rc = describe_output(outputs, x, json_string_value(json_array_get(names, i)), err);
     const char *first = json_string_value(json_array_get(names, 0));
-    if (rc == 0 && first != NULL && json_object_get(outputs, first) == NULL)
-        rc = lf_fail(err, LF_EFORMAT, "the stage ended well but did not publish its output \"%s\"", first);
+    bool any = json_is_true(json_object_get(x->stage, "any_output"));
+    if (rc == 0 && first != NULL && (any ? json_object_size(outputs) == 0 : json_object_get(outputs, first) == NULL))
+        rc = lf_fail(err, LF_EFORMAT, "the stage ended well but did not publish %s \"%s\"",
+                     any ? "any of its outputs, the first of which is" : "its output", first);
     if (rc < 0)
         json_decref(outputs);
     else

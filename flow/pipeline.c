@@ -270,6 +270,8 @@ static int set_outputs(json_t *stage, const lf_opt_table *t, lf_err *err)
     int rc = lf_json_set_new(stage, "outputs", outs, err);
     for (const char *const *o = t->outputs; rc == 0 && o != NULL && *o != NULL; o++)
         rc = lf_json_push_new(outs, json_string(*o), err);
+    if (rc == 0 && t->any_output)
+        rc = lf_json_set_new(stage, "any_output", json_true(), err);
     return rc;
 }
 

@@ -106,7 +106,7 @@ static int plan(void *self, json_t *plan, lf_err *err)
                 json_string("no verify: the stage will end as failed, UNVERIFIED; say verify = FILE or verify = none"));
     }
     if (!bad && bytes)
-        bad = json_object_set_new(plan, "disk", json_pack("{s:I}", "out", (json_int_t)bytes));
+        bad = json_object_set_new(plan, "disk_bytes", json_integer((json_int_t)bytes));
     if (!bad)
         bad = json_object_set(plan, "notes", notes);
     json_decref(notes);
@@ -192,13 +192,14 @@ static int verify(const convert *v, const char *dir, lf_err *err)
                     v->verify, w.max, w.rms);
 }
 
-static int import(convert *v, lf_err *err)
+/* has_files: beside the weights lie a tokenizer and so on. */
+static int import(convert *v, bool has_files, lf_err *err)
 {
     char *ckpt = lf_path_join(v->out, "checkpoint", err), *tok = lf_path_join(v->out, "tokenizer", err);
     int rc = ckpt && tok ? 0 : LF_ENOMEM;
     if (!rc && (v->c.family || v->c.tokenizer))
         rc = lf_fail(err, LF_EINVAL, "family and tokenizer are of exports; %s is a Hugging Face model", v->c.from);
-    if (!rc)
+    if (!rc && has_files)
         rc = import_tokenizer(v, tok, err);
     if (!rc)
         rc = import_weights(v, ckpt, err);
@@ -259,7 +260,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
         return lf_fail(err, LF_EINVAL, "vocab_size, append_eod and eod_token are of an .idx; %s is none", v->c.from);
     if (form == LF_FORM_HF && (any || v->to == TO_CHECKPOINT))
-        return import(v, err);
+        return import(v, form == LF_FORM_HF, err);
     if (form == LF_FORM_CHECKPOINT && (any || v->to == TO_HF))
         return export(v, err);
     if (form == LF_FORM_IDX && (any || v->to == TO_SHARDS))

@@ -9,8 +9,8 @@ stages_lf_convert_LDADD = $(LF_STAGE_LIBS)
 check_PROGRAMS += tests/stage/convert_tool
 tests_stage_convert_tool_SOURCES = tests/stage/convert_tool.c
 tests_stage_convert_tool_LDADD = $(LF_ENGINE_LIBS)
-TESTS += tests/stage/convert.sh
-EXTRA_DIST += tests/stage/convert.sh
+TESTS += tests/stage/convert.sh tests/stage/convert_flow.sh tests/stage/convert_faults.sh
+EXTRA_DIST += tests/stage/convert.sh tests/stage/convert_flow.sh tests/stage/convert_faults.sh
 # What users write expected logits with, on a machine that has transformers.
 toolsdir = $(pkgdatadir)/tools
 dist_tools_SCRIPTS = stages/expected.py

@@ -37,4 +37,5 @@ const lf_opt_table lf_convert_opts = {
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,
+    .any_output = true, /* an import makes checkpoint and tokenizer, an export model */
 };

@@ -129,7 +129,7 @@ static int read_jobs(generate *g, lf_err *err)
     if (g->tokenizer_path)
         rc = lf_infer_tokenizer(&g->tok, g->tokenizer_path, err);
     if (rc == 0)
-        rc = lf_infer_end_tokens(&g->end, &g->d.n_end, g->tok, g->eos, g->n_eos, err);
+        rc = lf_infer_end_tokens(&g->end, &g->d.n_end, g->tok, g->tokenizer_path, g->eos, g->n_eos, err);
     g->d.end = g->end;
     for (size_t i = 0; rc == 0 && i < g->n_prompt; i++) {
         char id[32];

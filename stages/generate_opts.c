@@ -28,7 +28,7 @@ static const lf_opt opts[] = {
     {"frequency_penalty", LF_OPT_FLOAT, ID, 0, "0", -100, 100, NULL, NULL, "the same, times their count"},
     {"stop", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL, "text that ends a continuation and is cut off"},
     {"eos", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
-     "end token by its text; unset: the tokenizer's end of document"},
+     "end token by its text; unset: those of generation_config.json beside the tokenizer, else its end of document"},
     {"ignore_eos", LF_OPT_BOOL, ID, 0, "no", 0, 0, NULL, NULL, "go on behind end tokens"},
     {"add_special", LF_OPT_BOOL, ID, 0, "yes", 0, 0, NULL, NULL, "begin prompts as the tokenizer's template says (BOS)"},
     {"skip_special", LF_OPT_BOOL, ID, 0, "yes", 0, 0, NULL, NULL, "leave special tokens out of the text"},

@@ -20,8 +20,10 @@ int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const cha
 /* path: a tokenizer artifact (directory) or a tokenizer.json. */
 int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
 
-/* End tokens by text, or the tokenizer's end of document when none is named; owned array, n may be 0. */
-int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *const *names, size_t n_names, lf_err *err);
+/* End tokens by text; when none is named, those of generation_config.json in the directory tokenizer_path (an imported model's; several
+ * are possible), else the tokenizer's end of document; owned array, n may be 0. */
+int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path, const char *const *names,
+                        size_t n_names, lf_err *err);
 
 /* Plan JSON of an inference stage: parameters, bytes. Where the checkpoint is not there yet, says so in notes. */
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err);

@@ -61,6 +61,7 @@ typedef struct lf_opt_table {
     const lf_opt *opts;
     size_t n_opts;
     const char *const *outputs; /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
+    bool any_output; /* which outputs there are follows from the options: at least one. Else the first is always there */
 } lf_opt_table;
 
 /* Values of one table. Reading an option that is not in the table, or with the wrong type, is LF_BUG. Reads are noted, so

@@ -68,6 +68,9 @@ struct lf_hf_family {
     const char *const *switches;  /* "key=value" of [model], ended by NULL: what all models of the family share */
     const struct lf_hf_key *keys; /* ended by name == NULL */
     const struct lf_map_row *rows;
+    bool loose; /* keys that are not known are passed over: training arguments, not a description of the model */
+    /* The name that rows use for a tensor of the file, into out; NULL: its own. */
+    void (*canon)(char *out, size_t cap, const char *name);
     /* What rows cannot say; NULL: nothing. read runs after the rows, before the check; write adds to o. */
     int (*read)(lf_hf_reader *r, lf_model_config *c, lf_err *err);
     int (*write)(const lf_model_config *c, json_t *o, lf_err *err);

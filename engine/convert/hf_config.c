@@ -269,7 +269,7 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
         rc = read_key(&r, k, &c, err);
     if (!rc && f->read)
         rc = f->read(&r, &c, err);
-    if (!rc)
+    if (!rc && !f->loose)
         rc = check_left(&r, f, err);
     if (!rc)
         rc = lf_model_config_finish(&c, err);

@@ -186,13 +186,19 @@ static json_t *make_state(const struct import *im, lf_err *err)
 {
     const struct lf_hf_model *m = &im->m;
     json_t *model = lf_model_config_to_json(&m->config, err), *tied = json_array();
-    json_t *hf = json_pack("{s:s, s:s, s:b}", "family", m->family->name, "config", m->config_text, "bare", m->bare);
+    json_t *hf = json_pack("{s:s, s:s, s:b}", "family", m->family->name, "config", m->config_text ? m->config_text : "",
+                           "bare", m->bare);
     int bad = !model || !tied || !hf;
     for (size_t i = 0; i < m->map.n_items && !bad; i++)
         if (m->map.items[i].kind == LF_MAP_TIED && m->map.items[i].source >= 0)
             bad = json_array_append_new(tied, json_string(m->map.items[i].name));
     bad = bad || json_object_set(hf, "tied", tied) || dtypes_of(im, hf);
-    json_t *state = bad ? NULL : json_pack("{s:i, s:O, s:O}", "step", 0, "model", model, "hf", hf);
+    json_t *state = bad ? NULL : json_pack("{s:i, s:O}", "step", 0, "model", model);
+    if (state && m->config_text &&
+        json_object_set(state, "hf", hf)) { /* only what has a config.json goes out as it came */
+        json_decref(state);
+        state = NULL;
+    }
     if (!state)
         lf_fail(err, LF_EFORMAT, "config.json is not valid UTF-8, or out of memory");
     json_decref(model);

@@ -46,34 +46,39 @@ static int tell(json_t *o, const char *key, const lf_err *why)
     return json_object_set_new(o, key, json_string(why->text));
 }
 
+static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_config *c, const lf_st *st)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_map map = {0};
+    int fits = lf_map_build(&map, f->rows, f->prefix, lf_hf_is_bare(st, f->prefix), c, &why);
+    fits = fits ? fits : lf_map_bind(&map, st, f->canon, &why);
+    lf_map_fini(&map);
+    return fits ? tell(o, "mapping_error", &why) : json_object_set_new(o, "mapping", json_string("complete"));
+}
+
+/* config: config.json, or the arguments of Megatron. st NULL: it could not be opened, why is told already. */
+static int inspect_parts(json_t *o, const struct lf_hf_family *f, json_t *config, const char *path, const lf_st *st)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_model_config c;
+    int rc = lf_hf_config_read(&c, f, config, path, &why);
+    int bad = json_object_set_new(o, "family", json_string(f->name));
+    if (rc)
+        return bad || tell(o, "config_error", &why);
+    bad = bad || json_object_set_new(o, "model", lf_model_config_to_json(&c, NULL)) ||
+          json_object_set_new(o, "parameters", json_integer(lf_model_param_count(&c)));
+    return bad || (st ? inspect_map(o, f, &c, st) : 0);
+}
+
 static int inspect_hf(json_t *o, const char *dir)
 {
     lf_err why = LF_ERR_INIT;
     lf_st *st = NULL;
-    lf_model_config c;
-    lf_map map = {0};
+    int bad = lf_hf_open_tensors(&st, dir, &why) ? tell(o, "tensors_error", &why) : tensors_of(o, st);
+    lf_err_clear(&why);
     json_t *config = lf_hf_read_json(dir, LF_HF_CONFIG, &why);
     const struct lf_hf_family *f = config ? lf_hf_family_of(config, LF_HF_CONFIG, &why) : NULL;
-    int rc = f ? lf_hf_config_read(&c, f, config, LF_HF_CONFIG, &why) : -1, bad = 0;
-    if (f)
-        bad = json_object_set_new(o, "family", json_string(f->name));
-    bad = bad ||
-          (rc ? tell(o, "config_error", &why) : json_object_set_new(o, "model", lf_model_config_to_json(&c, NULL)));
-    if (!rc)
-        bad = bad || json_object_set_new(o, "parameters", json_integer(lf_model_param_count(&c)));
-    lf_err_clear(&why);
-    if (lf_hf_open_tensors(&st, dir, &why))
-        bad = bad || tell(o, "tensors_error", &why);
-    else
-        bad = bad || tensors_of(o, st);
-    if (!rc && st) {
-        lf_err_clear(&why);
-        int fits = lf_map_build(&map, f->rows, f->prefix, lf_hf_is_bare(st, f->prefix), &c, &why);
-        fits = fits ? fits : lf_map_bind(&map, st, &why);
-        bad =
-            bad || (fits ? tell(o, "mapping_error", &why) : json_object_set_new(o, "mapping", json_string("complete")));
-        lf_map_fini(&map);
-    }
+    bad = bad || (f ? inspect_parts(o, f, config, LF_HF_CONFIG, st) : tell(o, "config_error", &why));
     lf_st_close(st);
     json_decref(config);
     return bad;

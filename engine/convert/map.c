@@ -257,6 +257,9 @@ static int expand(lf_map *m, const struct lf_map_row *row, const char *prefix, c
                   int64_t experts, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
+    if (c->layers > (int64_t)LF_ST_MAX_TENSORS / (experts + 1))
+        return lf_fail(err, LF_EINVAL, "%lld layers of %lld experts have more tensors than a file may have",
+                       (long long)c->layers, (long long)experts);
     bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"), params = strstr(row->outside, "{P}");
     int rc = 0;
     for (int64_t l = 0; l < (layers ? c->layers : 1) && !rc; l++)
@@ -414,17 +417,24 @@ static int check_shape(const struct lf_map_item *it, const lf_st_entry *e, lf_er
     return rc;
 }
 
-static int bind_all(lf_map *m, const lf_st *s, struct names *missing, struct names *extra, lf_err *err)
+static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, const char *), struct names *missing,
+                    struct names *extra, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < lf_st_n_entries(s) && !rc; i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
-        const struct lf_map_item *found = lf_map_find(m, e->name);
+        char name[512];
+        if (canon)
+            canon(name, sizeof name, e->name);
+        const struct lf_map_item *found = lf_map_find(m, canon ? name : e->name);
         struct lf_map_item *it = found ? &m->items[found - m->items] : NULL;
         if (!it) {
             add_name(extra, e->name);
             continue;
         }
+        if (it->source >= 0)
+            return lf_fail(err, LF_EINVAL, "%s and %s are two tensors for one",
+                           lf_st_entry_at(s, (size_t)it->source)->name, e->name);
         it->source = (int)i;
         rc = check_shape(it, e, err);
     }
@@ -434,12 +444,12 @@ static int bind_all(lf_map *m, const lf_st *s, struct names *missing, struct nam
     return rc;
 }
 
-int lf_map_bind(lf_map *m, const lf_st *s, lf_err *err)
+int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name), lf_err *err)
 {
     struct names missing = {.n = 0}, extra = {.n = 0};
     lf_buf_init(&missing.b);
     lf_buf_init(&extra.b);
-    int rc = bind_all(m, s, &missing, &extra, err);
+    int rc = bind_all(m, s, canon, &missing, &extra, err);
     if (!rc && missing.n && extra.n)
         rc = lf_fail(err, LF_EINVAL, "missing: %s; and these have no place in this model: %s", all_names(&missing),
                      all_names(&extra));

@@ -115,8 +115,9 @@ int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix,
                  lf_err *err);
 void lf_map_fini(lf_map *m);
 
-/* Find every item in s. LF_EINVAL names tensors that are missing, that have no row, or that have another shape. */
-int lf_map_bind(lf_map *m, const lf_st *s, lf_err *err);
+/* Find every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s. LF_EINVAL names tensors
+ * that are missing, that have no row, or that have another shape. */
+int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name), lf_err *err);
 
 const struct lf_map_item *lf_map_find(const lf_map *m, const char *name); /* NULL: none */
 const char *lf_map_kind_name(enum lf_map_kind k);                         /* "copy", "stack", ... */

@@ -27,7 +27,7 @@ bool lf_hf_is_bare(const lf_st *s, const char *prefix);
 struct lf_hf_model {
     const struct lf_hf_family *family;
     lf_model_config config;
-    char *config_text; /* config.json as it is */
+    char *config_text; /* config.json as it is; NULL: there is none (Megatron) */
     lf_st *st;
     lf_map map; /* bound */
     bool bare;

@@ -97,17 +97,21 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
     return rc;
 }
 
+static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
+{
+    int rc = read_config(m, dir, err);
+    return rc ? rc : lf_hf_open_tensors(&m->st, dir, err);
+}
+
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     *m = (struct lf_hf_model){0};
-    int rc = read_config(m, dir, err);
-    if (!rc)
-        rc = lf_hf_open_tensors(&m->st, dir, err);
+    int rc = open_hf(m, dir, err);
     if (!rc) {
         m->bare = lf_hf_is_bare(m->st, m->family->prefix);
         rc = lf_map_build(&m->map, m->family->rows, m->family->prefix, m->bare, &m->config, err);
     }
-    if (!rc && (rc = lf_map_bind(&m->map, m->st, err)) < 0)
+    if (!rc && (rc = lf_map_bind(&m->map, m->st, m->family->canon, err)) < 0)
         lf_err_prefix(err, "%s", dir);
     if (rc)
         lf_hf_model_fini(m);

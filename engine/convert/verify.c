@@ -71,6 +71,10 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
     if (!rc && c.vocab != v->vocab)
         rc = lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld", (long long)v->vocab,
                      (long long)c.vocab);
+    if (!rc && (c.mask == LF_MASK_PREFIX) != (v->prefix != NULL)) /* never compared as if there were none */
+        rc = lf_fail(err, LF_EINVAL,
+                     v->prefix ? "the expected logits are of a prefix mask, which the model has not"
+                               : "the model has a prefix mask, and the expected logits do not say the prefixes");
     if (!rc && (!(v->dec = lf_decoder_create(&c, v->length, err)) || !(v->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
     if (!rc)
@@ -98,6 +102,25 @@ static int write_i32(struct verify *v, const char *name, const int32_t *x, int64
     return lf_exec_write(v->exec, v->chain, 0, name, x, (size_t)n * sizeof *x, err);
 }
 
+/* What models with a prefix mask and with two positions read besides. work: 2 * length integers. */
+static int feed_prefix(struct verify *v, int64_t b, const int32_t *cu, int32_t *work, lf_err *err)
+{
+    int64_t n = 0;
+    const lf_model_config *c = lf_decoder_config(v->dec);
+    int rc = v->prefix ? lf_st_read(v->expected, v->prefix, b, 1, &n, err) : 0;
+    int32_t prefix = (int32_t)n;
+    if (!rc && (n < 0 || n > v->length))
+        rc = lf_fail(err, LF_EFORMAT, "prefix holds %lld, which does not fit %lld tokens", (long long)n,
+                     (long long)v->length);
+    if (!rc && c->mask == LF_MASK_PREFIX)
+        rc = write_i32(v, "prefix", &prefix, 1, err);
+    if (rc || c->position != LF_POS_ROPE2D)
+        return rc;
+    lf_decoder_turns(cu, 1, &prefix, v->length, work, work + v->length);
+    rc = write_i32(v, "turns", work, v->length, err);
+    return rc ? rc : write_i32(v, "blocks", work + v->length, v->length, err);
+}
+
 /* Inputs of sequence b; work: 2 * length integers. */
 static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err *err)
 {
@@ -116,7 +139,7 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
         rc = write_i32(v, "positions", pos, v->length, err);
     if (!rc)
         rc = write_i32(v, "cu_seqlens", cu, 2, err);
-    return rc;
+    return rc ? rc : feed_prefix(v, b, cu, work, err);
 }
 
 static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf_err *err)

@@ -357,6 +357,10 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
         if (rc)
             return rc;
     }
+    /* "file:line" says that a user gave a key; here all keys came at once, whatever the name of the directory holds. */
+    for (size_t i = 0; i < lf_model_n_keys; i++)
+        for (char *p = strchr(c.origin[i], ':'); p; p = strchr(p, ':'))
+            *p = ';';
     int rc = lf_model_config_finish(&c, err);
     if (rc)
         return rc;

@@ -287,7 +287,12 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     struct lf_train_model m = {0};
     lf_model_config mc;
     int64_t vocab, tokens;
+    enum lf_artifact_state there = LF_ARTIFACT_PRESENT;
     manifest_facts(c, &vocab, &tokens);
+    if (!c->model_given && lf_artifact_state(&there, c->init_from, NULL) == 0 && there == LF_ARTIFACT_ABSENT) {
+        json_t *notes = json_pack("[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
+        return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    }
     int rc = plan_model(&mc, c, vocab, err);
     if (!rc)
         rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0, c->plan_ranks > 1 ? c->plan_ranks : 1, err);

@@ -1,6 +1,6 @@
 # tests of tests/fuzz: with --enable-fuzz libFuzzer programs, otherwise replays of the corpus and of mutations
 LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
-  tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle
+  tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle tests/fuzz/fuzz_config
 LF_FUZZ_COMMON = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 if FUZZ
 noinst_PROGRAMS += $(LF_FUZZ_TARGETS)
@@ -35,6 +35,11 @@ tests_fuzz_fuzz_torch_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_pickle_SOURCES = tests/fuzz/fuzz_pickle.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_pickle_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_pickle_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_config_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_fuzz_fuzz_config_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+EXTRA_DIST += tests/fuzz/corpus/config/gpt2.json tests/fuzz/corpus/config/llama3.1.json tests/fuzz/corpus/config/falcon-40b.json \
+  tests/fuzz/corpus/config/gemma3.json tests/fuzz/corpus/config/phi3-long.json tests/fuzz/corpus/config/starcoder.json
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
   tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
   tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle

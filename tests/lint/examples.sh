@@ -29,6 +29,11 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         echo '{"text": "a book"}' | tee books/1.jsonl >notes/1.jsonl
         ;;
     evaluate) mkdir checkpoint tokenizer ;;
+    convert)
+        mkdir texts model
+        echo "a text" >texts/a.txt
+        cp "$LF_SRCDIR"/tests/golden/families/llama/*.json "$LF_SRCDIR"/tests/golden/families/llama/model.safetensors model/
+        ;;
     esac
     "$lf" validate >out 2>&1
     ok $? "validate: $name" out
