@@ -61,6 +61,9 @@ static const char *const switches[][6] = {
     {"embed_dim=24", "position=learned", "position_offset=2", "tied_head=yes", "block=post", "final_norm=no"},
     {"logn_length=8"},
     {"norm_head=yes"},
+    {"norm_head=yes", "tied_head=yes"},
+    {"mask=prefix", "sliding_window=11"},
+    {"mask=prefix", "position=rope2d", "block=alpha", "kv_heads=4"},
 };
 #define N_SWITCHES (sizeof(switches) / sizeof(switches[0]))
 
@@ -218,6 +221,149 @@ static void test_prefixes(void)
     tap_mem(blocks, block, sizeof(block), "the second starts there");
 }
 
+/* ---- gradients of every switch against differences of the loss ---- */
+
+struct trainer {
+    struct runner r; /* its chain is the loss */
+    int32_t tokens[T], targets[T], positions[T], cu[DOCS + 1], prefix[DOCS], turns[T], blocks[T];
+};
+
+static void trainer_init(struct trainer *t, const lf_model_config *c)
+{
+    static const int32_t cu[DOCS + 1] = {0, 29, 29, 45, 45};
+    struct lf_plan_opts po = {.threads = 2, .compute = LF_F32, .mode = LF_FAST};
+    struct lf_decoder_rows rows = {.rows = T, .n_docs = DOCS};
+    lf_err err = LF_ERR_INIT;
+    memset(t, 0, sizeof(*t));
+    t->r.d = lf_decoder_create(c, T, &err);
+    t->r.ps = lf_pstore_create(&err);
+    if (!t->r.d || !t->r.ps || lf_decoder_declare(t->r.d, t->r.ps, &err))
+        tap_bail("%s", err.text);
+    lf_graph *g = lf_decoder_loss_graph(t->r.d, t->r.ps, "train", &rows, true, &err);
+    t->r.plan = g ? lf_plan_create(t->r.ps, &po, &err) : NULL;
+    t->r.chain = t->r.plan ? lf_plan_add(t->r.plan, g, &(struct lf_chain_opts){.train = true}, &err) : -1;
+    lf_graph_destroy(g);
+    if (t->r.chain < 0 || lf_plan_finish(t->r.plan, &err) ||
+        !(t->r.back = lf_back_cpu_create(lf_target_host()->isa, 2, &err)) ||
+        !(t->r.ex = lf_exec_create(t->r.plan, t->r.back, NULL, &err)) || lf_pstore_init(t->r.ps, 3, &err))
+        tap_bail("%s", err.text);
+    memcpy(t->cu, cu, sizeof(cu));
+    for (int i = 0; i < T; i++) {
+        t->tokens[i] = (int32_t)(lf_rng_u32(1, 2, (uint64_t)i) % (uint32_t)c->vocab);
+        t->targets[i] = i < 9 || i >= 45 ? -1 : (int32_t)(lf_rng_u32(1, 3, (uint64_t)i) % (uint32_t)c->vocab);
+        t->positions[i] = i < 29 ? i : i < 45 ? i - 29 : 0;
+    }
+    lf_decoder_prefixes(t->targets, t->cu, DOCS, t->prefix);
+    lf_decoder_turns(t->cu, DOCS, t->prefix, T, t->turns, t->blocks);
+}
+
+static void feed(struct trainer *t, const char *name, const int32_t *v, size_t n)
+{
+    lf_err err = LF_ERR_INIT;
+    if (lf_exec_write(t->r.ex, t->r.chain, 0, name, v, n * sizeof(*v), &err))
+        tap_bail("%s", err.text);
+}
+
+/* Mean loss of the batch; twice: the backward too, over two equal micro-batches. */
+static double loss(struct trainer *t, bool twice)
+{
+    lf_err err = LF_ERR_INIT;
+    struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 0.5f / 36};
+    const lf_model_config *c = lf_decoder_config(t->r.d);
+    feed(t, "tokens", t->tokens, T);
+    feed(t, "targets", t->targets, T);
+    feed(t, "positions", t->positions, T);
+    feed(t, "cu_seqlens", t->cu, DOCS + 1);
+    if (c->mask == LF_MASK_PREFIX)
+        feed(t, "prefix", t->prefix, DOCS);
+    if (c->position == LF_POS_ROPE2D) {
+        feed(t, "turns", t->turns, T);
+        feed(t, "blocks", t->blocks, T);
+    }
+    int rc = lf_exec_record_write(t->r.ex, &rec, &err);
+    for (int i = 0; i < (twice ? 2 : 1) && !rc; i++) {
+        rc = lf_exec_run(t->r.ex, t->r.chain, LF_FWD, 0, i ? LF_ACCUM : LF_FIRST, &err);
+        if (!rc && twice)
+            rc = lf_exec_run(t->r.ex, t->r.chain, LF_BWD, 0, i ? LF_ACCUM : LF_FIRST, &err);
+    }
+    if (rc || lf_exec_record_read(t->r.ex, &rec, &err))
+        tap_bail("%s", err.text);
+    return rec.loss_sum / (double)rec.tokens;
+}
+
+/* Slope of the loss along unit vector d of parameter i, by central differences. */
+static double slope(struct trainer *t, int i, const float *w, const float *d, size_t n, double h)
+{
+    lf_err err = LF_ERR_INIT;
+    double side[2];
+    float *x = malloc(n * sizeof(*x));
+    for (int s = 0; s < 2; s++) {
+        for (size_t k = 0; k < n; k++)
+            x[k] = w[k] + (float)(s ? h : -h) * d[k];
+        if (lf_pstore_write(t->r.ps, i, LF_F32, x, &err))
+            tap_bail("%s", err.text);
+        side[s] = loss(t, false);
+    }
+    if (lf_pstore_write(t->r.ps, i, LF_F32, w, &err))
+        tap_bail("%s", err.text);
+    free(x);
+    return (side[1] - side[0]) / (2 * h);
+}
+
+/* Along the gradient itself the slope is its length, along some other direction its part there. Largest error of the
+ * two relative to the length. */
+static double slope_error(struct trainer *t, int i, double *length)
+{
+    lf_err err = LF_ERR_INIT;
+    const struct lf_param_desc *p = lf_pstore_desc(t->r.ps, i);
+    size_t n = (size_t)p->dims[0] * (size_t)(p->ndim == 2 ? p->dims[1] : 1);
+    float *w = malloc(n * 4), *g = malloc(n * 4), *d = malloc(n * 4);
+    double gg = 0, part = 0, worst = 0;
+    loss(t, true); /* a forward pass makes the head's gradient, so all are made anew */
+    if (lf_pstore_read(t->r.ps, i, LF_P_MASTER, w, n * 4, &err) ||
+        lf_pstore_read(t->r.ps, i, LF_P_GRAD, g, n * 4, &err))
+        tap_bail("%s", err.text);
+    for (size_t k = 0; k < n; k++)
+        gg += (double)g[k] * (double)g[k];
+    *length = sqrt(gg);
+    const double h = fmin(0.01 / *length, 0.02 * sqrt((double)n) * 0.2);
+    for (int other = 0; other < 2 && gg > 0; other++) {
+        part = 0;
+        for (size_t k = 0; k < n; k++) {
+            const double sign = lf_rng_u32(1, 4, (uint64_t)k) % 2 ? 1 : -1;
+            d[k] =
+                (float)(other ? (g[k] / (float)*length + (float)(sign / sqrt((double)n))) / 2 : g[k] / (float)*length);
+            part += (double)g[k] * (double)d[k];
+        }
+        worst = fmax(worst, fabs(slope(t, i, w, d, n, h) - part) / *length);
+    }
+    free(w);
+    free(g);
+    free(d);
+    return worst;
+}
+
+static void test_gradients(lf_model_config c, const char *name)
+{
+    struct trainer t;
+    double worst = 0, length, most = 0;
+    const char *where = "";
+    c.init_std = 0.2;
+    c.vocab = 64;
+    trainer_init(&t, &c);
+    for (int i = 0; i < lf_pstore_count(t.r.ps); i++) {
+        double e = slope_error(&t, i, &length);
+        most = fmax(most, length);
+        if (!(e <= worst)) {
+            worst = e;
+            where = lf_pstore_desc(t.r.ps, i)->name;
+        }
+    }
+    tap_ok(worst <= 0.01 && most > 0, "%s: gradients are slopes of the loss, worst error %.2g (%s)", name, worst,
+           where);
+    runner_fini(&t.r);
+}
+
 static void test_errors(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -258,7 +404,9 @@ int main(void)
         char text[256];
         lf_model_config c;
         const char *name = switched(&c, i, text, sizeof(text));
-        test_causal(c, name, LF_F32);
+        if (c.mask == LF_MASK_CAUSAL)
+            test_causal(c, name, LF_F32);
+        test_gradients(c, name);
     }
     return tap_done();
 }
