@@ -561,11 +561,10 @@ struct lf_k_adamw {
     const struct lf_step_record *rec;
 };
 /* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2): grad holds how many pairs each of n experts got in the whole
- * step; master[e] += rate * sign(mean - grad[e]). rec->skip != 0: nothing is written. */
+ * step; master[e] += lr_scale * sign(mean - grad[e]). rec->skip != 0: nothing is written. */
 struct lf_k_moe_balance {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
-    float rate;
     const struct lf_step_record *rec;
 };
 

@@ -118,7 +118,8 @@ static void mark_needs(struct lf_ad *ad)
 {
     lf_graph *g = ad->g;
     for (size_t i = 1; i < ad->n; i++)
-        ad->needs[i] = g->t[i].role == LF_ROLE_PARAM && !g->ps->g[g->t[i].group].frozen;
+        ad->needs[i] =
+            g->t[i].role == LF_ROLE_PARAM && !g->ps->g[g->t[i].group].frozen && !g->ps->g[g->t[i].group].balanced;
     for (size_t i = 0; i < g->n_fwd; i++) {
         const struct lf_node *n = &g->n[i];
         bool any = false;

@@ -193,7 +193,7 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
     int rc = reduce_gradients(ex, err);
     if (rc)
         return rc;
-    rc = run_calls(ex, ex->opt, 2, "optimizer", err);
+    rc = run_calls(ex, ex->opt, ex->n_opt, "optimizer", err);
     ps->version++;
     if (current) /* adamw rounded the copies of what it changed */
         ps->copy_version = ps->version;

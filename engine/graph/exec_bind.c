@@ -113,36 +113,50 @@ static char *data_of(const lf_pstore *ps, const struct lf_param *p, enum lf_pkin
     return ps->data[kind] + g->off[kind] + (size_t)p->offset * (kind == LF_P_COPY ? 2 : 4);
 }
 
+static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *q)
+{
+    const lf_pstore *ps = p->ps;
+    return (struct lf_opt_tensor){.n = q->n,
+                                  .master = (void *)data_of(ps, q, LF_P_MASTER),
+                                  .m = (void *)data_of(ps, q, LF_P_M),
+                                  .v = (void *)data_of(ps, q, LF_P_V),
+                                  .grad = (void *)data_of(ps, q, LF_P_GRAD),
+                                  .copy = data_of(ps, q, LF_P_COPY),
+                                  .lr_scale = q->d.balance_rate > 0 ? q->d.balance_rate : q->d.lr_scale,
+                                  .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
+}
+
+/* The optimizer's table: what AdamW updates, then what is balanced. */
+static int fill_opt_table(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    const size_t all = p->n_opt_tensors + p->n_balanced;
+    size_t w = 0, b = p->n_opt_tensors;
+    ex->opt_host = lf_calloc(all, sizeof *ex->opt_host, err);
+    if (!ex->opt_host)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < p->ps->n_p; i++) {
+        const struct lf_param *q = &p->ps->p[i];
+        if (!q->d.frozen)
+            ex->opt_host[q->d.balance_rate > 0 ? b++ : w++] = opt_tensor(p, q);
+    }
+    return ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host, all * sizeof *ex->opt_host, err);
+}
+
 static int bind_optimizer(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
-    const lf_pstore *ps = p->ps;
-    size_t w = 0;
     if (!p->has_opt)
         return 0;
-    ex->opt_host = lf_calloc(p->n_opt_tensors, sizeof *ex->opt_host, err);
-    if (!ex->opt_host)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < ps->n_p; i++) {
-        const struct lf_param *q = &ps->p[i];
-        if (q->d.frozen)
-            continue;
-        ex->opt_host[w++] = (struct lf_opt_tensor){.n = q->n,
-                                                   .master = (void *)data_of(ps, q, LF_P_MASTER),
-                                                   .m = (void *)data_of(ps, q, LF_P_M),
-                                                   .v = (void *)data_of(ps, q, LF_P_V),
-                                                   .grad = (void *)data_of(ps, q, LF_P_GRAD),
-                                                   .copy = data_of(ps, q, LF_P_COPY),
-                                                   .lr_scale = q->d.lr_scale,
-                                                   .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
-    }
-    int rc = ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host, w * sizeof *ex->opt_host, err);
+    int rc = fill_opt_table(ex, err);
     struct lf_bind b = {.rec = ex->rec,
                         .opt_tensors = (void *)(ex->inputs + p->opt_tab_off),
-                        .n_opt_tensors = (int64_t)w,
+                        .n_opt_tensors = (int64_t)p->n_opt_tensors,
+                        .n_balanced = (int64_t)p->n_balanced,
                         .adamw = &p->adamw};
-    const enum lf_op ops[2] = {LF_OP_GRAD_NORM, LF_OP_ADAMW};
-    for (int k = 0; k < 2 && !rc; k++) {
+    const enum lf_op ops[] = {LF_OP_GRAD_NORM, LF_OP_ADAMW, LF_OP_MOE_BALANCE};
+    ex->n_opt = p->n_balanced ? 3 : 2;
+    for (size_t k = 0; k < ex->n_opt && !rc; k++) {
         const struct lf_node n = {.op = (uint8_t)ops[k]};
         const struct lf_kernel_row *kr = &lf_kernel_table[lf_op_table[ops[k]].kernel];
         char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);

@@ -27,7 +27,8 @@ struct lf_exec {
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;
-    struct lf_call opt[2];
+    struct lf_call opt[3]; /* norm, AdamW, and where something is balanced, that */
+    size_t n_opt;
     lf_exec_reduce reduce;
     void *reduce_user;
     struct lf_call *copies, *packs;

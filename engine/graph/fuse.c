@@ -53,6 +53,8 @@ static bool optional_out(const struct lf_node *n, int slot)
         return slot == NORM_MEAN || slot == NORM_RSTD;
     case LF_OP_ATTN:
         return slot == ATTN_LSE;
+    case LF_OP_MOE_ROUTE:
+        return slot == ROUTE_SCORES || slot == ROUTE_ENTROPY;
     case LF_OP_XENT:
         return slot == XENT_LOSS || slot == XENT_LSE || slot == XENT_ARGMAX;
     default:
@@ -147,6 +149,10 @@ static int addend_slot(const struct lf_node *n, uint32_t patterns)
         return LINEAR_RES;
     if (n->op == LF_OP_LINEAR_DX && (patterns & LF_FUSE_RESIDUAL))
         return LDX_RES;
+    if (n->op == LF_OP_MOE_COMBINE && (patterns & LF_FUSE_RESIDUAL))
+        return COMB_RES;
+    if (n->op == LF_OP_MOE_LINEAR_DX && (patterns & LF_FUSE_RESIDUAL))
+        return MOEDX_RES;
     if (n->op == LF_OP_NORM_BWD && n->a.heads == 1 && (patterns & LF_FUSE_NORM_BWD))
         return NORMB_DRES;
     if (n->op == LF_OP_DROPOUT && (patterns & LF_FUSE_DROPOUT))

@@ -152,6 +152,32 @@ lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sampl
 /* y[r] = x[index[r]], index i32 [R', 1]; forward only (sampling heads). */
 lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index);
 
+/* ---- mixture of experts: R rows, E experts, k of them for each row, M = R k pairs ---- */
+
+struct lf_route_opts {
+    int k;
+    int groups, top_groups; /* 1: every expert can be chosen (kernels.h, moe_route) */
+    bool sigmoid, renorm;
+    float scale;
+    float aux;  /* > 0: the backward adds aux * load-balancing loss of the graph's lf_moe_stats to the loss */
+    int layers; /* of lf_moe_stats in the graph */
+};
+struct lf_routes {
+    lf_val ids, weights, scores, entropy; /* i32 [R, k], f32 [R, k], [R, E], [R, 1] */
+    lf_val row_of, place, offsets;        /* i32 [M, 1], [R, k], [E + 1, 1]: order by expert */
+};
+/* Where rows go. logits [R, E] of a linear node are pinned to f32; bias [1, E] or LF_NONE only enters the choice. */
+struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias, const struct lf_route_opts *o);
+/* Balance of the run, in training graphs: into the step record, and into what balances bias (a parameter with a
+ * balance_rate) after the step. Returns the sums so far, which the next layer takes as prev; layers: their number in
+ * the last one, else 0. */
+lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val cu_seqlens, lf_val prev, int layers);
+lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);          /* [R, C] -> [M, C] in expert order */
+lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, const struct lf_routes *r); /* [M, K] -> [M, N]; w [E N, K] */
+lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r);          /* [M, C] -> [R, C], weighted */
+/* y[r] = sigmoid(gate[r]) * x[r]; gate [R, 1] of a linear node, pinned to f32. */
+lf_val lf_row_gate(lf_graph *g, lf_val x, lf_val gate);
+
 struct lf_xent_opts {
     int64_t v_real; /* 0: all of w's rows */
     float softcap;

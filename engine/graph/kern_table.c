@@ -28,7 +28,7 @@ const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {LF_KERNEL_LIST(ROW)}
 #define WORKS(name) [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}
 const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(gemm),     WORKS(colsum),   WORKS(linear_xent), WORKS(embed_bwd), WORKS(norm_bwd),
-    WORKS(attn_fwd), WORKS(attn_bwd), WORKS(attn_paged),  WORKS(grad_norm),
+    WORKS(attn_fwd), WORKS(attn_bwd), WORKS(attn_paged),  WORKS(grad_norm), WORKS(grouped_gemm),
 };
 
 void lf_kernel_set_work(int kernel, void *args, void *work, size_t bytes)

@@ -124,5 +124,49 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
     [LF_OP_ADAMW] = {
         .name = "adamw", .in_types = "", .out_types = "", .alias = {END}, .flags = LF_OPF_SIDE, .numeric = "row",
         .kernel = KID(adamw), .emit = lf_emit_adamw},
+    [LF_OP_MOE_ROUTE] = {
+        .name = "moe_route", .in_types = "fm", .out_types = "ifff", .shape = lf_shape_moe_route, .vjp = lf_vjp_moe_route,
+        .saves = "ids, weights, scores", .alias = {END}, .numeric = "row", .kernel = KID(moe_route),
+        .emit = lf_emit_moe_route},
+    [LF_OP_MOE_STATS] = {
+        .name = "moe_stats", .in_types = "ifffim", .out_types = "fg", .shape = lf_shape_moe_stats, .alias = {END},
+        .flags = LF_OPF_SIDE, .numeric = "rows", .kernel = KID(moe_stats), .emit = lf_emit_moe_stats},
+    [LF_OP_MOE_SORT] = {
+        .name = "moe_sort", .in_types = "i", .out_types = "iii", .shape = lf_shape_moe_sort, .alias = {END},
+        .numeric = "exact", .kernel = KID(moe_sort), .emit = lf_emit_moe_sort},
+    [LF_OP_MOE_PERMUTE] = {
+        .name = "moe_permute", .in_types = "cii", .out_types = "c", .shape = lf_shape_moe_permute,
+        .vjp = lf_vjp_moe_permute, .saves = "places", .alias = {END}, .flags = LF_OPF_CHEAP, .numeric = "exact",
+        .kernel = KID(gather_rows), .emit = lf_emit_gather},
+    [LF_OP_MOE_LINEAR] = {
+        .name = "moe_linear", .in_types = "cwi", .out_types = "o", .shape = lf_shape_moe_linear,
+        .vjp = lf_vjp_moe_linear, .saves = "x (dW), offsets", .alias = {END}, .numeric = "row",
+        .flops = lf_flops_moe_linear, .kernel = KID(grouped_gemm), .emit = lf_emit_moe_linear},
+    [LF_OP_MOE_COMBINE] = {
+        .name = "moe_combine", .in_types = "cifx", .out_types = "c", .shape = lf_shape_moe_combine,
+        .vjp = lf_vjp_moe_combine, .saves = "x, places, weights", .alias = {{0, COMB_RES}, END}, .numeric = "row",
+        .kernel = KID(moe_combine), .emit = lf_emit_moe_combine},
+    [LF_OP_ROW_GATE] = {
+        .name = "row_gate", .in_types = "cf", .out_types = "c", .shape = lf_shape_row_gate, .vjp = lf_vjp_row_gate,
+        .saves = "x, gate", .alias = {END}, .flags = LF_OPF_CHEAP, .numeric = "row", .kernel = KID(row_gate_fwd),
+        .emit = lf_emit_row_gate},
+    [LF_OP_MOE_ROUTE_BWD] = {
+        .name = "moe_route_bwd", .in_types = "iffffi", .out_types = "f", .alias = {END}, .numeric = "row",
+        .kernel = KID(moe_route_bwd), .emit = lf_emit_moe_route_bwd},
+    [LF_OP_MOE_LINEAR_DX] = {
+        .name = "moe_linear_dx", .in_types = "cwxi", .out_types = "o", .alias = {{0, MOEDX_RES}, END}, .numeric = "row",
+        .flops = lf_flops_moe_linear_dx, .kernel = KID(grouped_gemm), .emit = lf_emit_moe_linear_dx},
+    [LF_OP_MOE_LINEAR_DW] = {
+        .name = "moe_linear_dw", .in_types = "cci", .out_types = "g", .alias = {END}, .numeric = "rows",
+        .flops = lf_flops_moe_linear_dw, .kernel = KID(grouped_gemm), .emit = lf_emit_moe_linear_dw},
+    [LF_OP_MOE_COMBINE_BWD] = {
+        .name = "moe_combine_bwd", .in_types = "ccif", .out_types = "cf", .alias = {END}, .numeric = "row",
+        .kernel = KID(moe_combine_bwd), .emit = lf_emit_moe_combine_bwd},
+    [LF_OP_ROW_GATE_BWD] = {
+        .name = "row_gate_bwd", .in_types = "ccf", .out_types = "cf", .alias = {{0, GATEB_DY}, END}, .numeric = "row",
+        .kernel = KID(row_gate_bwd), .emit = lf_emit_row_gate_bwd},
+    [LF_OP_MOE_BALANCE] = {
+        .name = "moe_balance", .in_types = "", .out_types = "", .alias = {END}, .flags = LF_OPF_SIDE, .numeric = "rows",
+        .kernel = KID(moe_balance), .emit = lf_emit_moe_balance},
 };
 /* clang-format on */

@@ -55,3 +55,21 @@ LF_FLOPS(attn_bwd)
 {
     return 8.0 * area(g, n->in[ATTNB_Q]) * keys_seen(g, n, full);
 }
+
+LF_FLOPS(moe_linear)
+{
+    (void)full;
+    return 2.0 * area(g, n->in[MOEL_X]) * (double)g->t[n->out[0]].cols;
+}
+
+LF_FLOPS(moe_linear_dx)
+{
+    (void)full;
+    return 2.0 * area(g, n->in[MOEDX_DY]) * (double)g->t[n->in[MOEDX_W]].cols;
+}
+
+LF_FLOPS(moe_linear_dw)
+{
+    (void)full;
+    return 2.0 * area(g, n->in[MOEDW_DY]) * (double)g->t[n->in[MOEDW_X]].cols;
+}

@@ -4,32 +4,7 @@
  * with stand-in addresses while planning, for workspace sizes and checks), never in the step. Work pointers are set by
  * the caller.
  */
-#include "engine/graph/priv.h"
-
-static const struct lf_tensor *T(const struct lf_bind *b, int32_t t)
-{
-    return &b->g->t[t];
-}
-static void *P(const struct lf_bind *b, int32_t t)
-{
-    return b->ptr(b, t);
-}
-static int64_t LD(const struct lf_bind *b, int32_t t)
-{
-    return t ? lf_ld_of(b->g, t) : 0;
-}
-static uint8_t DT(const struct lf_bind *b, int32_t t)
-{
-    return b->g->t[t].dtype;
-}
-static int64_t R(const struct lf_bind *b, int32_t t)
-{
-    return b->g->t[t].rows;
-}
-static int64_t C(const struct lf_bind *b, int32_t t)
-{
-    return b->g->t[t].cols;
-}
+#include "engine/graph/ops_emit.h"
 
 LF_EMIT(embed)
 {

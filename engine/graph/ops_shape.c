@@ -329,3 +329,114 @@ LF_SHAPE(xent)
         return g->err.rc;
     return 0;
 }
+
+/* ---- mixture of experts ---- */
+
+/* Results of routing are f32 in every precision, and so are their gradients. */
+static int make_f32(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
+{
+    int rc = make_fixed(g, n, slot, LF_F32, rows, cols, suffix);
+    if (!rc)
+        g->t[n->out[slot]].pinned = true;
+    return rc;
+}
+
+static int need_pinned(lf_graph *g, const struct lf_node *n, int slot, const char *what)
+{
+    if (need_float(g, n, slot, what))
+        return LF_EINVAL;
+    const struct lf_tensor *t = &g->t[n->in[slot]];
+    return t->pinned && !t->parent ? 0 : bad(g, n, n->in[slot], 0, "a whole tensor pinned to f32 is needed here");
+}
+
+LF_SHAPE(moe_route)
+{
+    struct lf_attr *a = &n->a;
+    if (need_pinned(g, n, ROUTE_LOGITS, "logits"))
+        return LF_EINVAL;
+    const int64_t rows = g->t[n->in[ROUTE_LOGITS]].rows, e = g->t[n->in[ROUTE_LOGITS]].cols;
+    if (e > LF_MOE_MAX_EXPERTS || a->k < 1 || a->k > e)
+        return bad(g, n, n->in[ROUTE_LOGITS], 0, "too many experts, or not as many as each row is sent to");
+    if (a->groups > 1 &&
+        (e % a->groups || a->top_groups < 1 || a->top_groups > a->groups || e / a->groups * a->top_groups < a->k))
+        return bad(g, n, n->in[ROUTE_LOGITS], 0, "groups must divide the experts and leave enough to choose from");
+    if (need_param(g, n, ROUTE_BIAS, 1, e, "bias must be a parameter vector with one element per expert"))
+        return LF_EINVAL;
+    a->experts = (int32_t)e;
+    if (make_fixed(g, n, ROUTE_IDS, LF_I32, rows, a->k, ".ids") ||
+        make_f32(g, n, ROUTE_WEIGHTS, rows, a->k, ".weights") || make_f32(g, n, ROUTE_SCORES, rows, e, ".scores") ||
+        make_f32(g, n, ROUTE_ENTROPY, rows, 1, ".entropy"))
+        return g->err.rc;
+    return 0;
+}
+
+LF_SHAPE(moe_stats)
+{
+    if (need(g, n, STATS_IDS, "ids") || need(g, n, STATS_SCORES, "scores") || need(g, n, STATS_ENTROPY, "entropy") ||
+        need_index(g, n, STATS_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]"))
+        return LF_EINVAL;
+    const int64_t e = g->t[n->in[STATS_SCORES]].cols;
+    if (n->in[STATS_PREV] && (g->t[n->in[STATS_PREV]].rows != 2 || g->t[n->in[STATS_PREV]].cols != e))
+        return bad(g, n, n->in[STATS_PREV], n->in[STATS_SCORES],
+                   "layers must have equally many experts to be balanced together");
+    if (need_param(g, n, STATS_BIAS, 1, e, "bias must be a parameter vector with one element per expert"))
+        return LF_EINVAL;
+    if (n->in[STATS_BIAS] && g->ps->g[g->t[n->in[STATS_BIAS]].group].balanced)
+        n->out[STATS_COUNTS] = lf_graph_grad(g, n->in[STATS_BIAS]);
+    return make_f32(g, n, STATS_LOAD, 2, e, ".load");
+}
+
+LF_SHAPE(moe_sort)
+{
+    if (need_index(g, n, 0, LF_I32, 0, "ids must be i32 [R, k]"))
+        return LF_EINVAL;
+    const int64_t rows = g->t[n->in[0]].rows, k = g->t[n->in[0]].cols;
+    if (make_fixed(g, n, SORT_ROW_OF, LF_I32, rows * k, 1, ".row_of") ||
+        make_fixed(g, n, SORT_PLACE, LF_I32, rows, k, ".place") ||
+        make_fixed(g, n, SORT_OFFSETS, LF_I32, n->a.experts + 1, 1, ".offsets"))
+        return g->err.rc;
+    return 0;
+}
+
+LF_SHAPE(moe_permute)
+{
+    if (need_float(g, n, PERM_X, "x") || need_index(g, n, PERM_ROW_OF, LF_I32, 0, "rows must be i32 [M, 1]") ||
+        need_index(g, n, PERM_PLACE, LF_I32, g->t[n->in[PERM_X]].rows, "places must be i32 [R, k]"))
+        return LF_EINVAL;
+    return make(g, n, 0, g->t[n->in[PERM_ROW_OF]].rows, g->t[n->in[PERM_X]].cols, "");
+}
+
+LF_SHAPE(moe_linear)
+{
+    if (need_float(g, n, MOEL_X, "x") || need(g, n, MOEL_W, "w") ||
+        need_index(g, n, MOEL_OFFSETS, LF_I32, 0, "offsets must be i32 [E + 1, 1]"))
+        return LF_EINVAL;
+    const int64_t rows = g->t[n->in[MOEL_X]].rows, e = g->t[n->in[MOEL_OFFSETS]].rows - 1,
+                  all = g->t[n->in[MOEL_W]].rows;
+    if (need_param(g, n, MOEL_W, 0, g->t[n->in[MOEL_X]].cols, "w [E N, K] must be a parameter with K columns like x"))
+        return LF_EINVAL;
+    if (e < 1 || all % e)
+        return bad(g, n, n->in[MOEL_W], n->in[MOEL_OFFSETS], "the experts do not divide the rows of w");
+    return make(g, n, 0, rows, all / e, "");
+}
+
+LF_SHAPE(moe_combine)
+{
+    if (need_float(g, n, COMB_X, "x") || need_index(g, n, COMB_PLACE, LF_I32, 0, "places must be i32 [R, k]"))
+        return LF_EINVAL;
+    const int64_t rows = g->t[n->in[COMB_PLACE]].rows, k = g->t[n->in[COMB_PLACE]].cols;
+    if (g->t[n->in[COMB_X]].rows != rows * k)
+        return bad(g, n, n->in[COMB_X], n->in[COMB_PLACE], "x must have a row for each place");
+    if (need_index(g, n, COMB_WEIGHTS, LF_F32, rows, "weights must be f32 [R, k]"))
+        return LF_EINVAL;
+    return make(g, n, 0, rows, g->t[n->in[COMB_X]].cols, "");
+}
+
+LF_SHAPE(row_gate)
+{
+    if (need_float(g, n, GATE_X, "x") || need_pinned(g, n, GATE_GATE, "gate"))
+        return LF_EINVAL;
+    if (g->t[n->in[GATE_GATE]].rows != g->t[n->in[GATE_X]].rows || g->t[n->in[GATE_GATE]].cols != 1)
+        return bad(g, n, n->in[GATE_GATE], n->in[GATE_X], "the gate must be one number for each row");
+    return make(g, n, 0, g->t[n->in[GATE_X]].rows, g->t[n->in[GATE_X]].cols, "");
+}

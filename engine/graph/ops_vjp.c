@@ -236,3 +236,83 @@ LF_VJP(xent)
     }
     return 0;
 }
+
+/* ---- mixture of experts ---- */
+
+/* The last node that added up loads: its sums are those of all layers. NULL: the graph counts nothing. */
+static const struct lf_node *last_stats(const lf_graph *g)
+{
+    for (size_t i = g->n_fwd; i-- > 0;)
+        if (g->n[i].op == LF_OP_MOE_STATS)
+            return &g->n[i];
+    return NULL;
+}
+
+LF_VJP(moe_route)
+{
+    const struct lf_node n = ad->g->n[node];
+    if (!lf_ad_wants(ad, n.in[ROUTE_LOGITS]))
+        return 0;
+    const struct lf_node *stats = n.a.aux > 0 ? last_stats(ad->g) : NULL;
+    const int32_t in[] = {n.out[ROUTE_IDS],
+                          n.out[ROUTE_WEIGHTS],
+                          n.out[ROUTE_SCORES],
+                          lf_ad_grad_of(ad, n.out[ROUTE_WEIGHTS]),
+                          stats ? stats->out[STATS_LOAD] : 0,
+                          stats ? stats->in[STATS_CU] : 0};
+    int32_t dx = lf_ad_slot(ad, n.in[ROUTE_LOGITS]);
+    emit(ad, LF_OP_MOE_ROUTE_BWD, &n.a, in, 6, &dx, 1);
+    lf_ad_contribute(ad, n.in[ROUTE_LOGITS], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(moe_permute)
+{
+    const struct lf_node n = ad->g->n[node];
+    if (!lf_ad_wants(ad, n.in[PERM_X]))
+        return 0;
+    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[PERM_PLACE]};
+    int32_t dx = lf_ad_slot(ad, n.in[PERM_X]);
+    emit(ad, LF_OP_MOE_COMBINE, &n.a, in, 2, &dx, 1);
+    lf_ad_contribute(ad, n.in[PERM_X], dx);
+    return ad->g->err.rc;
+}
+
+LF_VJP(moe_linear)
+{
+    const struct lf_node n = ad->g->n[node];
+    int32_t dy = lf_ad_grad_of(ad, n.out[0]), dw = param_grad(ad, n.in[MOEL_W]);
+    if (dw) {
+        const int32_t in[] = {dy, n.in[MOEL_X], n.in[MOEL_OFFSETS]};
+        emit(ad, LF_OP_MOE_LINEAR_DW, NULL, in, 3, &dw, 1);
+    }
+    if (lf_ad_wants(ad, n.in[MOEL_X])) {
+        const int32_t in[] = {dy, n.in[MOEL_W], 0, n.in[MOEL_OFFSETS]};
+        int32_t dx = lf_ad_slot(ad, n.in[MOEL_X]);
+        emit(ad, LF_OP_MOE_LINEAR_DX, NULL, in, 4, &dx, 1);
+        lf_ad_contribute(ad, n.in[MOEL_X], dx);
+    }
+    return ad->g->err.rc;
+}
+
+LF_VJP(moe_combine)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[COMB_X], lf_ad_grad_of(ad, n.out[0]), n.in[COMB_PLACE], n.in[COMB_WEIGHTS]};
+    const int32_t out[] = {slot_or_scratch(ad, n.in[COMB_X]), slot_or_scratch(ad, n.in[COMB_WEIGHTS])};
+    emit(ad, LF_OP_MOE_COMBINE_BWD, &n.a, in, 4, out, 2);
+    lf_ad_contribute(ad, n.in[COMB_X], out[0]);
+    lf_ad_contribute(ad, n.in[COMB_WEIGHTS], out[1]);
+    return ad->g->err.rc;
+}
+
+LF_VJP(row_gate)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[GATE_X], lf_ad_grad_of(ad, n.out[0]), n.in[GATE_GATE]};
+    const int32_t out[] = {slot_or_scratch(ad, n.in[GATE_X]), slot_or_scratch(ad, n.in[GATE_GATE])};
+    emit(ad, LF_OP_ROW_GATE_BWD, &n.a, in, 3, out, 2);
+    lf_ad_contribute(ad, n.in[GATE_X], out[0]);
+    lf_ad_contribute(ad, n.in[GATE_GATE], out[1]);
+    return ad->g->err.rc;
+}

@@ -259,11 +259,13 @@ static void settle_store(lf_plan *p)
         struct lf_pgroup *g = &ps->g[i];
         bool trained = p->has_opt && !g->frozen;
         if (trained)
-            g->need[LF_P_GRAD] = g->need[LF_P_M] = g->need[LF_P_V] = true;
+            g->need[LF_P_GRAD] = true;
+        if (trained && !g->balanced)
+            g->need[LF_P_M] = g->need[LF_P_V] = true;
         if (trained || p->o.keep_master || !g->need[LF_P_COPY])
             g->need[LF_P_MASTER] = true;
         if (trained)
-            p->n_opt_tensors += (size_t)g->count;
+            *(g->balanced ? &p->n_balanced : &p->n_opt_tensors) += (size_t)g->count;
     }
     lf_pstore_layout(ps, p->o.target->align);
 }
@@ -275,7 +277,7 @@ static void lay_inputs(lf_plan *p)
     p->rec_off = at;
     at += lf_align_up(sizeof(struct lf_step_record), al);
     p->opt_tab_off = at;
-    at += lf_align_up(p->n_opt_tensors * sizeof(struct lf_opt_tensor), al);
+    at += lf_align_up((p->n_opt_tensors + p->n_balanced) * sizeof(struct lf_opt_tensor), al);
     for (size_t i = 0; i < p->n_tab; i++) {
         struct lf_table *t = &p->tab[i];
         size_t *where = t->state ? &p->state_bytes : &at;
@@ -309,7 +311,7 @@ static int optimizer_work(lf_plan *p, lf_err *err)
         return LF_ENOMEM;
     size_t w = 0;
     for (size_t i = 0; i < p->ps->n_p; i++)
-        if (!p->ps->p[i].d.frozen)
+        if (!p->ps->p[i].d.frozen && !(p->ps->p[i].d.balance_rate > 0))
             t[w++].n = p->ps->p[i].n;
     struct lf_k_grad_norm a = {.n_tensors = (int64_t)w, .t = t};
     p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads), p->o.target->align);

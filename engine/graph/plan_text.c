@@ -158,6 +158,10 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
     h = mix(h, ints, sizeof ints);
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         h = mix_f(h, floats[i]);
+    if (n->op >= LF_OP_MOE_ROUTE) {
+        const int64_t moe[] = {a->experts, a->k, a->top_groups, a->moe_layers, a->sigmoid, a->renorm};
+        h = mix_f(mix(h, moe, sizeof moe), a->aux);
+    }
     return h;
 }
 

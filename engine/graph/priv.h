@@ -56,6 +56,19 @@ enum lf_op {
     LF_OP_GLU_BWD,
     LF_OP_GRAD_NORM,
     LF_OP_ADAMW,
+    LF_OP_MOE_ROUTE, /* ops from here on put the attributes of experts into a plan's hash */
+    LF_OP_MOE_STATS,
+    LF_OP_MOE_SORT,
+    LF_OP_MOE_PERMUTE,
+    LF_OP_MOE_LINEAR,
+    LF_OP_MOE_COMBINE,
+    LF_OP_ROW_GATE,
+    LF_OP_MOE_ROUTE_BWD,
+    LF_OP_MOE_LINEAR_DX,
+    LF_OP_MOE_LINEAR_DW,
+    LF_OP_MOE_COMBINE_BWD,
+    LF_OP_ROW_GATE_BWD,
+    LF_OP_MOE_BALANCE,
     LF_OP_COUNT
 };
 
@@ -84,6 +97,20 @@ enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
 enum { ACTB_X, ACTB_DY };
 enum { GLUB_GATE, GLUB_UP, GLUB_DY };
 enum { GLUB_DGATE, GLUB_DUP };
+enum { ROUTE_LOGITS, ROUTE_BIAS };
+enum { ROUTE_IDS, ROUTE_WEIGHTS, ROUTE_SCORES, ROUTE_ENTROPY };
+enum { STATS_IDS, STATS_SCORES, STATS_ENTROPY, STATS_PREV, STATS_CU, STATS_BIAS };
+enum { STATS_LOAD, STATS_COUNTS };
+enum { SORT_ROW_OF, SORT_PLACE, SORT_OFFSETS }; /* outputs; the input is ids */
+enum { PERM_X, PERM_ROW_OF, PERM_PLACE };
+enum { MOEL_X, MOEL_W, MOEL_OFFSETS };
+enum { COMB_X, COMB_PLACE, COMB_WEIGHTS, COMB_RES };
+enum { GATE_X, GATE_GATE };
+enum { ROUTEB_IDS, ROUTEB_WEIGHTS, ROUTEB_SCORES, ROUTEB_DWEIGHTS, ROUTEB_LOAD, ROUTEB_CU };
+enum { MOEDX_DY, MOEDX_W, MOEDX_RES, MOEDX_OFFSETS };
+enum { MOEDW_DY, MOEDW_X, MOEDW_OFFSETS };
+enum { COMBB_X, COMBB_DY, COMBB_PLACE, COMBB_WEIGHTS };
+enum { GATEB_X, GATEB_DY, GATEB_GATE };
 
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
@@ -92,6 +119,9 @@ struct lf_attr {
     int64_t page_tokens, v_real, max_doc;
     uint8_t act; /* enum lf_act */
     bool layer, interleaved, inverse, causal;
+    int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
+    float aux;                                  /* coefficient of the load-balancing loss */
+    bool sigmoid, renorm;
 };
 
 struct lf_node {
@@ -217,8 +247,8 @@ struct lf_bind {
     const void *(*packed)(const struct lf_bind *b, int32_t param); /* panels of a weight or NULL */
     const bool *accumulate;                                        /* per node: gradients of this node add */
     bool acc;                                                      /* of the node being bound */
-    const struct lf_opt_tensor *opt_tensors;
-    int64_t n_opt_tensors;
+    const struct lf_opt_tensor *opt_tensors;                       /* those of AdamW, then those that are balanced */
+    int64_t n_opt_tensors, n_balanced;
     const struct lf_adamw_opts *adamw;
     void *user;
 };
@@ -241,6 +271,13 @@ LF_SHAPE(add);
 LF_SHAPE(dropout);
 LF_SHAPE(gather);
 LF_SHAPE(xent);
+LF_SHAPE(moe_route);
+LF_SHAPE(moe_stats);
+LF_SHAPE(moe_sort);
+LF_SHAPE(moe_permute);
+LF_SHAPE(moe_linear);
+LF_SHAPE(moe_combine);
+LF_SHAPE(row_gate);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -255,6 +292,11 @@ LF_VJP(scale);
 LF_VJP(copy);
 LF_VJP(dropout);
 LF_VJP(xent);
+LF_VJP(moe_route);
+LF_VJP(moe_permute);
+LF_VJP(moe_linear);
+LF_VJP(moe_combine);
+LF_VJP(row_gate);
 #define LF_EMIT(op) int lf_emit_##op(const struct lf_bind *b, const struct lf_node *n, void *args)
 LF_EMIT(embed);
 LF_EMIT(linear);
@@ -280,6 +322,18 @@ LF_EMIT(unit_rows_bwd);
 LF_EMIT(attn_bwd);
 LF_EMIT(act_bwd);
 LF_EMIT(glu_bwd);
+LF_EMIT(moe_route);
+LF_EMIT(moe_stats);
+LF_EMIT(moe_sort);
+LF_EMIT(moe_linear);
+LF_EMIT(moe_combine);
+LF_EMIT(row_gate);
+LF_EMIT(moe_route_bwd);
+LF_EMIT(moe_linear_dx);
+LF_EMIT(moe_linear_dw);
+LF_EMIT(moe_combine_bwd);
+LF_EMIT(row_gate_bwd);
+LF_EMIT(moe_balance);
 #define LF_FLOPS(op) double lf_flops_##op(const lf_graph *g, const struct lf_node *n, bool full)
 LF_FLOPS(linear);
 LF_FLOPS(linear_dx);
@@ -287,6 +341,9 @@ LF_FLOPS(linear_dw);
 LF_FLOPS(attn);
 LF_FLOPS(attn_bwd);
 LF_FLOPS(xent);
+LF_FLOPS(moe_linear);
+LF_FLOPS(moe_linear_dx);
+LF_FLOPS(moe_linear_dw);
 
 /* ---- autodiff.c ---- */
 struct lf_ad {
@@ -333,7 +390,7 @@ struct lf_pgroup {
     int32_t first, count; /* params */
     int32_t ndim;
     int64_t rows, cols; /* vectors: rows 1, cols n */
-    bool frozen;
+    bool frozen, balanced;
     bool need[LF_P_KINDS];
     size_t off[LF_P_KINDS];
     bool need_pack;
@@ -409,7 +466,7 @@ struct lf_plan {
     struct lf_bucket *bucket; /* [n_buckets] */
     size_t n_buckets;
     struct lf_adamw_opts adamw;
-    size_t n_opt_tensors;
+    size_t n_opt_tensors, n_balanced;
     size_t opt_work;
     size_t rec_off, opt_tab_off, const_bytes, input_bytes, state_bytes, arena_bytes;
     struct lf_plan_bytes bytes;

@@ -81,22 +81,34 @@ static int check_desc(const lf_pstore *ps, const struct lf_param_desc *d, lf_err
 {
     if (ps->back)
         return lf_fail(err, LF_EBUSY, "parameter %s: the store's memory is bound already", d->name);
-    if (d->ndim < 1 || d->ndim > 2)
-        return lf_fail(err, LF_EINVAL, "parameter %s: %d dimensions (1 or 2)", d->name, d->ndim);
+    if (d->ndim < 1 || d->ndim > 3)
+        return lf_fail(err, LF_EINVAL, "parameter %s: %d dimensions (1 to 3)", d->name, d->ndim);
     size_t n = sizeof(double);
     for (int i = 0; i < d->ndim; i++)
         if (d->dims[i] < 1 || !lf_size_mul(&n, n, (size_t)d->dims[i]) || n > SIZE_MAX / 16)
             return lf_fail(err, LF_EINVAL, "parameter %s: dimension %d is %lld", d->name, i, (long long)d->dims[i]);
+    if (d->balance_rate > 0 && (d->ndim != 1 || d->group || d->frozen))
+        return lf_fail(err, LF_EINVAL, "parameter %s: only a trained vector in no group can be balanced", d->name);
     if (lf_pstore_find(ps, d->name) >= 0)
         return lf_fail(err, LF_EEXIST, "parameter %s is declared twice", d->name);
     return 0;
+}
+
+/* As the matrix that a graph sees. */
+static int64_t rows_of(const struct lf_param_desc *d)
+{
+    return d->ndim == 3 ? d->dims[0] * d->dims[1] : d->ndim == 2 ? d->dims[0] : 1;
+}
+static int64_t cols_of(const struct lf_param_desc *d)
+{
+    return d->dims[d->ndim - 1];
 }
 
 static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out, lf_err *err)
 {
     const char *name = d->group ? d->group : d->name;
     int32_t gi = lf_pstore_group(ps, name);
-    int64_t cols = d->ndim == 2 ? d->dims[1] : d->dims[0];
+    int64_t cols = cols_of(d);
     if (gi < 0) {
         int rc = lf_grow(&ps->g, &ps->cap_g, ps->n_g, sizeof *ps->g, err);
         if (rc)
@@ -109,9 +121,10 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
                                        .first = (int32_t)ps->n_p,
                                        .count = 1,
                                        .ndim = d->ndim,
-                                       .rows = d->ndim == 2 ? d->dims[0] : 1,
+                                       .rows = rows_of(d),
                                        .cols = cols,
-                                       .frozen = d->frozen};
+                                       .frozen = d->frozen,
+                                       .balanced = d->balance_rate > 0};
         *out = gi;
         return 0;
     }
@@ -119,13 +132,13 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
     if (g->first + g->count != (int32_t)ps->n_p)
         return lf_fail(err, LF_EINVAL, "parameter %s: members of group %s must be declared one after another", d->name,
                        name);
-    if (g->ndim != d->ndim || (d->ndim == 2 && g->cols != cols))
+    if (g->ndim != d->ndim || (d->ndim >= 2 && g->cols != cols))
         return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns", d->name, name,
                        (long long)g->cols);
     if (g->frozen != d->frozen)
         return lf_fail(err, LF_EINVAL, "parameter %s: group %s must be frozen or trained as a whole", d->name, name);
-    if (d->ndim == 2)
-        g->rows += d->dims[0];
+    if (d->ndim >= 2)
+        g->rows += rows_of(d);
     else
         g->cols += cols;
     g->count++;
@@ -155,7 +168,7 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     if (p->d.lr_scale == 0.0f) /* exactly the documented "not given" */
         p->d.lr_scale = 1.0f;
     p->group = gi;
-    p->n = d->ndim == 2 ? d->dims[0] * d->dims[1] : d->dims[0];
+    p->n = rows_of(d) * cols_of(d);
     p->offset = g->rows * g->cols - p->n;
     return (int)ps->n_p++;
 }
@@ -265,10 +278,10 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
                              .dtype = dt,
                              .ndim = p->d.ndim,
                              .data = ps->data[kind] + g->off[kind] + (size_t)p->offset * lf_dtype_size(dt),
-                             .row_stride = p->d.ndim == 2 ? p->d.dims[1] : 1,
+                             .row_stride = p->d.ndim >= 2 ? cols_of(&p->d) : 1,
                              .bytes = (size_t)p->n * lf_dtype_size(dt)};
-    out->dims[0] = p->d.dims[0];
-    out->dims[1] = p->d.ndim == 2 ? p->d.dims[1] : 1;
+    for (int k = 0; k < 3; k++)
+        out->dims[k] = k < p->d.ndim ? p->d.dims[k] : 1;
     return 1;
 }
 

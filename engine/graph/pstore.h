@@ -38,14 +38,18 @@ enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL };
 struct lf_param_desc {
     const char *name;  /* "layers.0.attn.q.weight"; copied */
     const char *group; /* "layers.0.attn.qkv.weight", NULL: a group of its own under its own name; copied */
-    int ndim;          /* 1 or 2 */
-    int64_t dims[2];   /* [out, in] for matrices, [n] for vectors; members of a group agree in everything but dims[0] */
+    int ndim;          /* 1 to 3 */
+    int64_t dims[3]; /* [out, in] for matrices, [n] for vectors, [experts, out, in] for matrices of experts; members of
+                      * a group agree in everything but dims[0]. A graph sees [experts * out, in]. */
     enum lf_init init;
     float init_std; /* of LF_INIT_NORMAL */
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
+    float balance_rate; /* > 0, vectors: no optimizer, no moments; its gradient counts the load of each element in the
+                         * step (lf_moe_stats), and after the step it moves by this much against the load (kernels.h,
+                         * moe_balance) */
 };
 
 lf_pstore *lf_pstore_create(lf_err *err);
@@ -70,9 +74,9 @@ struct lf_pview {
     enum lf_pkind kind;
     enum lf_dtype dtype;
     int ndim;
-    int64_t dims[2];
+    int64_t dims[3];    /* 1 beyond ndim */
     void *data;         /* backend memory (on the CPU: host memory), rows of the whole are contiguous */
-    int64_t row_stride; /* elements; dims[1] for matrices, 1 for vectors */
+    int64_t row_stride; /* elements; the last dimension, 1 for vectors */
     size_t bytes;
 };
 /* 1 and *out set when tensor i has this kind in memory, 0 when it has not, LF_EINVAL for a bad index. Reading it on a

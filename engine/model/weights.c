@@ -25,7 +25,7 @@ int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, con
             struct lf_pview v;
             int rc = lf_pstore_view(ps, i, stored[j], &v);
             if (rc == 0 && stored[j] != LF_P_MASTER)
-                continue; /* frozen */
+                continue; /* frozen, or balanced and not optimized */
             if (rc != 1)
                 return lf_fail(err, LF_EINVAL, "%s has no f32 master in memory to save", name);
             t[k] = (lf_ckpt_tensor){
@@ -40,16 +40,30 @@ int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, con
     return 0;
 }
 
+static void shape_text(lf_buf *b, const int64_t *dims, int n)
+{
+    for (int i = 0; i < n; i++)
+        lf_buf_addf(b, "%s%lld", i ? ", " : "[", (long long)dims[i]);
+    lf_buf_addc(b, ']');
+}
+
 static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, const char *where, lf_err *err)
 {
     bool same = e->ndim == d->ndim;
     for (int i = 0; i < d->ndim && same; i++)
         same = e->shape[i] == d->dims[i];
-    if (!same)
-        return lf_fail(err, LF_EINVAL, "%s: %s is [%lld%s%lld] there, but the model wants [%lld%s%lld]", where, e->name,
-                       (long long)e->shape[0], e->ndim > 1 ? ", " : "; ", (long long)(e->ndim > 1 ? e->shape[1] : 1),
-                       (long long)d->dims[0], d->ndim > 1 ? ", " : "; ", (long long)(d->ndim > 1 ? d->dims[1] : 1));
-    return 0;
+    if (same)
+        return 0;
+    lf_buf b;
+    lf_buf_init(&b);
+    shape_text(&b, e->shape, e->ndim);
+    lf_buf_adds(&b, " there, but the model wants ");
+    shape_text(&b, d->dims, d->ndim);
+    int rc = lf_buf_check(&b, err);
+    if (!rc)
+        rc = lf_fail(err, LF_EINVAL, "%s: %s is %s", where, e->name, b.data);
+    lf_buf_fini(&b);
+    return rc;
 }
 
 static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e, enum lf_pkind kind, lf_err *err)
@@ -57,7 +71,9 @@ static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
     if (e->dtype != LF_H5_F32 && (e->dtype != LF_H5_BF16 || kind != LF_P_MASTER))
         return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights are f32 or bf16, moments f32", lf_ckpt_dir(c), e->name,
                        e->kind, lf_h5_type_name(e->dtype));
-    size_t n = (size_t)e->shape[0] * (size_t)(e->ndim > 1 ? e->shape[1] : 1);
+    size_t n = 1;
+    for (int k = 0; k < e->ndim; k++) /* the shape is the model's: checked */
+        n *= (size_t)e->shape[k];
     void *buf = lf_malloc(n, lf_h5_type_bytes(e->dtype), err);
     if (!buf)
         return LF_ENOMEM;
@@ -91,7 +107,7 @@ int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool mo
         lf_buf_init(&name);
         lf_buf_addf(&name, "%s%s", prefix, d->name);
         rc = lf_buf_check(&name, err);
-        for (size_t j = 0; j < (moments && !d->frozen ? N_STORED : 1) && !rc; j++) {
+        for (size_t j = 0; j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && !rc; j++) {
             const lf_ckpt_entry *e = lf_ckpt_find(c, name.data, lf_pkind_name(stored[j]));
             if (!e)
                 rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(stored[j]), name.data);

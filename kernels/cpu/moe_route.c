@@ -304,7 +304,7 @@ int LF_SYM(moe_stats)(lf_queue *q, const struct lf_k_moe_stats *a)
 
 int LF_SYM(moe_balance_check)(const struct lf_k_moe_balance *a)
 {
-    return a->n_tensors >= 0 && a->rate >= 0.0f ? LF_K_OK : LF_K_EINVAL;
+    return a->n_tensors >= 0 ? LF_K_OK : LF_K_EINVAL;
 }
 
 int LF_SYM(moe_balance)(lf_queue *q, const struct lf_k_moe_balance *a)
@@ -317,7 +317,7 @@ int LF_SYM(moe_balance)(lf_queue *q, const struct lf_k_moe_balance *a)
             sum += (double)t->grad[e];
         const double mean = sum / (double)t->n;
         for (int64_t e = 0; e < t->n; e++)
-            t->master[e] += (double)t->grad[e] < mean ? a->rate : (double)t->grad[e] > mean ? -a->rate : 0.0f;
+            t->master[e] += (double)t->grad[e] < mean ? t->lr_scale : (double)t->grad[e] > mean ? -t->lr_scale : 0.0f;
     }
     return LF_K_OK;
 }

@@ -399,9 +399,10 @@ static void test_gate(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
 static void test_balance(const struct lf_kernels *k, lf_queue *q)
 {
     float bias[4] = {0, 1, -1, 0.5f}, counts[4] = {10, 2, 6, 6}, other[1] = {3}, one[1] = {7};
-    const struct lf_opt_tensor t[2] = {{.n = 4, .master = bias, .grad = counts}, {.n = 1, .master = other, .grad = one}};
+    const struct lf_opt_tensor t[2] = {{.n = 4, .master = bias, .grad = counts, .lr_scale = 0.125f},
+                                       {.n = 1, .master = other, .grad = one, .lr_scale = 1}};
     struct lf_step_record rec = {.skip = 1};
-    const struct lf_k_moe_balance a = {.n_tensors = 2, .t = t, .rate = 0.125f, .rec = &rec};
+    const struct lf_k_moe_balance a = {.n_tensors = 2, .t = t, .rec = &rec};
     k->moe_balance.run(q, &a);
     tap_ok(bias[0] == 0 && bias[1] == 1, "a step that is skipped changes no bias");
     rec.skip = 0;

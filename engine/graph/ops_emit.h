@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Short names of what emitters ask about a tensor: T itself, P its address, LD row distance, DT type, R rows, C
+ * columns. */
+#ifndef LF_GRAPH_OPS_EMIT_H
+#define LF_GRAPH_OPS_EMIT_H
+
+#include "engine/graph/priv.h"
+
+static inline const struct lf_tensor *T(const struct lf_bind *b, int32_t t)
+{
+    return &b->g->t[t];
+}
+static inline void *P(const struct lf_bind *b, int32_t t)
+{
+    return b->ptr(b, t);
+}
+static inline int64_t LD(const struct lf_bind *b, int32_t t)
+{
+    return t ? lf_ld_of(b->g, t) : 0;
+}
+static inline uint8_t DT(const struct lf_bind *b, int32_t t)
+{
+    return b->g->t[t].dtype;
+}
+static inline int64_t R(const struct lf_bind *b, int32_t t)
+{
+    return b->g->t[t].rows;
+}
+static inline int64_t C(const struct lf_bind *b, int32_t t)
+{
+    return b->g->t[t].cols;
+}
+
+#endif
