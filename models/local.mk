@@ -128,6 +128,14 @@ dist_models_DATA = \
   models/tiny-llama.ini \
   models/tiny-llama-2m.ini \
   models/tiny-qwen3.ini \
+  models/mixtral-8x7b.ini \
+  models/mixtral-8x22b.ini \
+  models/qwen1.5-moe-a2.7b.ini \
+  models/qwen2-57b-a14b.ini \
+  models/qwen3-30b-a3b.ini \
+  models/qwen3-235b-a22b.ini \
+  models/deepseek-moe-16b.ini \
+  models/tiny-moe.ini \
   models/quickstart.ini \
   models/llama-58m.ini
 EXTRA_DIST += models/README.md

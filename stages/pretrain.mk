@@ -12,4 +12,6 @@ tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
 TESTS += tests/stage/pretrain.sh
 EXTRA_DIST += tests/stage/pretrain.sh
 TESTS += tests/stage/ranks.sh
+TESTS += tests/stage/moe.sh
+EXTRA_DIST += tests/stage/moe.sh
 EXTRA_DIST += tests/stage/ranks.sh

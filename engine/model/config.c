@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/model/config_priv.h"
+#include "kernels/kernels.h"
 
 static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", NULL};
@@ -19,6 +20,7 @@ static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", 
 static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick", "silu", "relu", NULL};
 static const char *const mlp_names[] = {"glu", "plain", NULL};
 static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
+static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
 
 #define AT(field) offsetof(lf_model_config, field)
@@ -103,6 +105,21 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(attn_prob_dropout, 0, 0.99, "0"),
     REAL(init_std, 0, 10, "0.02"),
     ENUM(init, init_names, "normal"),
+    COUNT(experts, 0, LF_MOE_MAX_EXPERTS, "0"),
+    COUNT(experts_per_token, 0, LF_MOE_MAX_EXPERTS, "0"),
+    COUNT(expert_ffn, 0, 1 << 24, "0"),
+    COUNT(shared_ffn, 0, 1 << 24, "0"),
+    BOOL(shared_gate, "no"),
+    COUNT(dense_layers, 0, 4096, "0"),
+    COUNT(moe_period, 1, 4096, "1"),
+    ENUM(router_score, router_names, "softmax"),
+    BOOL(router_renorm, "no"),
+    REAL(router_scale, 1e-6, 1e6, "1"),
+    COUNT(router_groups, 1, LF_MOE_MAX_EXPERTS, "1"),
+    COUNT(router_top_groups, 1, LF_MOE_MAX_EXPERTS, "1"),
+    BOOL(router_bias, "no"),
+    REAL(router_bias_rate, 0, 1, "0.001"),
+    REAL(router_aux, 0, 1e3, "0"),
 };
 const size_t lf_model_n_keys = sizeof(lf_model_keys) / sizeof(lf_model_keys[0]);
 _Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_KEYS, "origin[] holds one per key");

@@ -37,6 +37,7 @@ enum lf_model_rope_scaling {
 };
 enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };
+enum lf_model_router { LF_ROUTER_SOFTMAX = 0, LF_ROUTER_SIGMOID };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
 
 #define LF_MODEL_MAX_KEYS    96
@@ -114,6 +115,26 @@ typedef struct lf_model_config {
     double embed_dropout, attn_dropout, mlp_dropout; /* attn, mlp: on the branch before it joins the residual */
     double attn_prob_dropout;                        /* on the attention probabilities (GPT-2's attn_pdrop) */
 
+    /* Mixture of experts: in a MoE layer the MLP is
+     *     sum over the experts_per_token chosen experts of weight * MLP_e(x)  (+ shared MLP(x), times sigmoid(g . x)
+     * with shared_gate) */
+    int64_t experts;           /* E; 0: none, then nothing below is read */
+    int64_t experts_per_token; /* k */
+    int64_t expert_ffn;        /* inner width of an expert; 0 in a file = ffn */
+    int64_t shared_ffn;        /* of the shared expert; 0 = none */
+    bool shared_gate;
+    int64_t dense_layers; /* so many first layers have a plain MLP of width ffn (DeepSeek) */
+    int64_t moe_period;   /* of the others every n-th has experts: layer l when (l + 1) % n == 0 */
+    int router_score;     /* enum lf_model_router */
+    bool router_renorm;   /* weights of the chosen experts are made to sum to 1 (before router_scale) */
+    double router_scale;
+    int64_t router_groups, router_top_groups; /* 1: every expert can be chosen; else see kernels.h, moe_route */
+    bool router_bias;                         /* a bias that only enters the choice, */
+    double router_bias_rate; /* moved by this much against the load after each optimizer step; 0 = held */
+    double router_aux; /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). It is not
+                        * part of the loss that is reported; over micro-batches and ranks its mean counts, so it depends
+                        * on how a batch is cut */
+
     double init_std;
     int init; /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2 layers) */
 
@@ -169,9 +190,15 @@ int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer);
 /* Does layer i turn by rope_local_theta? */
 bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
 
-/* Exact number of trainable scalars; a tied head counts once. */
+/* Has layer l experts? How many layers have? */
+bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
+int64_t lf_model_moe_layers(const lf_model_config *c);
+/* Scalars of the matrices of a MoE layer's MLP: all of them, or (active) those that multiply one token. */
+int64_t lf_model_moe_params(const lf_model_config *c, bool active);
+/* Exact number of scalars; a tied head counts once. */
 int64_t lf_model_param_count(const lf_model_config *c);
-/* Scalars of weights that multiply every token (linear layers and head; no embeddings, norms, biases). */
+/* Scalars of weights that multiply a token (linear layers and head, the chosen experts; no embeddings, norms, biases).
+ */
 int64_t lf_model_matmul_params(const lf_model_config *c);
 /* FLOPs of a training step per token at sequence length T: 6 matmul_params + attention, where attention is
  * 12 L H D p with p the mean number of keys of a query: full convention p = T, causal p = T/2 (less in windowed

@@ -100,6 +100,46 @@ static int check_unread(const lf_model_config *c, lf_err *err)
     return 0;
 }
 
+/* Keys that only a mixture of experts reads. */
+static int check_no_experts(const lf_model_config *c, lf_err *err)
+{
+    static const char *const keys[] = {"experts_per_token", "expert_ffn",    "shared_ffn",        "shared_gate",
+                                       "dense_layers",      "moe_period",    "router_score",      "router_renorm",
+                                       "router_scale",      "router_groups", "router_top_groups", "router_bias",
+                                       "router_bias_rate",  "router_aux"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (by_hand(c, keys[i]))
+            CONTRADICTION(keys[i], "means nothing without experts");
+    return 0;
+}
+
+static int check_experts(lf_model_config *c, lf_err *err)
+{
+    const int64_t groups = c->router_groups;
+    if (!c->experts)
+        return check_no_experts(c, err);
+    if (c->expert_ffn == 0)
+        c->expert_ffn = c->ffn;
+    if (c->experts_per_token < 1 || c->experts_per_token > c->experts)
+        CONTRADICTION("experts_per_token", "%lld of %lld experts", (long long)c->experts_per_token,
+                      (long long)c->experts);
+    if (c->mlp != LF_MLP_GLU || c->mlp_bias)
+        CONTRADICTION(c->mlp_bias ? "mlp_bias" : "mlp", "experts are gated and have no bias: mlp = glu, mlp_bias = no");
+    if (c->shared_gate && !c->shared_ffn)
+        CONTRADICTION("shared_gate", "means nothing without shared_ffn");
+    if (lf_model_moe_layers(c) < 1)
+        CONTRADICTION("experts", "no layer has them: dense_layers = %lld and moe_period = %lld leave none of %lld",
+                      (long long)c->dense_layers, (long long)c->moe_period, (long long)c->layers);
+    if (c->experts % groups || c->router_top_groups > groups ||
+        c->experts / groups * c->router_top_groups < c->experts_per_token)
+        CONTRADICTION("router_groups", "%lld groups, %lld of them chosen, of %lld experts do not leave %lld to choose",
+                      (long long)groups, (long long)c->router_top_groups, (long long)c->experts,
+                      (long long)c->experts_per_token);
+    if (!c->router_bias && by_hand(c, "router_bias_rate"))
+        CONTRADICTION("router_bias_rate", "means nothing without router_bias");
+    return 0;
+}
+
 static int check_factors(const lf_model_config *c, const char *key, const lf_model_list *l, lf_err *err)
 {
     if (l->n != lf_model_rope_dim(c) / 2)
@@ -165,6 +205,8 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         rc = check_position(c, err);
     if (!rc)
         rc = check_scaling(c, err);
+    if (!rc)
+        rc = check_experts(c, err);
     if (!rc)
         rc = check_unread(c, err);
     if (rc)

@@ -141,7 +141,7 @@ static lf_graph *done(lf_graph *g, lf_err *err)
 static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
-    *b = (struct lf_dec_build){.d = d, .c = &d->c, .dropout = train && lf_decoder_has_dropout(&d->c)};
+    *b = (struct lf_dec_build){.d = d, .c = &d->c, .dropout = train && lf_decoder_has_dropout(&d->c), .train = train};
     b->g = lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_ENOMEM;

@@ -148,6 +148,8 @@ static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
     const lf_model_config *c = b->c;
     enum lf_act act = (enum lf_act)c->activation;
     lf_val u;
+    if (lf_model_layer_moe(c, l))
+        return lf_dec_moe(b, h, l);
     h = lf_tp_enter(b->g, h);
     if (c->mlp == LF_MLP_GLU) {
         lf_val gu = lf_dec_linear(b, h, c->mlp_bias, "mlp.gate_up", l);

@@ -30,7 +30,8 @@ struct lf_dec_build {
     const lf_decoder *d;
     const lf_model_config *c;
     lf_graph *g;
-    bool dropout;
+    bool dropout, train;
+    lf_val load; /* of the experts of the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
     lf_val prefix, turns, blocks; /* LF_NONE where the description has no use for them */
@@ -48,6 +49,8 @@ lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l
 /* y = x w^T (+ bias), both found under "layers.l.part". */
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l);
 lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l);
+/* The experts of layer l in place of its MLP (moe.c). */
+lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
 /* Layer l: x [R, C] to the next. */
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
 

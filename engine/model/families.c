@@ -130,6 +130,28 @@ static const char *const chatglm[] = {
 static const char *const qwen2[] = {LLAMA, "norm_eps=1e-6", "rope_theta=1000000", "qkv_bias=yes", "tied_head=no", NULL};
 static const char *const qwen3[] = {LLAMA, "norm_eps=1e-6", "rope_theta=1000000", "qk_norm=yes", "tied_head=no", NULL};
 
+static const char *const mixtral[] = {
+    LLAMA, "norm_eps=1e-5", "rope_theta=1000000", "tied_head=no", "router_renorm=yes", "router_aux=0.02", NULL};
+static const char *const qwen15_moe[] = {LLAMA,
+                                         "norm_eps=1e-6",
+                                         "rope_theta=1000000",
+                                         "qkv_bias=yes",
+                                         "tied_head=no",
+                                         "router_renorm=no",
+                                         "shared_gate=yes",
+                                         "router_aux=0.001",
+                                         NULL};
+static const char *const qwen3_moe[] = {LLAMA,          "norm_eps=1e-6",     "rope_theta=1000000", "qk_norm=yes",
+                                        "tied_head=no", "router_renorm=yes", "router_aux=0.001",   NULL};
+static const char *const deepseek_moe[] = {LLAMA,
+                                           "norm_eps=1e-6",
+                                           "rope_theta=10000",
+                                           "tied_head=no",
+                                           "router_renorm=no",
+                                           "dense_layers=1",
+                                           "router_aux=0.001",
+                                           NULL};
+
 const struct lf_model_family lf_model_families[] = {
     {"gpt2", gpt2},
     {"gpt3", gpt2},
@@ -176,5 +198,10 @@ const struct lf_model_family lf_model_families[] = {
     {"qwen2", qwen2},
     {"qwen2.5", qwen2},
     {"qwen3", qwen3},
+    {"mixtral", mixtral},
+    {"qwen1.5-moe", qwen15_moe},
+    {"qwen2-moe", qwen15_moe},
+    {"qwen3-moe", qwen3_moe},
+    {"deepseek-moe", deepseek_moe},
 };
 const size_t lf_model_n_families = sizeof(lf_model_families) / sizeof(lf_model_families[0]);

@@ -4,12 +4,15 @@ engine_libengine_a_SOURCES += \
   engine/model/config_check.c \
   engine/model/families.c engine/model/shape.c \
   engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
-  engine/model/decoder_block.c engine/model/prefix.c engine/model/params.c \
+  engine/model/decoder_block.c engine/model/moe.c engine/model/prefix.c engine/model/params.c \
   engine/model/weights.h engine/model/weights.c
 EXTRA_DIST += engine/model/README.md
 
-check_PROGRAMS += tests/unit/model_config_test tests/unit/model_decoder_test
-TESTS += tests/unit/model_config_test tests/unit/model_decoder_test
+check_PROGRAMS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test
+TESTS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test
+tests_unit_model_moe_test_SOURCES = tests/unit/model_moe_test.c
+tests_unit_model_moe_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/moe/make_aux.py tests/golden/moe/aux.safetensors
 tests_unit_model_config_test_SOURCES = tests/unit/model_config_test.c
 tests_unit_model_config_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_model_decoder_test_SOURCES = tests/unit/model_decoder_test.c

@@ -16,6 +16,34 @@ struct table {
 
 enum kind { MATRIX, RESIDUAL_OUT, SCALE, BIAS };
 
+/* Initial value and decay by kind. */
+static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
+{
+    if (t->rc)
+        return;
+    double std = t->c->init_std;
+    switch (kind) {
+    case RESIDUAL_OUT:
+        if (t->c->init == LF_MINIT_RESIDUAL_SCALED)
+            std /= sqrt(2.0 * (double)t->c->layers);
+        /* fall through */
+    case MATRIX:
+        d->init = LF_INIT_NORMAL;
+        d->init_std = (float)std;
+        d->decay = true;
+        break;
+    case SCALE:
+        d->init = t->c->norm_offset > 0.5 ? LF_INIT_ZERO : LF_INIT_ONE;
+        break;
+    case BIAS:
+        d->init = LF_INIT_ZERO;
+        break;
+    }
+    int rc = lf_pstore_add(t->ps, d, t->err);
+    if (rc < 0)
+        t->rc = rc;
+}
+
 static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard, int64_t out, int64_t in,
                 const char *fmt, ...) __attribute__((format(printf, 7, 8)));
 static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard, int64_t out, int64_t in,
@@ -29,27 +57,16 @@ static void add(struct table *t, const char *group, enum kind kind, enum lf_shar
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
     struct lf_param_desc d = {.name = name, .group = group, .ndim = in ? 2 : 1, .dims = {out, in}, .shard = shard};
-    double std = t->c->init_std;
-    switch (kind) {
-    case RESIDUAL_OUT:
-        if (t->c->init == LF_MINIT_RESIDUAL_SCALED)
-            std /= sqrt(2.0 * (double)t->c->layers);
-        /* fall through */
-    case MATRIX:
-        d.init = LF_INIT_NORMAL;
-        d.init_std = (float)std;
-        d.decay = true;
-        break;
-    case SCALE:
-        d.init = t->c->norm_offset > 0.5 ? LF_INIT_ZERO : LF_INIT_ONE;
-        break;
-    case BIAS:
-        d.init = LF_INIT_ZERO;
-        break;
-    }
-    int rc = lf_pstore_add(t->ps, &d, t->err);
-    if (rc < 0)
-        t->rc = rc;
+    declare(t, kind, &d);
+}
+
+/* One matrix [out, in] for each expert. */
+static void add_expert(struct table *t, enum kind kind, int64_t out, int64_t in, const char *part, int64_t l)
+{
+    char name[96];
+    snprintf(name, sizeof(name), "layers.%lld.moe.experts.%s.weight", (long long)l, part);
+    struct lf_param_desc d = {.name = name, .ndim = 3, .dims = {t->c->experts, out, in}};
+    declare(t, kind, &d);
 }
 
 static void add_norm(struct table *t, const char *name)
@@ -104,6 +121,35 @@ static void add_mlp(struct table *t, int64_t l)
         add(t, NULL, BIAS, LF_SHARD_NONE, c->hidden, 0, "layers.%lld.mlp.down.bias", n);
 }
 
+/* Router, experts, shared expert. */
+static void add_moe(struct table *t, int64_t l)
+{
+    const lf_model_config *c = t->c;
+    const long long n = (long long)l;
+    char name[64];
+    add(t, NULL, MATRIX, LF_SHARD_NONE, c->experts, c->hidden, "layers.%lld.moe.router.weight", n);
+    if (c->router_bias) {
+        snprintf(name, sizeof(name), "layers.%lld.moe.router.bias", n);
+        struct lf_param_desc d = {.name = name,
+                                  .ndim = 1,
+                                  .dims = {c->experts},
+                                  .balance_rate = (float)c->router_bias_rate,
+                                  .frozen = !(c->router_bias_rate > 0)};
+        declare(t, BIAS, &d);
+    }
+    add_expert(t, MATRIX, c->expert_ffn, c->hidden, "gate", l);
+    add_expert(t, MATRIX, c->expert_ffn, c->hidden, "up", l);
+    add_expert(t, RESIDUAL_OUT, c->hidden, c->expert_ffn, "down", l);
+    if (c->shared_ffn) {
+        snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
+        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden, "layers.%lld.moe.shared.gate.weight", n);
+        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden, "layers.%lld.moe.shared.up.weight", n);
+        add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, c->shared_ffn, "layers.%lld.moe.shared.down.weight", n);
+    }
+    if (c->shared_gate)
+        add(t, NULL, MATRIX, LF_SHARD_NONE, 1, c->hidden, "layers.%lld.moe.shared_gate.weight", n);
+}
+
 static void add_layer_norm(struct table *t, int64_t l, const char *part)
 {
     char name[64];
@@ -120,7 +166,10 @@ static void add_layer(struct table *t, int64_t l)
         add_layer_norm(t, l, "attn_post_norm");
     if (t->c->parallel_block != LF_PARALLEL_ONE_NORM)
         add_layer_norm(t, l, "mlp_norm");
-    add_mlp(t, l);
+    if (lf_model_layer_moe(t->c, l))
+        add_moe(t, l);
+    else
+        add_mlp(t, l);
     if (sandwich)
         add_layer_norm(t, l, "mlp_post_norm");
 }

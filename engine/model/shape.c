@@ -125,7 +125,9 @@ int64_t lf_model_matmul_params(const lf_model_config *c)
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     int64_t attn = c->hidden * (q + 2 * kv) + q * c->hidden;
     int64_t mlp = (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
-    return c->layers * (attn + mlp) + c->vocab * lf_model_embed_width(c) + 2 * c->embed_dim * c->hidden;
+    const int64_t moe = lf_model_moe_layers(c);
+    return c->layers * attn + (c->layers - moe) * mlp + moe * lf_model_moe_params(c, true) +
+           c->vocab * lf_model_embed_width(c) + 2 * c->embed_dim * c->hidden;
 }
 
 /* Norms of one layer. */
@@ -150,6 +152,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
     if (c->qk_norm)
         layer += 2 * c->head_dim;
     int64_t n = lf_model_matmul_params(c) + c->layers * layer; /* matmul counts the head's V x E once */
+    n += lf_model_moe_layers(c) *
+         (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) + (c->router_bias ? c->experts : 0));
     if (c->final_norm)
         n += norm;
     if (!c->tied_head)

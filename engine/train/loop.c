@@ -91,6 +91,7 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
                                    .clip_norm = (float)c->clip,
                                    .loss_scale = 1,
                                    .inv_tokens = (float)(1 / (double)ls->trained),
+                                   .inv_batches = (float)((double)c->micro_batch / (double)ls->n_samples),
                                    .z_loss = (float)c->z_loss};
 }
 
@@ -128,7 +129,14 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
         rc = forward_backward(t, ls, &st->data_seconds, err);
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
-    *sums = (struct lf_train_sums){.loss = rec.loss_sum, .z = rec.z_sum, .tokens = rec.tokens, .late = late(t)};
+    *sums = (struct lf_train_sums){.loss = rec.loss_sum,
+                                   .z = rec.z_sum,
+                                   .router_aux = rec.router_aux,
+                                   .router_entropy = rec.router_entropy,
+                                   .router_load = rec.router_load,
+                                   .router_seen = rec.router_seen,
+                                   .tokens = rec.tokens,
+                                   .late = late(t)};
     return rc;
 }
 
@@ -144,6 +152,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         return rc;
     st->loss = sums.loss / (double)ls.trained;
     st->z = sums.z / (double)ls.trained;
+    lf_train_router_step(t, st, &sums);
     t->late = sums.late;
     const char *why = suspicious(t, st->loss);
     if (why)

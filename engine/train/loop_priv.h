@@ -42,6 +42,7 @@ struct lf_train_step {
     int64_t samples, trained;
     double loss, z, grad_norm, lr;
     double valid_loss; /* NaN: not measured at this step */
+    double router_aux, router_entropy, router_load; /* means, with experts: see lf_train_router_step */
     double seconds, data_seconds, valid_seconds;
     bool skip; /* the optimizer refused non-finite numbers */
 };
@@ -119,7 +120,11 @@ json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
 void lf_train_difference(json_t *was, json_t *is, const char *prefix, const char *key, lf_buf *out);
 void lf_train_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out);
 
+struct lf_train_sums;
 /* report.c */
+/* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the busiest expert / mean,
+ * over micro-batches and MoE layers. */
+void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums);
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int lf_train_metrics_open(lf_trainer *t, lf_err *err);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
@@ -130,6 +135,8 @@ void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 /* Sums over the micro-batches of a step or of a validation, over all ranks after lf_train_exchange. */
 struct lf_train_sums {
     double loss, z;
+    double router_aux, router_entropy, router_load; /* of the step record */
+    int64_t router_seen;
     int64_t tokens;
     bool late; /* rank 0's clock says that it is time to save */
 };

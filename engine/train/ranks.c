@@ -73,13 +73,31 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
     if (t->ranks <= 1)
         return rc;
     /* Counts below 2^53: exact. */
-    double v[] = {rc ? 0 : s->loss, rc ? 0 : s->z, rc ? 0 : (double)s->tokens, s->late && t->rank == 0, rc != 0};
-    int failed = lf_comm_all_reduce(t->comm, v, sizeof(v) / sizeof(v[0]), LF_COMM_F64, LF_COMM_SUM, rc ? NULL : err);
+    double v[] = {s->loss,
+                  s->z,
+                  (double)s->tokens,
+                  s->router_aux,
+                  s->router_entropy,
+                  s->router_load,
+                  (double)s->router_seen,
+                  s->late && t->rank == 0,
+                  rc != 0};
+    enum { N = sizeof(v) / sizeof(v[0]) };
+    for (int i = 0; rc && i < N - 2; i++)
+        v[i] = 0;
+    int failed = lf_comm_all_reduce(t->comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc ? NULL : err);
     if (failed)
         return rc ? rc : failed;
-    if (v[4] > 0)
+    if (v[N - 1] > 0)
         return lf_comm_agree_ok(t->comm, rc, err);
-    *s = (struct lf_train_sums){.loss = v[0], .z = v[1], .tokens = (int64_t)v[2], .late = v[3] > 0};
+    *s = (struct lf_train_sums){.loss = v[0],
+                                .z = v[1],
+                                .tokens = (int64_t)v[2],
+                                .router_aux = v[3],
+                                .router_entropy = v[4],
+                                .router_load = v[5],
+                                .router_seen = (int64_t)v[6],
+                                .late = v[7] > 0};
     return 0;
 }
 

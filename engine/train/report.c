@@ -55,6 +55,16 @@ static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double
     return n < 0 ? at : at + (size_t)n;
 }
 
+void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums)
+{
+    const double seen = (double)sums->router_seen;
+    if (sums->router_seen < 1)
+        return;
+    st->router_aux = sums->router_aux / seen * (double)lf_model_moe_layers(&t->mc);
+    st->router_entropy = sums->router_entropy / seen;
+    st->router_load = sums->router_load / seen;
+}
+
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
@@ -69,6 +79,11 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     at = add_real(b, sizeof(b), at, "lr", st->lr);
     if (t->c->z_loss > 0)
         at = add_real(b, sizeof(b), at, "z_loss", st->z);
+    if (t->mc.experts > 0) {
+        at = add_real(b, sizeof(b), at, "router_aux", st->router_aux);
+        at = add_real(b, sizeof(b), at, "router_entropy", st->router_entropy);
+        at = add_real(b, sizeof(b), at, "router_load", st->router_load);
+    }
     if (t->s.step == 1)
         at = add_real(b, sizeof(b), at, "ln_vocab", log((double)t->mc.vocab));
     at = add_real(b, sizeof(b), at, "tokens_per_s", tokens / busy);

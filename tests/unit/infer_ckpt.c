@@ -29,13 +29,13 @@ void infer_ckpt_hot(void *arg, const struct lf_param_desc *d, float *dst, int64_
 
 static int describe(lf_ckpt_tensor *t, lf_arena *a, const struct lf_param_desc *d, infer_ckpt_fill fill, void *arg, lf_err *err)
 {
-    int64_t rows = d->dims[0], cols = d->ndim == 2 ? d->dims[1] : 1;
+    int64_t cols = d->ndim > 1 ? d->dims[d->ndim - 1] : 1, rows = d->dims[0] * (d->ndim == 3 ? d->dims[1] : 1);
     float *data = lf_arena_alloc(a, (size_t)(rows * cols), sizeof *data, err);
     *t = (lf_ckpt_tensor){.name = lf_arena_printf(a, err, LF_WEIGHTS_PREFIX "%s", d->name),
                           .kind = "weight",
                           .dtype = LF_H5_F32,
                           .ndim = d->ndim,
-                          .shape = {rows, cols},
+                          .shape = {d->dims[0], d->dims[1], d->dims[2]},
                           .data = data};
     if (!data || !t->name)
         return LF_ENOMEM;

@@ -272,6 +272,7 @@ int main(void)
         {"gpt2", "tiny-gpt2", NULL, false},
         {"qwen3", "tiny-qwen3", NULL, false},
         {"window", "tiny-llama", "sliding_window=40", false},
+        {"moe", "tiny-moe", NULL, false},
         {"softcap", "tiny-llama", "logit_softcap=5", false},
         {"wide", "tiny-llama", "vocab=5000", false}, /* draws are shared out to threads */
         {"prefix", "tiny-llama", "mask=prefix position=rope2d block=alpha kv_heads=4", true},

@@ -36,7 +36,7 @@ static void check_table_of(const lf_model_config *c, const char *name)
     bool rule = true;
     for (int i = 0; i < lf_pstore_count(ps); i++) {
         const struct lf_param_desc *p = lf_pstore_desc(ps, i);
-        rule = rule && p->decay == (p->ndim == 2);
+        rule = rule && p->decay == (p->ndim >= 2);
         decayed += p->decay;
     }
     tap_ok(rule && decayed > 0, "weight decay for matrices, none for vectors");
