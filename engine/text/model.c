@@ -3,7 +3,7 @@
  * Unigram, WordPiece and WordLevel: one word's bytes -> ids. Unigram is a Viterbi search over byte places; which of two
  * equal sums wins and how sums are rounded is part of the result, so both libraries' arithmetic is kept:
  *   tokenizers     f64 scores and sums; a later candidate must be greater
- *   sentencepiece  f32 scores, a sum is formed and compared in f64 and kept as f32
+ *   sentencepiece  (0.2.3) f32 scores and sums; past 100,000 the sums in reach are moved back to around 0
  */
 #include "config.h"
 
@@ -15,20 +15,21 @@
 
 #define UNK_PENALTY 10.0
 #define NO_ID       (-1)
+#define RESET_AT    100000.0f
 
 void lf_model_fini(lf_model *m)
 {
     lf_vtrie_fini(&m->trie);
     free(m->score);
-    free(m->bonus);
     m->score = NULL;
-    m->bonus = NULL;
 }
 
 static inline void offer(const lf_model *m, struct lf_best *to, double score, int32_t id, uint32_t from)
 {
+    if (m->spm)
+        score = (double)(float)score;
     if (to->from == UINT32_MAX || score > to->score) {
-        to->score = m->spm ? (double)(float)score : score;
+        to->score = score;
         to->id = id;
         to->from = from;
     }
@@ -39,12 +40,16 @@ static double unk_score(const lf_model *m)
     return m->spm ? (double)((float)m->min_score - (float)UNK_PENALTY) : m->min_score - UNK_PENALTY;
 }
 
-/* Score of a token; a user-defined symbol of sentencepiece always wins: length * max_score - 0.1. */
-static inline double token_score(const lf_model *m, int32_t id)
+/* sentencepiece keeps the precision of f32 on long texts: sums from `at` up to the frontier lose what has gathered. */
+static void reset_scores(struct lf_best *best, size_t at, size_t frontier)
 {
-    if (m->bonus && m->bonus[id])
-        return (double)((float)m->bonus[id] * (float)m->max_score) - 0.1;
-    return m->score[id];
+    float offset = (float)best[at].score;
+    if (offset >= -RESET_AT && offset <= RESET_AT)
+        return;
+    for (size_t i = at; i <= frontier; i++)
+        if (i == at || best[i].from != UINT32_MAX)
+            best[i].score = (double)((float)best[i].score - offset);
+    best[at].score = 0;
 }
 
 static int viterbi(const lf_model *m, lf_model_scratch *s, const uint8_t *p, size_t n, lf_err *err)
@@ -61,8 +66,11 @@ static int viterbi(const lf_model *m, lf_model_scratch *s, const uint8_t *p, siz
         best[i] = (struct lf_best){.score = 0, .id = NO_ID, .from = UINT32_MAX};
     const double unk = unk_score(m);
     unsigned k;
+    size_t frontier = 0;
     for (size_t at = 0; at < n; at += k) {
         (void)lf_utf8_get(p + at, &k);
+        if (m->spm)
+            reset_scores(best, at, frontier);
         double here = best[at].score;
         bool single = false;
         uint32_t node = 0;
@@ -70,14 +78,15 @@ static int viterbi(const lf_model *m, lf_model_scratch *s, const uint8_t *p, siz
             int32_t id = m->trie.value[node];
             if (id < 0)
                 continue;
-            offer(m, &best[j + 1], token_score(m, id) + here, id, (uint32_t)at);
+            offer(m, &best[j + 1], m->score[id] + here, id, (uint32_t)at);
+            frontier = j + 1 > frontier ? j + 1 : frontier;
             single = single || j + 1 - at == k;
         }
         if (!single) {
-            double sum = m->spm ? (double)((float)unk + (float)here) : unk + here;
-            if (m->unk < 0 && (best[at + k].from == UINT32_MAX || sum > best[at + k].score))
+            if (m->unk < 0 && (best[at + k].from == UINT32_MAX || unk + here > best[at + k].score))
                 return lf_fail(err, LF_EFORMAT, "the tokenizer has no token for a character and no unk_id");
-            offer(m, &best[at + k], sum, (int32_t)m->unk, (uint32_t)at);
+            offer(m, &best[at + k], unk + here, (int32_t)m->unk, (uint32_t)at);
+            frontier = at + k > frontier ? at + k : frontier;
         }
     }
     return 0;

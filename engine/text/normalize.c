@@ -198,12 +198,17 @@ void lf_normstep_fini(lf_normstep *st)
     lf_charsmap_fini(&st->map);
 }
 
+static bool nmt_removes(uint32_t c)
+{
+    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+}
+
 static void nmt(lf_buf *out, const uint8_t *p, size_t len)
 {
     unsigned k;
     for (size_t i = 0; i < len; i += k) {
         uint32_t c = lf_utf8_get(p + i, &k);
-        if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
+        if (nmt_removes(c))
             continue;
         if (c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
             c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD)
@@ -251,15 +256,57 @@ static int apply(const lf_tokenizer *t, const lf_normstep *st, size_t i, struct 
     return 0;
 }
 
+/* A match at the very front: what takes its place counts as the match's last character. */
+static bool replaces_front(const lf_normstep *st, lf_regex_state **state, const uint8_t *p, size_t len)
+{
+    size_t start = 0, end = st->n_from, chars = 0;
+    if (st->re) {
+        if ((!*state && !(*state = lf_regex_state_create(st->re, NULL))) ||
+            lf_regex_find(st->re, *state, p, len, 0, &start, &end, NULL) != 1 || start != 0)
+            return false;
+    } else if (len < st->n_from || memcmp(p, st->from, st->n_from) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < end; i++)
+        chars += (p[i] & 0xC0) != 0x80;
+    return chars > 1 || (chars == 1 && st->n_to == 0);
+}
+
+/* Does the step take the first character away? Metaspace's "first" asks for the text's own beginning. */
+static bool removes_front(const lf_tokenizer *t, const lf_normstep *st, lf_regex_state **state, const uint8_t *p,
+                          size_t len)
+{
+    unsigned k;
+    if (len == 0 || !t->front_matters)
+        return false;
+    if (st->type == LF_NORMSTEP_REPLACE)
+        return replaces_front(st, state, p, len);
+    uint32_t c = lf_utf8_get(p, &k);
+    switch (st->type) {
+    case LF_NORMSTEP_STRIP:
+        return st->left && (t->cls[c] & LF_UC_S);
+    case LF_NORMSTEP_STRIP_ACCENTS:
+        return t->ucls[c] & LF_UT_MARK;
+    case LF_NORMSTEP_BERT:
+        return (st->clean && (t->ucls[c] & LF_UT_OTHER)) || (st->accents && (t->ucls[c] & LF_UT_MN));
+    case LF_NORMSTEP_NMT:
+        return nmt_removes(c);
+    default:
+        return false;
+    }
+}
+
 int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out, size_t *out_len,
                      const uint8_t *text, size_t len, lf_err *err)
 {
+    bufs->front_gone = false;
     *out = text;
     *out_len = len;
     int rc = 0;
     for (size_t i = 0; i < t->n_norms && rc == 0; i++) {
         const lf_normstep *st = &t->norms[i];
         lf_buf *to = *out == (const uint8_t *)bufs->a.data ? &bufs->b : &bufs->a;
+        bufs->front_gone = bufs->front_gone || removes_front(t, st, &bufs->re[i], *out, *out_len);
         if (st->type == LF_NORMSTEP_FORM) {
             rc = lf_text_normalize(out, out_len, to, &bufs->scratch, st->form, t->cls, *out, *out_len, err);
             continue;

@@ -139,7 +139,7 @@ static int set_pieces(lf_tokenizer *t, const lf_spm_file *f, const char *path, l
         if (rc != 0)
             return rc;
         t->tokens[i].kind = p->type < sizeof(kinds) ? kinds[p->type] : LF_TOKEN_TEXT;
-        t->tokens[i].special = p->type == LF_SPM_CONTROL || p->type == LF_SPM_UNKNOWN;
+        t->tokens[i].special = p->type == LF_SPM_CONTROL; /* unk is shown, as sentencepiece does */
         if (p->type == LF_SPM_UNKNOWN)
             t->model.unk = i;
         if (p->type == LF_SPM_BYTE)
@@ -180,26 +180,22 @@ static int load_unigram(lf_tokenizer *t, const lf_spm_file *f, lf_err *err)
     m->spm = true;
     m->n_score = f->n;
     m->score = lf_calloc(f->n, sizeof(*m->score), err);
-    m->bonus = lf_calloc(f->n, sizeof(*m->bonus), err);
-    int rc = m->score && m->bonus ? 0 : LF_ENOMEM;
+    int rc = m->score ? 0 : LF_ENOMEM;
     m->min_score = (double)FLT_MAX;
-    m->max_score = (double)FLT_MIN; /* as there: the least positive number, not the least number */
     for (uint32_t i = 0; i < f->n && rc == 0; i++) {
         const lf_spm_piece *p = &f->v[i];
         m->score[i] = (double)p->score;
-        if (p->type == LF_SPM_NORMAL) {
-            m->min_score = m->score[i] < m->min_score ? m->score[i] : m->min_score;
-            m->max_score = m->score[i] > m->max_score ? m->score[i] : m->max_score;
-        }
-        if (p->type == LF_SPM_USER)
-            m->bonus[i] = (uint16_t)p->len;
+        if (p->type == LF_SPM_NORMAL && m->score[i] < m->min_score)
+            m->min_score = m->score[i];
+        if (p->type == LF_SPM_USER) /* more than any path of normal pieces */
+            m->score[i] = (double)(float)(0.1 * ((double)p->len - 1));
         if (p->type == LF_SPM_NORMAL || p->type == LF_SPM_USER)
             rc = lf_vtrie_add(&m->trie, p->text, p->len, (int32_t)i, err);
     }
     return rc;
 }
 
-/* Ids of characters: pieces of one character, and behind them the characters that only longer pieces have. */
+/* Ids of characters: pieces of one character, and behind them the characters that only longer or unused pieces have. */
 static int add_chars(lf_tokenizer *t, const lf_spm_file *f, lf_err *err)
 {
     lf_bpe_chars *c = t->bpe.chars;
@@ -208,7 +204,7 @@ static int add_chars(lf_tokenizer *t, const lf_spm_file *f, lf_err *err)
     c->first_phantom = (uint32_t)f->n;
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t ch = lf_utf8_get(f->v[i].text, &k);
-        if (in_table(f->v[i].type) && k == f->v[i].len)
+        if (in_table(f->v[i].type) && f->v[i].type != LF_SPM_UNUSED && k == f->v[i].len)
             lf_bpe_add_char(&t->bpe, ch, (int32_t)i);
     }
     for (uint32_t i = 0; i < f->n; i++) {
@@ -231,11 +227,8 @@ static int add_chars(lf_tokenizer *t, const lf_spm_file *f, lf_err *err)
 static int64_t symbol(const lf_tokenizer *t, const lf_vtrie *pieces, const uint8_t *p, size_t n)
 {
     unsigned k;
-    int32_t id = lf_vtrie_find(pieces, p, n);
-    if (id >= 0)
-        return id;
     uint32_t ch = lf_utf8_get(p, &k);
-    return k == n ? lf_bpe_find_char(&t->bpe, ch) : -1;
+    return k == n ? lf_bpe_find_char(&t->bpe, ch) : lf_vtrie_find(pieces, p, n);
 }
 
 /* sentencepiece merges two neighbours whenever their joint text is a piece, best score first: every way to halve a

@@ -10,7 +10,7 @@
 
 /* Do these bytes look like a ModelProto with pieces? */
 bool lf_spm_is_model(const uint8_t *data, size_t len);
-/* Fill an empty tokenizer. Names and ids are the model's own; control symbols and unk are special. */
+/* Fill an empty tokenizer. Names and ids are the model's own; control symbols are special. */
 int lf_spm_load(lf_tokenizer *t, const uint8_t *data, size_t len, const char *path, lf_err *err);
 
 #endif

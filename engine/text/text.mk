@@ -11,18 +11,21 @@ engine_libengine_a_SOURCES += \
   engine/text/tokenizer_files.c engine/text/tokenizer_forms.h engine/text/tokenizer_forms.c engine/text/tokenizer_conf.c \
   engine/text/tiktoken.c engine/text/spm.h engine/text/spm.c engine/text/spm_read.h engine/text/spm_read.c
 EXTRA_DIST += \
-  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/gpt2.json \
+  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/make_forms.py \
+  tests/golden/tokenizer/forms.tar.xz tests/golden/tokenizer/README.md tests/golden/tokenizer/gpt2.json \
   tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
   tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
   tests/bench/tokenize_peer.py engine/text/README.md
 EXTRA_PROGRAMS += tests/bench/tokenize_bench
 tests_bench_tokenize_bench_SOURCES = tests/bench/tokenize_bench.c
 tests_bench_tokenize_bench_LDADD = $(LF_ENGINE_LIBS)
-text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer
+text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer tests/unit/text_forms
 check_PROGRAMS += $(text_tests)
 TESTS += $(text_tests)
-tests_unit_text_golden_SOURCES = tests/unit/text_golden.c
+tests_unit_text_golden_SOURCES = tests/unit/text_golden.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_golden_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_forms_SOURCES = tests/unit/text_forms.c tests/unit/text_vectors.h tests/unit/text_vectors.c
+tests_unit_text_forms_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_scan_SOURCES = tests/unit/text_scan.c
 tests_unit_text_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_tokenizer_SOURCES = tests/unit/text_tokenizer.c

@@ -99,7 +99,7 @@ static int raw_piece(void *arg, const uint8_t *text, size_t len, const lf_added 
     int rc = lf_tok_normalize(s->t, &s->norm, &text, &len, text, len, err);
     if (rc != 0)
         return rc;
-    s->first = at_start ? text : NULL;
+    s->first = at_start && !s->norm.front_gone ? text : NULL;
     return lf_added_split(&s->t->normed, s->t->added, s->t->cls, s->flags & LF_TOK_SPECIAL_TEXT, text, len,
                           normed_piece, s, err);
 }

@@ -286,13 +286,14 @@ int lf_tok_load_prepend(enum lf_prepend *out, json_t *o, const char *path, lf_er
     return 0;
 }
 
-static int load_metaspace(lf_pretok *p, json_t *o, const char *path, lf_err *err)
+static int load_metaspace(lf_tokenizer *t, lf_pretok *p, json_t *o, const char *path, lf_err *err)
 {
     p->behavior = LF_SPLIT_MERGED_NEXT;
     p->split = true;
     int rc = load_mark(p, o, "replacement", "Metaspace", path, err);
     if (rc == 0)
         rc = lf_tok_load_prepend(&p->prepend, o, path, err);
+    t->front_matters = t->front_matters || p->prepend == LF_PREPEND_FIRST;
     if (rc == 0 && !json_is_null(json_object_get(o, "split")))
         rc = get_bool(&p->split, o, "split", false, "Metaspace", path, err);
     return rc;
@@ -338,7 +339,7 @@ static int load_pretok_step(lf_tokenizer *t, lf_pretok *p, json_t *o, const char
     case LF_PRETOK_BYTELEVEL:
         return load_byte_level(p, o, path, err);
     case LF_PRETOK_METASPACE:
-        return load_metaspace(p, o, path, err);
+        return load_metaspace(t, p, o, path, err);
     case LF_PRETOK_PUNCT:
         return load_punct(t, p, o, path, err);
     case LF_PRETOK_DELIM:

@@ -71,6 +71,7 @@ struct lf_tok_bufs {
     lf_buf a, b;
     lf_norm_scratch scratch;
     lf_regex_state *re[LF_TOK_STEPS_MAX]; /* made when first needed */
+    bool front_gone; /* the last text's first character was removed */
 };
 void lf_tok_bufs_init(struct lf_tok_bufs *bufs);
 void lf_tok_bufs_fini(struct lf_tok_bufs *bufs);
@@ -169,14 +170,13 @@ int lf_tok_scan_words(lf_tok_state *s, enum lf_scan_kind scan, const uint8_t *p,
 /* ---- models (model.c; BPE in bpe.c) ---- */
 enum lf_model_kind { LF_MODEL_BPE, LF_MODEL_UNIGRAM, LF_MODEL_WORDPIECE, LF_MODEL_WORDLEVEL };
 
-/* Unigram's arithmetic: the tokenizers library adds f64; sentencepiece keeps f32 sums and compares in f64. */
+/* Unigram's arithmetic: the tokenizers library adds f64, sentencepiece f32. */
 typedef struct lf_model {
     enum lf_model_kind kind;
     lf_vtrie trie;   /* UNIGRAM, WORDPIECE, WORDLEVEL: the tokens' texts -> id */
     double *score;   /* UNIGRAM: [n_score], owned */
-    uint16_t *bonus; /* UNIGRAM from a .model: bytes of a user-defined symbol's text, else 0; owned, NULL none */
     size_t n_score;
-    double min_score, max_score;
+    double min_score;
     bool spm;              /* sentencepiece's arithmetic */
     int64_t unk;           /* -1 none */
     bool fallback;         /* byte_fallback with all of byte_tok */
@@ -264,6 +264,7 @@ struct lf_tokenizer {
     size_t n_norms;
     lf_pretok pretok[LF_TOK_STEPS_MAX];
     size_t n_pretok;
+    bool front_matters;     /* a Metaspace asks whether its part is the beginning of the text */
     enum lf_scan_kind fast; /* the whole pre-tokenizer is this scanner, cutting every match off */
     lf_ids before, after;   /* ids of the template */
     lf_decstep decs[LF_TOK_STEPS_MAX];

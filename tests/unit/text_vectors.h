@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Golden vectors of tokenizers: texts with the ids and decoded texts that a library gives, as make_tokenizer.py and
+ * make_forms.py write them.
+ */
+#ifndef LF_TESTS_TEXT_VECTORS_H
+#define LF_TESTS_TEXT_VECTORS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "engine/text/tokenizer.h"
+
+/* Bytes of hex text into out (room for half of it and a zero); returns how many. */
+size_t vectors_unhex(char *out, const char *hex);
+/* FNV-1a over the little-endian words of v; h0: the value to go on from (VECTORS_FNV to begin). */
+#define VECTORS_FNV 0xCBF29CE484222325u
+uint64_t vectors_fnv(uint64_t h0, const uint32_t *v, size_t n);
+/* Every text of `vectors` with t against the rows under `name`; tests for each kind of check. portable_only: leave
+ * texts out that depend on the system's Unicode version. */
+void vectors_check(json_t *vectors, const char *name, const lf_tokenizer *t, bool portable_only);
+
+#endif
