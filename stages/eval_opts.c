@@ -12,7 +12,7 @@ static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {"checkpoint", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "checkpoint to measure"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "tokenizer artifact or tokenizer.json; needed for texts, and for bytes and words of shards"},
+     "tokenizer artifact, or a tokenizer file or directory; needed for texts, and for bytes and words of shards"},
     {"data", LF_OPT_PATH, ID, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "shards artifact: perplexity of one split"},
     {"split", LF_OPT_STR, ID, 0, "valid", 0, 0, NULL, NULL, "which split of data"},
     {"text", LF_OPT_PATH, ID, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,

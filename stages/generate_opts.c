@@ -12,7 +12,7 @@ static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {"checkpoint", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "checkpoint to generate with"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "tokenizer artifact or tokenizer.json; needed for prompts, stop strings and output in words"},
+     "tokenizer artifact, or a tokenizer file or directory; needed for prompts, stop strings and output in words"},
     {"prompts", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "requests as JSON lines, - for standard input"},
     {"prompt", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL, "a prompt in words; may be given several times"},
     {"samples", LF_OPT_COUNT, ID, 0, "1", 1, 1e6, NULL, NULL, "continuations of each prompt"},

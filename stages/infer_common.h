@@ -17,7 +17,7 @@
 /* Values of a REPEAT option as an owned array of borrowed texts. */
 int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err);
 
-/* path: a tokenizer artifact (directory) or a tokenizer.json. */
+/* path: a tokenizer artifact or another directory, or a tokenizer file (engine/text/tokenizer.h). */
 int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
 
 /* End tokens by text; when none is named, those of generation_config.json in the directory tokenizer_path (an imported model's; several

@@ -33,7 +33,7 @@ static const lf_opt opts[] = {
      "doc_split = size: a document ends with the line that reaches this many bytes"},
     {"max_doc_bytes", LF_OPT_BYTES, ID, 0, "256M", 1024, 1 << 30, NULL, "bytes", "a longer document is an error"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, "train", NULL,
-     "tokenizer.json, or a directory holding one; unset or `train`: train a byte-level BPE on the inputs"},
+     "tokenizer.json, tokenizer.model, tiktoken file, vocab.json + merges.txt or vocab.txt, or a directory holding one; unset or `train`: train a byte-level BPE on the inputs"},
     {"vocab_size", LF_OPT_COUNT, ID, 0, "32768", 257, 1 << 24, NULL, "tokens",
      "training: size, special tokens included"},
     {"special_tokens", LF_OPT_STR, ID, LF_OPT_REPEAT, "<|endoftext|>", 0, 0, NULL, NULL,

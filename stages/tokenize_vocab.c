@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/text/tokenizer_files.h"
 #include "stages/stage.h"
 #include "stages/tokenize_priv.h"
 
@@ -126,12 +126,24 @@ static int train(tokenize *s, lf_corpus *corpus, lf_buf *json, lf_err *err)
     return rc;
 }
 
+/* Any form of tokenizer, a file or a directory, as one block of bytes. */
+static int read_block(const char *path, lf_buf *block, lf_err *err)
+{
+    lf_tok_files f;
+    int rc = lf_tok_files_read(&f, path, err);
+    if (rc == 0) {
+        rc = lf_tok_files_pack(&f, block, err);
+        lf_tok_files_fini(&f);
+    }
+    return rc;
+}
+
 /* Read DIR/tokenizer into json when an earlier incarnation published it; 1 yes, 0 no. */
 static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
 {
     lf_artifact a = {0};
     enum lf_artifact_state state;
-    char *sub = lf_path_join(dir, "tokenizer", err), *file = NULL;
+    char *sub = lf_path_join(dir, "tokenizer", err);
     lf_err why = LF_ERR_INIT;
     int rc = sub ? lf_artifact_state(&state, sub, &why) : LF_ENOMEM;
     if (rc != 0 && why.rc)
@@ -141,29 +153,15 @@ static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
         const char *made = rc == 0 ? json_string_value(json_object_get(a.meta, "made_from")) : NULL;
         if (rc == 0 && (!made || strcmp(made, s->options_sha) != 0))
             rc = lf_fail(err, LF_EINVAL, "%s was made with other options; use another out", sub);
-        file = rc == 0 ? lf_path_join(sub, FILE_NAME, err) : NULL;
         if (rc == 0)
-            rc = file ? lf_io_read_file(file, LF_TOK_FILE_MAX, json, err) : LF_ENOMEM;
+            rc = read_block(sub, json, err);
         rc = rc == 0 ? 1 : rc;
     } else if (rc == 0 && state != LF_ARTIFACT_ABSENT) {
         lf_log(1, "passing over %s: %s", sub, why.text);
     }
     lf_artifact_fini(&a);
-    free(file);
     free(sub);
     return rc;
-}
-
-static int read_given(const char *path, lf_buf *json, lf_err *err)
-{
-    struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        char *file = lf_path_join(path, FILE_NAME, err);
-        int rc = file ? lf_io_read_file(file, LF_TOK_FILE_MAX, json, err) : LF_ENOMEM;
-        free(file);
-        return rc;
-    }
-    return lf_io_read_file(path, LF_TOK_FILE_MAX, json, err);
 }
 
 /* OUT/tokenizer is there already: it must be this one, or shards would lie beside a tokenizer that they do not fit. */
@@ -182,7 +180,8 @@ static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json,
 {
     lf_artifact a = {0};
     enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
-    char *dir = lf_path_join(s->out, "tokenizer", err), *file = NULL;
+    lf_tok_files f = {.n = 0};
+    char *dir = lf_path_join(s->out, "tokenizer", err);
     lf_err why = LF_ERR_INIT;
     int rc = dir ? lf_io_mkdirs(dir, 0750, err) : LF_ENOMEM;
     if (rc == 0)
@@ -197,12 +196,16 @@ static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json,
         rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it", dir, why.text);
         goto out;
     }
-    file = lf_path_join(dir, FILE_NAME, err);
-    rc = file ? lf_io_write_file(file, json->data, json->len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    rc = lf_tok_files_unpack(&f, json->data, json->len, FILE_NAME, err);
     if (rc == 0)
         rc = lf_artifact_init(&a, "tokenizer", err);
-    if (rc == 0)
-        rc = lf_artifact_add_hashed(&a, dir, FILE_NAME, err);
+    for (size_t i = 0; i < f.n && rc == 0; i++) {
+        char *file = lf_path_join(dir, f.v[i].name, err);
+        rc = file ? lf_io_write_file(file, f.v[i].data.data, f.v[i].data.len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+        if (rc == 0)
+            rc = lf_artifact_add_hashed(&a, dir, f.v[i].name, err);
+        free(file);
+    }
     if (rc == 0) {
         json_object_set_new(a.meta, "made_from", json_string(s->options_sha));
         json_object_set_new(a.meta, "trained", json_boolean(!s->tokenizer_path));
@@ -213,7 +216,7 @@ static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json,
     }
 out:
     lf_artifact_fini(&a);
-    free(file);
+    lf_tok_files_fini(&f);
     free(dir);
     return rc;
 }
@@ -238,7 +241,7 @@ static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
 {
     int rc = 0;
     if (s->tokenizer_path) {
-        rc = read_given(s->tokenizer_path, json, err);
+        rc = read_block(s->tokenizer_path, json, err);
         return rc == 0 ? 1 : rc;
     }
     for (size_t i = 0; i < s->n_dirs && rc == 0; i++)
@@ -246,7 +249,7 @@ static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
     return rc;
 }
 
-/* tokenizer.json on every rank. Collective. */
+/* The tokenizer's files on every rank. Collective. */
 static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
 {
     int rc = s->k->rank == 0 ? look_for(s, json, err) : 0;

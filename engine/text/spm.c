@@ -131,8 +131,8 @@ static int set_pieces(lf_tokenizer *t, const lf_spm_file *f, const char *path, l
         const lf_spm_piece *p = &f->v[i];
         char *text = lf_strndup((const char *)p->text, p->len, err);
         rc = text ? lf_tok_set_token(t, i, text, p->len, path, err) : LF_ENOMEM;
-        if (rc == 0 && (memchr(text, 0, p->len) || json_object_get(t->names, text)))
-            rc = lf_fail(err, LF_EFORMAT, "%s: piece %u \"%.60s\" is there twice or has a zero byte", path, i, text);
+        if (rc == 0 && json_object_get(t->names, text))
+            rc = lf_fail(err, LF_EFORMAT, "%s: piece %u \"%.60s\" is there twice", path, i, text);
         if (rc == 0 && json_object_set_new(t->names, text, json_integer(i)) != 0)
             rc = lf_fail(err, LF_EFORMAT, "%s: piece %u is not UTF-8", path, i);
         free(text);

@@ -34,7 +34,7 @@ static int read_piece(lf_spm_file *f, const uint8_t *p, size_t len, const char *
     }
     if (m.broken || type < LF_SPM_NORMAL || type > LF_SPM_BYTE || !isfinite(piece.score))
         return lf_fail(err, LF_EFORMAT, "%s: piece %zu is broken", path, f->n);
-    if (n == 0 || n > LF_TOK_TOKEN_MAX || lf_utf8_check((const char *)piece.text, n) != n)
+    if (n == 0 || n > LF_TOK_TOKEN_MAX || memchr(piece.text, 0, n) || lf_utf8_check((const char *)piece.text, n) != n)
         return lf_fail(err, LF_EFORMAT, "%s: piece %zu has an empty, too long or invalid text", path, f->n);
     piece.len = (uint32_t)n;
     piece.type = (enum lf_spm_type)type;

@@ -19,13 +19,16 @@ EXTRA_DIST += \
 EXTRA_PROGRAMS += tests/bench/tokenize_bench
 tests_bench_tokenize_bench_SOURCES = tests/bench/tokenize_bench.c
 tests_bench_tokenize_bench_LDADD = $(LF_ENGINE_LIBS)
-text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer tests/unit/text_forms
+text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer tests/unit/text_forms \
+  tests/unit/text_files
 check_PROGRAMS += $(text_tests)
 TESTS += $(text_tests)
 tests_unit_text_golden_SOURCES = tests/unit/text_golden.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_golden_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_forms_SOURCES = tests/unit/text_forms.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_forms_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_files_SOURCES = tests/unit/text_files.c
+tests_unit_text_files_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_scan_SOURCES = tests/unit/text_scan.c
 tests_unit_text_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_tokenizer_SOURCES = tests/unit/text_tokenizer.c

@@ -31,7 +31,7 @@ static int read_line(struct ranks *r, const char *p, size_t n, size_t line, cons
     const char *space = memchr(p, ' ', n);
     int64_t id = 0;
     bool ok = space && space > p && n - (size_t)(space - p) - 1 > 0 && n - (size_t)(space - p) - 1 < 10;
-    for (const char *q = space + 1; ok && q < p + n; q++) {
+    for (const char *q = ok ? space + 1 : p; ok && q < p + n; q++) {
         ok = *q >= '0' && *q <= '9';
         id = id * 10 + (*q - '0');
     }

@@ -194,7 +194,7 @@ static int unpack_one(lf_tok_files *f, const char **p, const char *end, const ch
     size_t len = 0;
     bool ok = space && space > *p && (size_t)(space - *p) <= NAME_LEN_MAX && nl - space <= 12 && nl - space > 1 &&
               !memchr(*p, '/', (size_t)(space - *p)) && !memchr(*p, 0, (size_t)(space - *p));
-    for (const char *q = space + 1; ok && q < nl; q++) {
+    for (const char *q = ok ? space + 1 : *p; ok && q < nl; q++) {
         ok = *q >= '0' && *q <= '9';
         len = len * 10 + (size_t)(*q - '0');
     }

@@ -89,6 +89,8 @@ static int place_added(lf_tokenizer *t, lf_added *a, int64_t file_id, bool any_i
 int lf_tok_load_added(lf_tokenizer *t, json_t *list, bool any_id, const char *path, lf_err *err)
 {
     size_t n = json_array_size(list), i;
+    if (n == 0)
+        return 0;
     if (n > LF_TOK_ADDED_MAX)
         return lf_fail(err, LF_EFORMAT, "%s: %zu added tokens are above the limit of %d", path, n, LF_TOK_ADDED_MAX);
     struct lf_tok_bufs bufs;

@@ -1,5 +1,5 @@
 # tests of tests/fuzz: with --enable-fuzz libFuzzer programs, otherwise replays of the corpus and of mutations
-LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
+LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_spm tests/fuzz/fuzz_tokforms tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
   tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle tests/fuzz/fuzz_config
 LF_FUZZ_COMMON = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 if FUZZ
@@ -14,7 +14,14 @@ endif
 tests_fuzz_fuzz_ini_SOURCES = tests/fuzz/fuzz_ini.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_ini_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_ini_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
-tests_fuzz_fuzz_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c $(LF_FUZZ_COMMON)
+LF_FUZZ_TOK = tests/fuzz/tok_use.h tests/fuzz/tok_use.c
+tests_fuzz_fuzz_spm_SOURCES = tests/fuzz/fuzz_spm.c $(LF_FUZZ_TOK) $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_spm_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_fuzz_fuzz_spm_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_tokforms_SOURCES = tests/fuzz/fuzz_tokforms.c $(LF_FUZZ_TOK) $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_tokforms_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_fuzz_fuzz_tokforms_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c $(LF_FUZZ_TOK) $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_tokenizer_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_tokenizer_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_shard_SOURCES = tests/fuzz/fuzz_shard.c $(LF_FUZZ_COMMON)
@@ -42,4 +49,7 @@ EXTRA_DIST += tests/fuzz/corpus/config/gpt2.json tests/fuzz/corpus/config/llama3
   tests/fuzz/corpus/config/gemma3.json tests/fuzz/corpus/config/phi3-long.json tests/fuzz/corpus/config/starcoder.json
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
   tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
-  tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle
+  tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle \
+  tests/fuzz/corpus/spm/bpe.model tests/fuzz/corpus/spm/unigram.model tests/fuzz/corpus/tokforms/tiktoken \
+  tests/fuzz/corpus/tokforms/merges tests/fuzz/corpus/tokforms/bert tests/fuzz/corpus/tokforms/llama \
+  tests/fuzz/corpus/tokenizer/llama.json tests/fuzz/corpus/tokenizer/unigram.json tests/fuzz/corpus/tokenizer/bert.json
