@@ -28,6 +28,9 @@ const struct lf_hf_family *const lf_hf_families[] = {
     &lf_hf_internlm2,
     /* families_baichuan.c */
     &lf_hf_baichuan,
+    /* families_moe.c */
+    &lf_hf_mixtral,
+    &lf_hf_deepseek,
     /* families_qwen.c */
     &lf_hf_qwen1,
     &lf_hf_qwen2,

@@ -15,13 +15,15 @@
 #include "engine/store/safetensors.h"
 #include "tests/tap/tap.h"
 
-const char *const family_names[] = {
-    "gpt2",         "opt",           "opt-350m",   "galactica", "starcoder",  "pythia",      "gpt-neox",
-    "gpt-j",        "starcoder2",    "phi2",       "falcon-7b", "falcon-40b", "falcon-11b",  "bloom",
-    "llama",        "llama-linear",  "llama3.1",   "llama3.2",  "mistral",    "qwen1",       "qwen2",
-    "qwen2.5",      "qwen3",         "internlm2",  "phi3",      "phi3-long",  "phi3-short",  "gemma",
-    "gemma2",       "gemma3",        "glm4-9b",    "glm4-0414", "chatglm3",   "baichuan-7b", "baichuan-13b",
-    "baichuan2-7b", "baichuan2-13b", "chatglm-6b", NULL};
+const char *const family_names[] = {"gpt2",         "opt",           "opt-350m",   "galactica",   "starcoder",
+                                    "pythia",       "gpt-neox",      "gpt-j",      "starcoder2",  "phi2",
+                                    "falcon-7b",    "falcon-40b",    "falcon-11b", "bloom",       "llama",
+                                    "llama-linear", "llama3.1",      "llama3.2",   "mistral",     "qwen1",
+                                    "qwen2",        "qwen2.5",       "qwen3",      "internlm2",   "phi3",
+                                    "phi3-long",    "phi3-short",    "gemma",      "gemma2",      "gemma3",
+                                    "glm4-9b",      "glm4-0414",     "chatglm3",   "baichuan-7b", "baichuan-13b",
+                                    "baichuan2-7b", "baichuan2-13b", "chatglm-6b", "mixtral",     "qwen2-moe",
+                                    "qwen3-moe",    "deepseek-moe",  NULL};
 
 static void *need(void *p)
 {

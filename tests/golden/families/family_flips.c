@@ -123,7 +123,7 @@ static int apply(lf_model_config *c, json_t *keys, const char *setting, bool *ch
     snprintf(key, sizeof key, "%.*s", (int)n, setting);
     const char *old = json_string_value(json_object_get(keys, key)), *arg = setting + n + 1;
     if (!old)
-        return 0;
+        tap_bail("no key '%s' of [model]", key);
     if (setting[n] == '!')
         snprintf(to, sizeof to, "%s", strcmp(old, "yes") == 0 ? "no" : "yes");
     else if (setting[n] == '=')

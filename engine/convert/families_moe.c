@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * With experts: Mixtral, DeepSeek v1 (the dense one is a Llama). Those of Qwen are in families_qwen.c. */
+#include "engine/base/json.h"
+#include "engine/convert/families_kin.h"
+
+/* ---- Mixtral ---- */
+
+static const char *const mixtral_switches[] = {
+    "norm=rms", "position=rope", "mlp=glu", "router_score=softmax", "router_renorm=yes", NULL};
+
+static const struct lf_hf_key mixtral_keys[] = {
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
+    {"hidden_size", LF_HF_NUMBER, "hidden", NULL},
+    {"intermediate_size", LF_HF_NUMBER, "ffn expert_ffn", NULL},
+    {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
+    {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "8"},
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
+    {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-5"},
+    {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"sliding_window", LF_HF_NUMBER, "sliding_window", "null"},
+    {"num_local_experts", LF_HF_NUMBER, "experts", "8"},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "2"},
+    {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},
+    {"router_jitter_noise", LF_HF_SAME, NULL, "0"},
+    {"output_router_logits", LF_HF_INERT, NULL, NULL}, /* whether the reference adds the auxiliary loss by itself */
+    {0},
+};
+
+static int read_mixtral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    return lf_hf_read_rope(r, c, 1000000, err);
+}
+
+/* No window is null there, not 0. */
+static int write_mixtral(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->sliding_window == 0 && json_object_set_new(o, "sliding_window", json_null()))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row mixtral_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_HEAD_ROWS,
+    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
+    {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.gate.weight",
+     NULL},
+    {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.up.weight",
+     NULL},
+    {"model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.down.weight",
+     NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_mixtral = {
+    .name = "mixtral",
+    .model_type = "mixtral",
+    .architecture = "MixtralForCausalLM",
+    .prefix = "model.",
+    .switches = mixtral_switches,
+    .keys = mixtral_keys,
+    .rows = mixtral_rows,
+    .read = read_mixtral,
+    .write = write_mixtral,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
+
+/* ---- DeepSeek v1 ---- */
+
+static const char *const deepseek_switches[] = {
+    "norm=rms", "position=rope", "mlp=glu", "router_score=softmax", "shared_gate=no", NULL};
+
+static const struct lf_hf_key deepseek_keys[] = {
+    KIN_KEYS,
+    {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},
+    {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "2048"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
+    {"n_routed_experts", LF_HF_NUMBER, "experts", NULL},
+    {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},
+    {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},
+    {"first_k_dense_replace", LF_HF_NUMBER, "dense_layers", "0"},
+    {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},
+    {"aux_loss_alpha", LF_HF_NUMBER, "router_aux", "0.001"},
+    {"moe_layer_freq", LF_HF_SAME, NULL, "1"},
+    {"scoring_func", LF_HF_SAME, NULL, "\"softmax\""},
+    {"seq_aux", LF_HF_INERT, NULL, NULL}, /* over what the auxiliary loss of training is balanced */
+    {0},
+};
+
+/* The shared experts are one MLP as wide as all of them together. */
+static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int64_t shared = 0;
+    int rc = lf_hf_get_i64(r, "n_shared_experts", &shared, err);
+    rc =
+        rc ? rc : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn", (double)shared * (double)c->expert_ffn, err);
+    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->expert_ffn < 1 || c->shared_ffn % c->expert_ffn)
+        return lf_fail(
+            err, LF_EINVAL,
+            "this model cannot be written as family deepseek: shared_ffn = %lld is no multiple of expert_ffn = %lld",
+            (long long)c->shared_ffn, (long long)c->expert_ffn);
+    if (json_object_set_new(o, "n_shared_experts",
+                            c->shared_ffn ? json_integer(c->shared_ffn / c->expert_ffn) : json_null()))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_rope(c, o, err);
+}
+
+static const struct lf_map_row deepseek_rows[] = {
+    KIN_ATTENTION_ROWS,
+    KIN_MLP_ROWS,
+    KIN_HEAD_ROWS,
+    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
+    {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.gate.weight", NULL},
+    {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.up.weight", NULL},
+    {"model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.down.weight", NULL},
+    {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.gate.weight", NULL},
+    {"model.layers.{L}.mlp.shared_experts.up_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.up.weight", NULL},
+    {"model.layers.{L}.mlp.shared_experts.down_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.down.weight", NULL},
+    {0},
+};
+
+const struct lf_hf_family lf_hf_deepseek = {
+    .name = "deepseek-moe",
+    .model_type = "deepseek",
+    .architecture = "DeepseekForCausalLM",
+    .prefix = "model.",
+    .switches = deepseek_switches,
+    .keys = deepseek_keys,
+    .rows = deepseek_rows,
+    .read = read_deepseek,
+    .write = write_deepseek,
+    .tol_max = 1e-4,
+    .tol_rms = 1e-5,
+};
