@@ -39,7 +39,7 @@ typedef struct lf_megatron_ckpt_options {
  * lists; enumerations as their value, dtypes by name; others left out), with "iteration" and "checkpoint_version" of
  * the file and "tensor_model_parallel_size", "pipeline_model_parallel_size" as found. o may be NULL. LF_ENOENT: no
  * tracker and no rank; LF_EFORMAT, LF_ENOTSUP: text names file and tensor (a rank or stage missing, shapes that do not
- * fit, replicas that differ, expert parallelism). */
+ * fit, replicas that differ, expert parallelism, the newer distributed form). */
 int lf_megatron_ckpt_open(lf_st **out, json_t **args, const char *dir, const lf_megatron_ckpt_options *o, lf_err *err);
 
 #endif

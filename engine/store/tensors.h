@@ -79,10 +79,6 @@ const char *lf_st_meta(const lf_st *s, const char *key);
  * Thread-safe. LF_EINVAL: outside the tensor; LF_EFORMAT, LF_EIO: named with file and tensor. */
 int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst, lf_err *err);
 
-/* Tell the kernel that these elements will be read soon (or, drop: are not needed again). Only advice: never fails. */
-void lf_st_prefetch(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n);
-void lf_st_drop(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n);
-
 /* How many of n values are NaN or infinite; 0 for types that have neither. data need not be aligned. */
 int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n);
 

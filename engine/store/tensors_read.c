@@ -2,7 +2,6 @@
  *
  * Reading ranges of tensors: one pread where the bytes are one run, else piece by piece.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,23 +141,6 @@ int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, v
                  ? read_pieces(s, r, first, first + n, dst, err)
                  : lf_io_pread_all(f->fd, dst, (size_t)(n * elem), (off_t)(e->offset + first * elem), f->path, err);
     return rc < 0 ? lf_err_prefix(err, "tensor %.200s", e->name) : 0;
-}
-
-static void advise(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, int advice)
-{
-    int64_t elem = (int64_t)lf_st_dtype_bytes(e->dtype);
-    if (e->offset >= 0 && n > 0 && first >= 0 && first <= e->elems && n <= e->elems - first)
-        (void)posix_fadvise(s->files[e->file].fd, (off_t)(e->offset + first * elem), (off_t)(n * elem), advice);
-}
-
-void lf_st_prefetch(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n)
-{
-    advise(s, e, first, n, POSIX_FADV_WILLNEED);
-}
-
-void lf_st_drop(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n)
-{
-    advise(s, e, first, n, POSIX_FADV_DONTNEED);
 }
 
 /* All ones in the exponent. `mask` in the type's own width; data need not be aligned. */

@@ -11,7 +11,8 @@
  * elements.
  *
  * The zip directory is read here and not by libarchive, because what is needed is where a record's bytes lie in the
- * file; records that are compressed, encrypted, links, or named outside of the archive are refused.
+ * file; records that are compressed, encrypted, links, or named outside of the archive are refused. The CRC of data.pkl
+ * is checked; those of storages are not, because they are read in ranges.
  *
  * A set holds every tensor that is reached from the top object through dictionaries and lists; names are the keys
  * joined by '.'. Tensors that share a storage (tied weights) appear as aliases; strides and offsets are undone by

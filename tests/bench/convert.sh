@@ -39,15 +39,15 @@ line() { # what bytes copy_s "wall cpu rss"
 }
 
 "$bench" make "$dir/model" "$gb"
-rate=$("$bench" hash)
-awk -v r="$rate" 'BEGIN {printf "SHA-256 of one core: %.0f MB/s\n", r / 1e6}'
 for round in $(seq "$rounds"); do
     n=$(bytes_of "$dir/model")
     c=$(copy "$dir/model")
+    rate=$("$bench" hash)
     t=$(convert import "$dir/model" "$dir/in" --to checkpoint --verify none)
     line import "$n" "$c" "$t"
     n=$(bytes_of "$dir/in/checkpoint")
     c=$(copy "$dir/in/checkpoint")
+    rate=$("$bench" hash)
     t=$(convert export "$dir/in/checkpoint" "$dir/out" --to hf)
     line export "$n" "$c" "$t"
     [ "$round" -gt 1 ] || for f in "$dir"/model/*.safetensors; do

@@ -129,6 +129,10 @@ static void directories(void)
            "an iteration");
     lf_st_close(s);
     s = NULL;
+    snprintf(path, sizeof path, "%s/common.pt", tap_tmpdir());
+    if (lf_io_write_file(path, "x", 1, 0640, &err) < 0)
+        tap_bail("%s", err.text);
+    tap_rc(lf_megatron_ckpt_open(&s, NULL, tap_tmpdir(), NULL, &err), LF_ENOTSUP, &err, "torch_dist", "the newer form");
     snprintf(path, sizeof path, "%s/it/mp_rank_00", tap_tmpdir());
     if (lf_io_mkdirs(path, 0750, &err) < 0)
         tap_bail("%s", err.text);
