@@ -21,7 +21,8 @@ static const lf_opt work_rows[] = {
     {"step_time", LF_OPT_INT, OP, 0, "5", 0, 100000, NULL, "ms", "how long a step takes"},
     {"save_time", LF_OPT_INT, OP, 0, "0", 0, 100000, NULL, "ms", "how long saving takes after a stop request"},
     {"fail_at", LF_OPT_INT, OP, 0, "0", 0, 1000000, NULL, "step", "step at which to fail, 0 = never"},
-    {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin|oom|node|words", NULL, "how"},
+    {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin|oom|node|words", NULL,
+     "how"},
     {"needs_bytes", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about memory"},
     {"needs_disk", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about disk"},
     {"big_bytes", LF_OPT_BYTES, OP, 0, "0", 0, 0, NULL, "bytes", "size of a second file of the result, all zeros"},
@@ -30,12 +31,15 @@ static const lf_opt work_rows[] = {
 
 static const lf_opt join_rows[] = {
     LF_COMMON_OPTS,
-    {"parts", LF_OPT_PATH, ID, LF_OPT_REPEAT | LF_OPT_INPUT | LF_OPT_REQUIRED, NULL, 0, 0, NULL, NULL, "results to join"},
+    {"parts", LF_OPT_PATH, ID, LF_OPT_REPEAT | LF_OPT_INPUT | LF_OPT_REQUIRED, NULL, 0, 0, NULL, NULL,
+     "results to join"},
 };
 
 static const char *const work_outputs[] = {"result", "extra", NULL};
 static const char *const join_outputs[] = {"joined", NULL};
 
-const lf_opt_table lf_fake_work = {"work", 1, "count", work_rows, sizeof work_rows / sizeof work_rows[0], work_outputs};
-const lf_opt_table lf_fake_join = {"join", 1, "join", join_rows, sizeof join_rows / sizeof join_rows[0], join_outputs};
+const lf_opt_table lf_fake_work = {"work",       1,    "count", work_rows, sizeof work_rows / sizeof work_rows[0],
+                                   work_outputs, false};
+const lf_opt_table lf_fake_join = {"join",       1,    "join", join_rows, sizeof join_rows / sizeof join_rows[0],
+                                   join_outputs, false};
 const lf_opt_table *const lf_fake_tables[] = {&lf_fake_work, &lf_fake_join, NULL};

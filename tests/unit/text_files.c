@@ -85,7 +85,7 @@ static void model(lf_buf *b, int model_type, int unk_type)
 /* Ids of text as "1 2 3". */
 static const char *ids_of(const lf_tokenizer *t, const char *text, unsigned flags)
 {
-    static char out[512];
+    static char out[2048];
     lf_err err = LF_ERR_INIT;
     lf_ids ids = {0};
     lf_tok_state *s = lf_tok_state_create(t, &err);
