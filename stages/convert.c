@@ -259,7 +259,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return lf_fail(err, LF_EINVAL, "verify and family are of models; %s is data", v->c.from);
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
         return lf_fail(err, LF_EINVAL, "vocab_size, append_eod and eod_token are of an .idx; %s is none", v->c.from);
-    if (form == LF_FORM_HF && (any || v->to == TO_CHECKPOINT))
+    if ((form == LF_FORM_HF || form == LF_FORM_MEGATRON) && (any || v->to == TO_CHECKPOINT))
         return import(v, form == LF_FORM_HF, err);
     if (form == LF_FORM_CHECKPOINT && (any || v->to == TO_HF))
         return export(v, err);
@@ -267,13 +267,13 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return lf_convert_data_import(&v->d, v->out, err);
     if (form == LF_FORM_SHARDS && (any || v->to == TO_MEGATRON))
         return lf_convert_data_export(&v->d, v->out, err);
-    return lf_fail(
-        err, LF_EINVAL,
-        "%s: %s; what is converted is a Hugging Face model (to a checkpoint), a checkpoint (to hf), an .idx (to "
-        "shards) and shards (to megatron)",
-        v->c.from,
-        form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
-                                : lf_convert_form_name(form));
+    return lf_fail(err, LF_EINVAL,
+                   "%s: %s; what is converted is a Hugging Face or Megatron model (to a checkpoint), a checkpoint (to "
+                   "hf), an .idx (to "
+                   "shards) and shards (to megatron)",
+                   v->c.from,
+                   form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
+                                           : lf_convert_form_name(form));
 }
 
 int main(int argc, char **argv)

@@ -10,6 +10,12 @@ check_PROGRAMS += tests/stage/convert_tool
 tests_stage_convert_tool_SOURCES = tests/stage/convert_tool.c
 tests_stage_convert_tool_LDADD = $(LF_ENGINE_LIBS)
 TESTS += tests/stage/convert.sh tests/stage/convert_flow.sh tests/stage/convert_faults.sh
+EXTRA_DIST += tests/golden/convert/make_megatron.py tests/golden/convert/torch-gpt-neox/pytorch_model.bin \
+  tests/golden/convert/megatron-llama/latest_checkpointed_iteration.txt \
+  tests/golden/convert/megatron-llama/release/mp_rank_00/model_optim_rng.pt \
+  tests/golden/convert/megatron-gpt/latest_checkpointed_iteration.txt \
+  tests/golden/convert/megatron-gpt/iter_0000007/mp_rank_00/model_optim_rng.pt \
+  tests/golden/convert/megatron-gpt/iter_0000007/mp_rank_01/model_optim_rng.pt
 EXTRA_DIST += tests/stage/convert.sh tests/stage/convert_flow.sh tests/stage/convert_faults.sh
 # What users write expected logits with, on a machine that has transformers.
 toolsdir = $(pkgdatadir)/tools

@@ -31,4 +31,7 @@ extern const struct lf_hf_family lf_hf_glm4;
 extern const struct lf_hf_family lf_hf_chatglm;
 extern const struct lf_hf_family lf_hf_chatglm6b;
 
+/* Not of the list: Megatron-LM has no config.json. */
+extern const struct lf_hf_family lf_hf_megatron;
+
 #endif

@@ -6,8 +6,11 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/convert/families.h"
 #include "engine/convert/priv.h"
 #include "engine/model/weights.h"
+#include "engine/store/megatron_ckpt.h"
+#include "engine/store/megatron_data.h"
 
 /* [name, dtype, shape] of every tensor, and how many elements and bytes they are. */
 static int add_tensor(json_t *list, const char *name, const char *dtype, int ndim, const int64_t *shape)
@@ -84,6 +87,37 @@ static int inspect_hf(json_t *o, const char *dir)
     return bad;
 }
 
+static int inspect_megatron(json_t *o, const char *dir)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_st *st = NULL;
+    json_t *args = NULL;
+    if (lf_megatron_ckpt_open(&st, &args, dir, NULL, &why))
+        return tell(o, "tensors_error", &why);
+    int bad =
+        tensors_of(o, st) || json_object_set(o, "arguments", args) || inspect_parts(o, &lf_hf_megatron, args, dir, st);
+    lf_st_close(st);
+    json_decref(args);
+    return bad;
+}
+
+static int inspect_idx(json_t *o, const char *path, lf_err *err)
+{
+    lf_megatron_data *d = NULL;
+    int rc = lf_megatron_open(&d, path, err);
+    if (rc)
+        return rc;
+    const lf_megatron_info *i = lf_megatron_get_info(d);
+    int bad = json_object_set_new(o, "dtype", json_string(lf_megatron_dtype_name(i->dtype))) ||
+              json_object_set_new(o, "sequences", json_integer((json_int_t)i->n_seqs)) ||
+              json_object_set_new(o, "documents", json_integer((json_int_t)i->n_docs)) ||
+              json_object_set_new(o, "tokens", json_integer((json_int_t)i->n_tokens)) ||
+              json_object_set_new(o, "modes", json_boolean(i->modes != NULL)) ||
+              json_object_set_new(o, "packed", json_boolean(i->packed));
+    lf_megatron_close(d);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
 /* From the manifest: bytes are not looked at. */
 static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
 {
@@ -140,6 +174,10 @@ json_t *lf_convert_inspect(const char *path, lf_err *err)
         rc = lf_fail(err, LF_EFORMAT, "the path is not UTF-8");
     if (!rc && form == LF_FORM_HF && inspect_hf(o, path))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && form == LF_FORM_MEGATRON && inspect_megatron(o, path))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && form == LF_FORM_IDX)
+        rc = inspect_idx(o, path, err);
     if (!rc && form == LF_FORM_CHECKPOINT)
         rc = inspect_checkpoint(o, path, err);
     if (!rc && (form == LF_FORM_SHARDS || form == LF_FORM_TOKENIZER))

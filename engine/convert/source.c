@@ -12,8 +12,11 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/convert/families.h"
 #include "engine/convert/priv.h"
+#include "engine/store/megatron_ckpt.h"
 #include "engine/store/safetensors.h"
+#include "engine/store/torch_file.h"
 
 int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, lf_err *err)
 {
@@ -60,6 +63,17 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err)
 
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
 {
+    static const char *const names[] = {LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX, LF_TORCH_FILE, LF_TORCH_INDEX};
+    for (size_t i = 2; i < 4; i++) { /* PyTorch's own files, where there are no safetensors */
+        char *own = lf_path_join(dir, names[i], err), *a = lf_path_join(dir, names[0], err),
+             *b = lf_path_join(dir, names[1], err);
+        bool torch = own && a && b && lf_io_exists(own) && !lf_io_exists(a) && !lf_io_exists(b);
+        free(own);
+        free(a);
+        free(b);
+        if (torch)
+            return lf_torch_open(out, dir, err);
+    }
     return lf_st_open(out, dir, err);
 }
 
@@ -97,6 +111,18 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
     return rc;
 }
 
+/* A checkpoint of Megatron-LM: its training arguments are its description. */
+static int open_megatron(struct lf_hf_model *m, const char *dir, lf_err *err)
+{
+    json_t *args = NULL;
+    m->family = &lf_hf_megatron;
+    int rc = lf_megatron_ckpt_open(&m->st, &args, dir, NULL, err);
+    if (!rc)
+        rc = lf_hf_config_read(&m->config, m->family, args, dir, err);
+    json_decref(args);
+    return rc;
+}
+
 static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     int rc = read_config(m, dir, err);
@@ -105,8 +131,11 @@ static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
 
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
+    enum lf_convert_form form = LF_FORM_UNKNOWN;
     *m = (struct lf_hf_model){0};
-    int rc = open_hf(m, dir, err);
+    int rc = lf_convert_form_of(&form, dir, err);
+    if (!rc)
+        rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, err);
     if (!rc) {
         m->bare = lf_hf_is_bare(m->st, m->family->prefix);
         rc = lf_map_build(&m->map, m->family->rows, m->family->prefix, m->bare, &m->config, err);

@@ -129,6 +129,24 @@ refused 1 "hidden_size is missing" "a size that is missing" --from "$c" --out "$
 config json 's/}$//'
 refused 1 "config.json:" "no JSON" --from "$c" --out "$tmp/x" --verify none
 
+# ---- PyTorch's files, Megatron's checkpoints (tests/golden/convert) ----
+like gpt-neox "$tmp/bin" && cp "$src/tests/golden/convert/torch-gpt-neox/pytorch_model.bin" "$tmp/bin/"
+run --from "$tmp/bin" --out "$tmp/bin" --verify "$golden/gpt-neox/expected.safetensors" && run --from "$tmp/bin/checkpoint" --out "$tmp/bin" &&
+    cmp "$golden/gpt-neox/model.safetensors" "$tmp/bin/model/model.safetensors"
+ok $? "pytorch_model.bin in, safetensors out" "$tmp/e"
+for m in gpt:gpt2 llama:llama; do
+    f=${m#*:}
+    run --from "$src/tests/golden/convert/megatron-${m%:*}" --out "$tmp/mg:$f" --verify "$golden/$f/expected.safetensors"
+    ok $? "a Megatron checkpoint of $f, logits as expected" "$tmp/e"
+    run --from "$tmp/mg:$f/checkpoint" --family "$f" --out "$tmp/mg:$f" && cmp "$golden/$f/model.safetensors" "$tmp/mg:$f/model/model.safetensors" 2>>"$tmp/e"
+    ok $? "and out as Hugging Face has it" "$tmp/e"
+done
+refused 1 "say family =" "a family that Hugging Face has not" --from "$tmp/mg:gpt2/checkpoint" --out "$tmp/x"
+run --from "$src/tests/golden/convert/megatron-gpt" --inspect && grep -q '"form": "Megatron checkpoint"' "$tmp/o" && grep -q '"mapping": "complete"' "$tmp/o"
+ok $? "inspect a Megatron checkpoint" "$tmp/o"
+cp -r "$src/tests/golden/convert/megatron-gpt" "$tmp/torn" && chmod -R u+w "$tmp/torn" && rm -r "$tmp/torn/iter_0000007/mp_rank_01"
+refused 1 "rank" "a Megatron checkpoint without one of its ranks" --from "$tmp/torn" --out "$tmp/x" --verify none
+
 # ---- another family on the way out ----
 refused 1 "cannot be written\|no such tensor\|has no row" "a family that cannot say it" --from "$tmp/gpt2/checkpoint" --out "$tmp/x" --family llama
 refused 1 "known: gpt2" "a family that is none" --from "$tmp/gpt2/checkpoint" --out "$tmp/x" --family gtp2
@@ -150,6 +168,9 @@ run --from "$tmp/case-drop" --inspect && grep -q '"mapping_error": .*up_proj' "$
 ok $? "inspect a model that lacks a tensor" "$tmp/o"
 run --from "$tmp/gpt2/checkpoint" --inspect && grep -q '"form": "checkpoint"' "$tmp/o" && grep -q '"imported_from": "gpt2"' "$tmp/o"
 ok $? "inspect a checkpoint" "$tmp/o"
+idx=$(find "$src/tests/golden" -name '*.idx' | sort | head -1)
+[ -n "$idx" ] && run --from "$idx" --inspect && grep -q '"sequences": [1-9]' "$tmp/o" && grep -q '"form": "Megatron .bin/.idx"' "$tmp/o"
+ok $? "inspect an .idx" "$tmp/e"
 run --from "$tmp/gpt2/tokenizer" --inspect && grep -q '"form": "tokenizer artifact"' "$tmp/o"
 ok $? "inspect a tokenizer" "$tmp/o"
 echo "1..$n"
