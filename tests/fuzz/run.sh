@@ -3,7 +3,7 @@
 # Run every libFuzzer target of the current build directory for $1 seconds each (default 600); stops at the first finding.
 set -eu
 src=$(cd "$(dirname "$0")" && pwd)
-for t in ini number event tokenizer spm tokforms shard ckpt megatron safetensors torch pickle; do
+for t in ini number event tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja; do
     work=fuzz-work/$t
     mkdir -p "$work" "fuzz-work/seeds-$t"
     seeds=$src/corpus/$t
