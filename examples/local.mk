@@ -10,3 +10,7 @@ dist_evaluate_DATA = examples/evaluate/pipeline.ini examples/evaluate/tides.txt 
 convertdir = $(pkgdatadir)/examples/convert
 dist_convert_DATA = examples/convert/pipeline.ini examples/convert/README.md
 EXTRA_DIST += examples/README.md
+continuedir = $(pkgdatadir)/examples/continue-pretrain
+dist_continue_DATA = examples/continue-pretrain/pipeline.ini examples/continue-pretrain/old.ini \
+  examples/continue-pretrain/new.ini
+dist_continue_SCRIPTS = examples/continue-pretrain/run.sh

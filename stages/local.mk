@@ -7,4 +7,5 @@ include stages/tokenize.mk
 include stages/pretrain.mk
 include stages/generate.mk
 include stages/eval.mk
+include stages/vocab.mk
 include stages/convert.mk

@@ -11,6 +11,7 @@ extern const lf_opt_table lf_tokenize_opts;
 extern const lf_opt_table lf_pretrain_opts;
 extern const lf_opt_table lf_generate_opts;
 extern const lf_opt_table lf_eval_opts;
+extern const lf_opt_table lf_vocab_opts;
 extern const lf_opt_table lf_convert_opts;
 
 /* Every table that is built, NULL-terminated (stages/all_opts.c). */

@@ -95,9 +95,17 @@ static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
         return LF_ENOMEM;
     t->specials = s->specials;
     t->vocab_size = (size_t)lf_optset_int(o, "vocab_size");
-    t->pattern = (enum lf_bpe_pattern)lf_optset_choice(o, "pattern");
-    t->normalizer = (enum lf_bpe_normalizer)lf_optset_choice(o, "normalizer");
-    t->min_frequency = (uint64_t)lf_optset_int(o, "min_frequency");
+    s->vocab_type = lf_optset_choice(o, "vocab_type");
+    if (s->vocab_type == VOCAB_BYTE_BPE) {
+        t->pattern = (enum lf_bpe_pattern)lf_optset_choice(o, "pattern");
+        t->normalizer = (enum lf_bpe_normalizer)lf_optset_choice(o, "normalizer");
+    } else {
+        s->coverage = lf_optset_float(o, "character_coverage");
+        if (!lf_optset_is_set(o, "special_tokens"))
+            t->n_specials = 0; /* </s> ends documents */
+    }
+    if (s->vocab_type != VOCAB_UNIGRAM)
+        t->min_frequency = (uint64_t)lf_optset_int(o, "min_frequency");
     s->train_bytes = lf_optset_int(o, "train_bytes");
     if (t->vocab_size < 256 + t->n_specials)
         return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens",

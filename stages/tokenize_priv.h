@@ -24,6 +24,7 @@
 #include "engine/text/shape.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/train_bpe.h"
+#include "engine/text/train_sp.h"
 
 enum { SPLIT_TRAIN, SPLIT_VALID, N_SPLITS };
 extern const char *const lf_tokenize_split_names[N_SPLITS];
@@ -49,7 +50,9 @@ typedef struct tokenize {
     bool doctor, json;
     size_t doctor_memory;
     const char *tokenizer_path; /* NULL: train */
-    lf_bpe_train_args train;
+    enum { VOCAB_BYTE_BPE, VOCAB_SP_BPE, VOCAB_UNIGRAM } vocab_type;
+    lf_bpe_train_args train;     /* byte_bpe; the others read vocab_size and specials */
+    double coverage;
     const char **specials;
     int64_t train_bytes;
     bool append_eos;

@@ -14,17 +14,28 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/text/tokenizer_files.h"
+#include "engine/text/uniclass.h"
 #include "stages/stage.h"
 #include "stages/tokenize_priv.h"
 
-#define FILE_NAME "tokenizer.json"
+#define FILE_NAME  "tokenizer.json"
+#define MODEL_NAME "tokenizer.model" /* beside it, of the types that sentencepiece has */
 
 typedef struct counting {
     tokenize *s;
     const lf_corpus *corpus;
-    lf_tok_state **states;
+    lf_tok_state **states; /* byte_bpe */
+    uint8_t *cls;          /* the other types */
     lf_word_counts **counts;
 } counting;
+
+static int count_text(counting *c, int thread, const lf_buf *text, lf_err *err)
+{
+    unsigned strict = c->s->flags & LF_TOK_STRICT;
+    if (c->s->vocab_type == VOCAB_BYTE_BPE)
+        return lf_word_counts_text(c->counts[thread], c->states[thread], text->data, text->len, strict, NULL, err);
+    return lf_sp_count_words(c->counts[thread], c->cls, text->data, text->len, strict != 0, NULL, err);
+}
 
 static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
 {
@@ -39,8 +50,7 @@ static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
         rc = lf_corpus_text(&c->s->corpus, b->raw.data + r->at, r->len, r->json, where, &text, NULL, err);
         if (rc != 0)
             break;
-        rc = lf_word_counts_text(c->counts[thread], c->states[thread], text.data, text.len, c->s->flags & LF_TOK_STRICT,
-                                 NULL, err);
+        rc = count_text(c, thread, &text, err);
         if (rc != 0)
             rc = lf_err_prefix(err, "%s", where);
     }
@@ -55,7 +65,8 @@ static int count_words(tokenize *s, lf_corpus *corpus, lf_word_counts **out, lf_
     lf_tokenizer *cutter = lf_bpe_train_cutter(&s->train, err);
     c.states = lf_calloc(n, sizeof(*c.states), err);
     c.counts = lf_calloc(n, sizeof(*c.counts), err);
-    int rc = cutter && c.states && c.counts ? 0 : LF_ENOMEM;
+    c.cls = lf_uniclass_create(err);
+    int rc = cutter && c.states && c.counts && c.cls ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < n && rc == 0; i++) {
         c.states[i] = lf_tok_state_create(cutter, err);
         c.counts[i] = c.states[i] ? lf_word_counts_create(err) : NULL;
@@ -88,6 +99,7 @@ static int count_words(tokenize *s, lf_corpus *corpus, lf_word_counts **out, lf_
     }
     free(c.counts);
     free(c.states);
+    free(c.cls);
     lf_tokenizer_destroy(cutter);
     return rc;
 }
@@ -97,6 +109,44 @@ static int train_progress(void *arg, size_t done, size_t total)
     (void)total;
     lf_progress_update(arg, (double)done);
     return lf_stop_requested() ? LF_EINTR : 0;
+}
+
+static int add_file(lf_tok_files *f, const char *name, lf_err *err)
+{
+    lf_buf_init(&f->v[f->n].data);
+    f->v[f->n].name = lf_strdup(name, err);
+    return f->v[f->n].name ? (f->n++, 0) : LF_ENOMEM;
+}
+
+/* SentencePiece's types: tokenizer.json and tokenizer.model, packed. */
+static int train_sp(const tokenize *s, const lf_word_counts *words, lf_progress *p, lf_buf *packed, size_t *n,
+                    lf_err *err)
+{
+    lf_sp_train_args a = {.kind = s->vocab_type == VOCAB_SP_BPE ? LF_SP_BPE : LF_SP_UNIGRAM,
+                          .specials = s->train.specials,
+                          .n_specials = s->train.n_specials,
+                          .vocab_size = s->train.vocab_size,
+                          .min_frequency = s->train.min_frequency,
+                          .coverage = s->coverage,
+                          .max_piece = 16,
+                          .threads = s->threads};
+    lf_sp_vocab v = {0};
+    lf_tok_files f = {0};
+    int rc = lf_sp_train(&v, &a, words, train_progress, p, err);
+    if (rc == 0)
+        rc = add_file(&f, FILE_NAME, err);
+    if (rc == 0)
+        rc = lf_sp_write_json(&v, &f.v[0].data, err);
+    if (rc == 0)
+        rc = add_file(&f, MODEL_NAME, err);
+    if (rc == 0)
+        rc = lf_sp_write_model(&v, &f.v[1].data, err);
+    if (rc == 0)
+        rc = lf_tok_files_pack(&f, packed, err);
+    *n = v.n;
+    lf_tok_files_fini(&f);
+    lf_sp_vocab_fini(&v);
+    return rc;
 }
 
 /* Collective: all count, rank 0 trains. */
@@ -115,7 +165,8 @@ static int train(tokenize *s, lf_corpus *corpus, lf_buf *json, lf_err *err)
         lf_progress p;
         lf_log(2, "training a tokenizer on %zu different words", lf_word_counts_size(words));
         lf_progress_begin(&p, "training the tokenizer", "tokens", 0, (double)s->train.vocab_size);
-        rc = lf_bpe_train(&s->train, words, train_progress, &p, json, &n, err);
+        rc = s->vocab_type == VOCAB_BYTE_BPE ? lf_bpe_train(&s->train, words, train_progress, &p, json, &n, err)
+                                             : train_sp(s, words, &p, json, &n, err);
         p.done = (double)n;
         if (rc == 0)
             lf_progress_end(&p);
@@ -126,11 +177,25 @@ static int train(tokenize *s, lf_corpus *corpus, lf_buf *json, lf_err *err)
     return rc;
 }
 
-/* Any form of tokenizer, a file or a directory, as one block of bytes. */
-static int read_block(const char *path, lf_buf *block, lf_err *err)
+/* The tokenizer.model that a trained tokenizer.json has beside it. */
+static int add_model(lf_tok_files *f, const char *dir, lf_err *err)
+{
+    char *file = lf_path_join(dir, MODEL_NAME, err);
+    int rc = file ? add_file(f, MODEL_NAME, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_io_read_file(file, LF_TOK_FILE_MAX, &f->v[f->n - 1].data, err);
+    free(file);
+    return rc;
+}
+
+/* Any form of tokenizer, a file or a directory, as one block of bytes; both: also a tokenizer.model beside a
+ * tokenizer.json. */
+static int read_block(const char *path, bool both, lf_buf *block, lf_err *err)
 {
     lf_tok_files f;
     int rc = lf_tok_files_read(&f, path, err);
+    if (rc == 0 && both && f.form == LF_TOK_FORM_JSON && (rc = add_model(&f, path, err)) != 0)
+        lf_tok_files_fini(&f);
     if (rc == 0) {
         rc = lf_tok_files_pack(&f, block, err);
         lf_tok_files_fini(&f);
@@ -154,7 +219,7 @@ static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
         if (rc == 0 && (!made || strcmp(made, s->options_sha) != 0))
             rc = lf_fail(err, LF_EINVAL, "%s was made with other options; use another out", sub);
         if (rc == 0)
-            rc = read_block(sub, json, err);
+            rc = read_block(sub, s->vocab_type != VOCAB_BYTE_BPE, json, err);
         rc = rc == 0 ? 1 : rc;
     } else if (rc == 0 && state != LF_ARTIFACT_ABSENT) {
         lf_log(1, "passing over %s: %s", sub, why.text);
@@ -241,7 +306,7 @@ static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
 {
     int rc = 0;
     if (s->tokenizer_path) {
-        rc = read_block(s->tokenizer_path, json, err);
+        rc = read_block(s->tokenizer_path, false, json, err);
         return rc == 0 ? 1 : rc;
     }
     for (size_t i = 0; i < s->n_dirs && rc == 0; i++)

@@ -17,3 +17,9 @@ tests_unit_model_config_test_SOURCES = tests/unit/model_config_test.c
 tests_unit_model_config_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_model_decoder_test_SOURCES = tests/unit/model_decoder_test.c
 tests_unit_model_decoder_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# rows of a growing vocabulary
+engine_libengine_a_SOURCES += engine/model/grow_rows.h engine/model/grow_rows.c
+check_PROGRAMS += tests/unit/model_grow_rows
+TESTS += tests/unit/model_grow_rows
+tests_unit_model_grow_rows_SOURCES = tests/unit/model_grow_rows.c
+tests_unit_model_grow_rows_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

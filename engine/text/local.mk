@@ -1,4 +1,5 @@
 # sources of engine/text, and their tests
+include engine/text/vocab.mk
 # packing (store helper)
 engine_libengine_a_SOURCES += engine/text/pack.h engine/text/pack_priv.h engine/text/pack.c engine/text/pack_bfd.c
 check_PROGRAMS += tests/unit/text_pack

@@ -55,7 +55,7 @@ static void copy_name(char to[64], const lf_proto *m)
 static int read_trainer(lf_spm_file *f, const uint8_t *p, size_t len, const char *path, lf_err *err)
 {
     lf_proto m = lf_proto_open(p, len);
-    uint64_t type = LF_SPM_UNIGRAM;
+    uint64_t type = f->model_type; /* the message may come in parts */
     while (lf_proto_next(&m)) {
         if (m.wire == 0 && m.field == 3)
             type = m.value;

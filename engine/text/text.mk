@@ -34,7 +34,8 @@ tests_unit_text_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_tokenizer_SOURCES = tests/unit/text_tokenizer.c
 tests_unit_text_tokenizer_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 engine_libengine_a_SOURCES += \
-  engine/text/train_bpe.h engine/text/train_priv.h engine/text/train_bpe.c engine/text/train_json.c engine/text/wordcount.c \
+  engine/text/train_bpe.h engine/text/train_priv.h engine/text/train_bpe.c engine/text/train_merge.c engine/text/train_vocab.c \
+  engine/text/train_json.c engine/text/wordcount.c \
   engine/text/corpus.h engine/text/corpus.c engine/text/corpus_files.h engine/text/corpus_files.c \
   engine/text/corpus_kind.h engine/text/corpus_kind.c
 text_tests2 = tests/unit/text_train tests/unit/text_corpus

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The merge loop, step for step that of the tokenizers library (models/bpe/trainer.rs), because ties and repeated pairs
- * show in the result:
- *   1. a queue entry is (count, pair, words to look in); the largest count, then the smaller pair is on top;
- *   2. an entry whose count is out of date goes back with the right one;
- *   3. merging changes counts; pairs that gained words get a new entry with just those words, so one pair may be merged
- *      twice (when a token arises in two ways), and its last rank counts;
- *   4. the merged pair's own count is not lowered, except where it overlaps itself.
+ * Training of byte-level BPE: words of bytes into the merge loop (train_merge.c), its result into a tokenizer.json.
  */
 #include "config.h"
 
@@ -16,424 +10,85 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "engine/text/bpe.h"
 #include "engine/text/tokenizer_priv.h"
 #include "engine/text/train_priv.h"
 
-typedef struct word_list { /* words in which a pair occurs; n = 0 when free */
-    uint32_t *v;
-    size_t n, cap;
-} word_list;
-
-typedef struct pair_info {
-    uint64_t key; /* a << 32 | b */
-    int64_t count;
-    int64_t fresh; /* index into trainer.fresh of the words gained in this round, -1 none */
-} pair_info;
-
-typedef struct entry {
-    uint64_t count, key;
-    uint32_t round; /* of two entries for one pair, the older first */
-    word_list words;
-} entry;
-
-typedef struct trainer {
-    const lf_bpe_train_args *a;
-    lf_vocab vocab;
-    uint32_t byte_id[256];
-    uint32_t *sym; /* every word's symbols; word i is sym[start[i] .. start[i] + len[i]) */
-    size_t *start;
-    uint32_t *len;
-    uint64_t *count;
-    size_t n_words;
-    pair_info *pairs;
-    size_t n_pairs, cap_pairs;
-    uint32_t *pair_slots;
-    size_t pair_mask;
-    uint32_t *gained; /* pairs that gained words in this round */
-    size_t n_gained, cap_gained;
-    word_list *fresh;
-    size_t n_fresh, cap_fresh;
-    entry *heap;
-    size_t n_heap, cap_heap;
-    lf_trained_merge *merges;
-    size_t n_merges, cap_merges;
-} trainer;
-
-/* ---- vocabulary ---- */
-
-static int64_t vocab_find(const lf_vocab *v, const char *text)
+/* Special tokens, then bytes in the order of their characters. */
+static int vocab_begin(const lf_bpe_train_args *a, lf_vocab *v, uint32_t byte_id[256], lf_err *err)
 {
-    uint64_t h = lf_bpe_hash((const uint8_t *)text, strlen(text));
-    for (size_t k = (size_t)h & v->mask; v->slots[k]; k = (k + 1) & v->mask)
-        if (strcmp(v->text[v->slots[k] - 1], text) == 0)
-            return v->slots[k] - 1;
-    return -1;
-}
-
-/* Id of text, new when it is not there. */
-static int64_t vocab_add(lf_vocab *v, const char *text, lf_err *err)
-{
-    int64_t id = vocab_find(v, text);
-    if (id >= 0)
-        return id;
-    int rc = lf_grow(&v->text, &v->cap, v->n, sizeof(*v->text), err);
-    if (rc != 0)
-        return rc;
-    v->text[v->n] = lf_strdup(text, err);
-    if (!v->text[v->n])
-        return LF_ENOMEM;
-    size_t k = (size_t)lf_bpe_hash((const uint8_t *)text, strlen(text)) & v->mask;
-    while (v->slots[k])
-        k = (k + 1) & v->mask;
-    v->slots[k] = (uint32_t)(v->n + 1);
-    return (int64_t)v->n++;
-}
-
-static int vocab_begin(trainer *t, lf_err *err)
-{
-    size_t slots = 1024;
-    while (slots < 2 * (t->a->vocab_size + 512 + t->a->n_specials))
-        slots *= 2;
-    t->vocab.slots = lf_calloc(slots, sizeof(*t->vocab.slots), err);
-    if (!t->vocab.slots)
-        return LF_ENOMEM;
-    t->vocab.mask = slots - 1;
-    for (size_t i = 0; i < t->a->n_specials; i++)
-        if (vocab_add(&t->vocab, t->a->specials[i], err) < 0)
-            return LF_ENOMEM;
-    for (uint32_t c = 0; c < 256 + 68; c++) {
+    int rc = lf_vocab_init(v, a->vocab_size + 512 + a->n_specials, err);
+    for (size_t i = 0; i < a->n_specials && rc == 0; i++)
+        rc = lf_vocab_add(v, a->specials[i], err) < 0 ? LF_ENOMEM : 0;
+    for (uint32_t c = 0; c < 256 + 68 && rc == 0; c++) {
         int b = lf_byte_of_char(c);
         char text[3];
         if (b < 0)
             continue;
         lf_byte_text(text, (uint8_t)b);
-        int64_t id = vocab_add(&t->vocab, text, err);
-        if (id < 0)
-            return LF_ENOMEM;
-        t->byte_id[b] = (uint32_t)id;
+        int64_t id = lf_vocab_add(v, text, err);
+        rc = id < 0 ? LF_ENOMEM : 0;
+        byte_id[b] = (uint32_t)id;
     }
-    return 0;
-}
-
-/* ---- pairs ---- */
-
-static inline size_t pair_hash(uint64_t key)
-{
-    return (size_t)((key ^ (key >> 31)) * 0x9E3779B97F4A7C15u >> 30);
-}
-
-static int grow_pairs(trainer *t, lf_err *err)
-{
-    size_t slots = t->pair_slots ? (t->pair_mask + 1) * 2 : 65536;
-    uint32_t *s = lf_calloc(slots, sizeof(*s), err);
-    if (!s)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < t->n_pairs; i++) {
-        size_t k = pair_hash(t->pairs[i].key) & (slots - 1);
-        while (s[k])
-            k = (k + 1) & (slots - 1);
-        s[k] = (uint32_t)(i + 1);
-    }
-    free(t->pair_slots);
-    t->pair_slots = s;
-    t->pair_mask = slots - 1;
-    return 0;
-}
-
-/* Index of a pair, new with count 0; negative on error. */
-static int64_t pair_at(trainer *t, uint64_t key, lf_err *err)
-{
-    if ((t->n_pairs + 1) * 2 > t->pair_mask && grow_pairs(t, err) != 0)
-        return LF_ENOMEM;
-    size_t k = pair_hash(key) & t->pair_mask;
-    for (; t->pair_slots[k]; k = (k + 1) & t->pair_mask)
-        if (t->pairs[t->pair_slots[k] - 1].key == key)
-            return t->pair_slots[k] - 1;
-    int rc = lf_grow(&t->pairs, &t->cap_pairs, t->n_pairs, sizeof(*t->pairs), err);
-    if (rc != 0)
-        return rc;
-    t->pairs[t->n_pairs] = (pair_info){.key = key, .fresh = -1};
-    t->pair_slots[k] = (uint32_t)(t->n_pairs + 1);
-    return (int64_t)t->n_pairs++;
-}
-
-/* Change a pair's count by `by` for word w; a gain notes the word once. */
-static int change(trainer *t, uint32_t a, uint32_t b, int64_t by, uint32_t w, lf_err *err)
-{
-    int64_t i = pair_at(t, (uint64_t)a << 32 | b, err);
-    if (i < 0)
-        return (int)i;
-    t->pairs[i].count += by;
-    if (by < 0)
-        return 0;
-    int rc = 0;
-    if (t->pairs[i].fresh < 0) {
-        rc = lf_grow(&t->fresh, &t->cap_fresh, t->n_fresh, sizeof(*t->fresh), err);
-        if (rc == 0)
-            rc = lf_grow(&t->gained, &t->cap_gained, t->n_gained, sizeof(*t->gained), err);
-        if (rc != 0)
-            return rc;
-        t->gained[t->n_gained++] = (uint32_t)i;
-        t->fresh[t->n_fresh] = (word_list){0};
-        t->pairs[i].fresh = (int64_t)t->n_fresh++;
-    }
-    word_list *l = &t->fresh[t->pairs[i].fresh];
-    if (l->n > 0 && l->v[l->n - 1] == w)
-        return 0;
-    rc = lf_grow(&l->v, &l->cap, l->n, sizeof(*l->v), err);
-    if (rc == 0)
-        l->v[l->n++] = w;
     return rc;
 }
 
-/* ---- queue ---- */
-
-/* Is x to be merged before y? */
-static bool before(const entry *x, const entry *y)
+static int load_words(lf_merge_words *m, const lf_word_counts *words, const uint32_t byte_id[256], lf_err *err)
 {
-    if (x->count != y->count)
-        return x->count > y->count;
-    if (x->key != y->key)
-        return x->key < y->key;
-    return x->round < y->round;
-}
-
-static void heap_up(trainer *t, entry e)
-{
-    size_t i = t->n_heap++;
-    for (; i > 0 && before(&e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        t->heap[i] = t->heap[(i - 1) / 2];
-    t->heap[i] = e;
-}
-
-static entry heap_pop(trainer *t)
-{
-    entry top = t->heap[0], e = t->heap[--t->n_heap];
-    size_t i = 0;
-    for (size_t c; (c = 2 * i + 1) < t->n_heap; i = c) {
-        if (c + 1 < t->n_heap && before(&t->heap[c + 1], &t->heap[c]))
-            c++;
-        if (!before(&t->heap[c], &e))
-            break;
-        t->heap[i] = t->heap[c];
-    }
-    if (t->n_heap > 0)
-        t->heap[i] = e;
-    return top;
-}
-
-/* Turn what this round gained into queue entries. */
-static int queue_gained(trainer *t, uint32_t round, lf_err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < t->n_gained; i++) {
-        pair_info *p = &t->pairs[t->gained[i]];
-        word_list l = t->fresh[p->fresh];
-        p->fresh = -1;
-        if (rc == 0 && p->count > 0)
-            rc = lf_grow(&t->heap, &t->cap_heap, t->n_heap, sizeof(*t->heap), err);
-        if (rc == 0 && p->count > 0)
-            heap_up(t, (entry){.count = (uint64_t)p->count, .key = p->key, .round = round, .words = l});
-        else
-            free(l.v);
-    }
-    t->n_gained = t->n_fresh = 0;
-    return rc;
-}
-
-/* ---- merging ---- */
-
-/* Replace a b by made in word w, left to right, telling neighbours' counts as the library does. */
-static int merge_word(trainer *t, uint32_t w, uint32_t a, uint32_t b, uint32_t made, lf_err *err)
-{
-    uint32_t *s = t->sym + t->start[w];
-    size_t n = t->len[w], k = 0;
-    int64_t c = (int64_t)t->count[w];
-    int rc = 0;
-    for (size_t i = 0; i < n && rc == 0; k++) {
-        if (s[i] != a || i + 1 >= n || s[i + 1] != b) {
-            s[k] = s[i++];
-            continue;
-        }
-        if (k > 0) { /* s[0 .. k) is done, so its last is what the library sees on the left */
-            rc = change(t, s[k - 1], a, -c, w, err);
-            if (rc == 0)
-                rc = change(t, s[k - 1], made, c, w, err);
-        }
-        i += 2;
-        if (i < n && rc == 0) {
-            rc = change(t, b, s[i], -c, w, err);
-            if (rc == 0)
-                rc = change(t, made, s[i], c, w, err);
-        }
-        s[k] = made;
-    }
-    t->len[w] = (uint32_t)k;
-    return rc;
-}
-
-static int load_words(trainer *t, const lf_word_counts *words, lf_err *err)
-{
-    t->n_words = words->n;
-    t->sym = lf_malloc(words->text_len, sizeof(*t->sym), err);
-    t->start = lf_malloc(words->n, sizeof(*t->start), err);
-    t->len = lf_malloc(words->n, sizeof(*t->len), err);
-    t->count = lf_malloc(words->n, sizeof(*t->count), err);
-    if (!t->sym || !t->start || !t->len || !t->count)
-        return LF_ENOMEM;
-    int rc = grow_pairs(t, err);
+    int rc = lf_merge_words_init(m, words->n, words->text_len, err);
     for (size_t i = 0; i < words->n && rc == 0; i++) {
         const lf_word *w = &words->v[i];
-        t->start[i] = w->at;
-        t->len[i] = w->len;
-        t->count[i] = w->count;
+        m->start[i] = w->at;
+        m->len[i] = w->len;
+        m->count[i] = w->count;
         for (size_t k = 0; k < w->len; k++)
-            t->sym[w->at + k] = t->byte_id[words->text[w->at + k]];
-        const uint32_t *s = t->sym + w->at;
-        for (size_t k = 0; k + 1 < w->len && rc == 0; k++)
-            rc = change(t, s[k], s[k + 1], (int64_t)w->count, (uint32_t)i, err);
+            m->sym[w->at + k] = byte_id[words->text[w->at + k]];
     }
-    return rc == 0 ? queue_gained(t, 0, err) : rc;
-}
-
-/* One merge of the entry on top; it is no longer in the queue. */
-static int merge_entry(trainer *t, const entry *e, lf_err *err)
-{
-    uint32_t a = (uint32_t)(e->key >> 32), b = (uint32_t)e->key;
-    lf_buf text;
-    lf_buf_init(&text);
-    lf_buf_adds(&text, t->vocab.text[a]);
-    lf_buf_adds(&text, t->vocab.text[b]);
-    int64_t made = lf_buf_check(&text, err) == 0 ? vocab_add(&t->vocab, text.data, err) : LF_ENOMEM;
-    lf_buf_fini(&text);
-    if (made < 0)
-        return (int)made;
-    int rc = lf_grow(&t->merges, &t->cap_merges, t->n_merges, sizeof(*t->merges), err);
-    if (rc != 0)
-        return rc;
-    t->merges[t->n_merges++] = (lf_trained_merge){a, b};
-    for (size_t i = 0; i < e->words.n && rc == 0; i++)
-        rc = merge_word(t, e->words.v[i], a, b, (uint32_t)made, err);
-    return rc == 0 ? queue_gained(t, (uint32_t)t->n_merges, err) : rc;
-}
-
-static int merge_loop(trainer *t, lf_bpe_progress_fn fn, void *arg, lf_err *err)
-{
-    uint64_t least = t->a->min_frequency > 1 ? t->a->min_frequency : 1;
-    while (t->vocab.n < t->a->vocab_size && t->n_heap > 0) {
-        entry e = heap_pop(t);
-        int64_t i = pair_at(t, e.key, err);
-        if (i < 0) {
-            free(e.words.v);
-            return (int)i;
-        }
-        int64_t now = t->pairs[i].count;
-        if (now > 0 && (uint64_t)now != e.count) { /* room: it was just taken out */
-            e.count = (uint64_t)now;
-            heap_up(t, e);
-            continue;
-        }
-        int rc = 0;
-        bool stop = now <= 0 ? false : e.count < least;
-        if (now > 0 && !stop)
-            rc = merge_entry(t, &e, err);
-        free(e.words.v);
-        if (stop)
-            break;
-        if (rc == 0 && fn && t->n_merges % 64 == 0)
-            rc = fn(arg, t->vocab.n, t->a->vocab_size);
-        if (rc != 0)
-            return rc < 0 && rc != LF_EINTR ? rc : lf_fail(err, LF_EINTR, "training was stopped");
-    }
-    return 0;
-}
-
-/* Of a pair merged twice, the last counts. */
-static int drop_repeats(trainer *t, lf_err *err)
-{
-    size_t slots = 64, k = t->n_merges;
-    while (slots < 2 * t->n_merges)
-        slots *= 2;
-    uint64_t *seen = lf_calloc(slots, sizeof(*seen), err);
-    if (!seen)
-        return LF_ENOMEM;
-    for (size_t i = t->n_merges; i-- > 0;) {
-        uint64_t key = ((uint64_t)t->merges[i].a << 32 | t->merges[i].b) + 1;
-        size_t h = pair_hash(key) & (slots - 1);
-        while (seen[h] && seen[h] != key)
-            h = (h + 1) & (slots - 1);
-        if (!seen[h]) {
-            seen[h] = key;
-            t->merges[--k] = t->merges[i];
-        }
-    }
-    memmove(t->merges, t->merges + k, (t->n_merges - k) * sizeof(*t->merges));
-    t->n_merges -= k;
-    free(seen);
-    return 0;
-}
-
-static void trainer_fini(trainer *t)
-{
-    for (size_t i = 0; i < t->vocab.n; i++)
-        free(t->vocab.text[i]);
-    for (size_t i = 0; i < t->n_heap; i++)
-        free(t->heap[i].words.v);
-    for (size_t i = 0; i < t->n_fresh; i++)
-        free(t->fresh[i].v);
-    free(t->vocab.text);
-    free(t->vocab.slots);
-    free(t->sym);
-    free(t->start);
-    free(t->len);
-    free(t->count);
-    free(t->pairs);
-    free(t->pair_slots);
-    free(t->gained);
-    free(t->fresh);
-    free(t->heap);
-    free(t->merges);
+    return rc;
 }
 
 int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg,
                  lf_buf *json, size_t *n_vocab, lf_err *err)
 {
-    trainer t = {.a = a};
-    int rc = 0;
+    lf_vocab v = {0};
+    lf_merge_words m = {0};
+    lf_trained_merge *merges = NULL;
+    size_t n_merges = 0;
+    uint32_t byte_id[256];
+    lf_merge_args how = {.vocab_size = a->vocab_size, .min_frequency = a->min_frequency, .fn = fn, .arg = arg};
     if (a->vocab_size < 256 + a->n_specials)
         return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
                        a->vocab_size, a->n_specials);
     for (size_t i = 0; i < a->n_specials; i++)
         if (a->specials[i][0] == 0)
             return lf_fail(err, LF_EINVAL, "special token %zu is empty", i + 1);
-    rc = vocab_begin(&t, err);
+    int rc = vocab_begin(a, &v, byte_id, err);
     if (rc == 0)
-        rc = load_words(&t, words, err);
+        rc = load_words(&m, words, byte_id, err);
     if (rc == 0)
-        rc = merge_loop(&t, fn, arg, err);
+        rc = lf_merge_train(&v, &m, &how, &merges, &n_merges, err);
     if (rc == 0)
-        rc = drop_repeats(&t, err);
-    if (rc == 0)
-        rc = lf_bpe_write_json(a, &t.vocab, t.merges, t.n_merges, json, err);
+        rc = lf_bpe_write_json(a, &v, merges, n_merges, json, err);
     if (rc == 0 && n_vocab)
-        *n_vocab = t.vocab.n;
-    trainer_fini(&t);
+        *n_vocab = v.n;
+    free(merges);
+    lf_merge_words_fini(&m);
+    lf_vocab_fini(&v);
     return rc;
 }
 
 lf_tokenizer *lf_bpe_train_cutter(const lf_bpe_train_args *a, lf_err *err)
 {
     lf_bpe_train_args bare = *a;
-    trainer t = {.a = &bare};
+    lf_vocab v = {0};
+    uint32_t byte_id[256];
     bare.specials = NULL;
     bare.n_specials = 0;
     lf_tokenizer *out = NULL;
     lf_buf json;
     lf_buf_init(&json);
-    if (vocab_begin(&t, err) == 0 && lf_bpe_write_json(&bare, &t.vocab, NULL, 0, &json, err) == 0)
+    if (vocab_begin(&bare, &v, byte_id, err) == 0 && lf_bpe_write_json(&bare, &v, NULL, 0, &json, err) == 0)
         out = lf_tokenizer_parse(json.data, json.len, "the word cutter", err);
     lf_buf_fini(&json);
-    trainer_fini(&t);
+    lf_vocab_fini(&v);
     return out;
 }

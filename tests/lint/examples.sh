@@ -28,6 +28,7 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         mkdir books notes
         echo '{"text": "a book"}' | tee books/1.jsonl >notes/1.jsonl
         ;;
+    continue-pretrain) echo "some text" >text.txt && sed "s|@OLD@|$tmp/$name/text.txt|; s|@NEW@|$tmp/$name/text.txt|" "$p" >pipeline.ini ;;
     evaluate) mkdir checkpoint tokenizer ;;
     convert)
         mkdir texts model

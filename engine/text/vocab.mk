@@ -1,0 +1,14 @@
+# SentencePiece-style training and growing vocabularies (engine/text), and their tests
+engine_libengine_a_SOURCES += \
+  engine/text/train_sp.h engine/text/train_sp_priv.h engine/text/train_sp.c engine/text/train_seed.c \
+  engine/text/train_unigram.c engine/text/sp_write.c \
+  engine/text/grow.h engine/text/grow_priv.h engine/text/grow.c engine/text/grow_file.c
+text_vocab_tests = tests/unit/text_grow tests/unit/text_train_sp
+check_PROGRAMS += $(text_vocab_tests)
+TESTS += $(text_vocab_tests)
+tests_unit_text_grow_SOURCES = tests/unit/text_grow.c
+tests_unit_text_grow_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_train_sp_SOURCES = tests/unit/text_train_sp.c
+tests_unit_text_train_sp_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/tokenizer/make_grow.py tests/golden/tokenizer/grow.json \
+  tests/golden/tokenizer/make_train_sp.py tests/golden/tokenizer/train_sp.json

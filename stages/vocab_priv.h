@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of lf-vocab: options and order of work (vocab.c), texts (vocab_text.c), artifacts (vocab_write.c).
+ */
+#ifndef LF_STAGES_VOCAB_PRIV_H
+#define LF_STAGES_VOCAB_PRIV_H
+
+#include "engine/base/err.h"
+#include "engine/base/hash.h"
+#include "engine/base/opt.h"
+#include "engine/base/str.h"
+#include "engine/model/grow_rows.h"
+#include "engine/model/weights.h"
+#include "engine/text/corpus.h"
+#include "engine/text/grow.h"
+#include "engine/text/tokenizer_files.h"
+
+typedef struct vocab {
+    const char *base, *donor, *checkpoint, *out, *metrics;
+    const char **text, **old_text;
+    size_t n_text, n_old_text;
+    const char *text_field;
+    bool strict;
+    lf_grow_args grow;
+    double held_out;
+    enum lf_rows_init init;
+    int64_t pad_to;
+    uint64_t seed;
+    int threads;
+    /* run */
+    lf_grower *g;
+    lf_tokenizer *grown;
+    lf_tok_files files;          /* the old tokenizer's, then the grown one's */
+    char made_from[LF_HASH_HEX]; /* of options and inputs */
+} vocab;
+
+/* A text's size in both vocabularies. */
+typedef struct vocab_measure {
+    uint64_t docs, bytes, before, after;
+    uint64_t changed; /* documents encoded otherwise than before */
+} vocab_measure;
+
+/* ---- texts ---- */
+enum vocab_share { VOCAB_ALL, VOCAB_LEARN, VOCAB_HELD_OUT };
+/* Count the words of the share that is learned from. *out NULL without text. */
+int lf_vocab_words(const vocab *v, lf_word_counts **out, lf_err *err);
+/* Encode texts with both tokenizers. */
+int lf_vocab_measure(vocab_measure *m, const vocab *v, const char *const *paths, size_t n, enum vocab_share share,
+                     lf_err *err);
+/* Labels and lengths of the sources of a list of inputs, appended. */
+int lf_vocab_sources(const vocab *v, const char *const *paths, size_t n, lf_buf *out, lf_err *err);
+
+/* ---- artifacts ---- */
+/* 1 when OUT/name is there and made from the same, 0 when it is not there. */
+int lf_vocab_present(const vocab *v, const char *name, lf_err *err);
+int lf_vocab_put_tokenizer(const vocab *v, lf_err *err);
+int lf_vocab_put_checkpoint(const vocab *v, lf_err *err);
+int lf_vocab_put_report(const vocab *v, const vocab_measure *fresh, const vocab_measure *old, lf_err *err);
+
+#endif
