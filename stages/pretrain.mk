@@ -14,4 +14,6 @@ EXTRA_DIST += tests/stage/pretrain.sh
 TESTS += tests/stage/ranks.sh
 TESTS += tests/stage/moe.sh
 EXTRA_DIST += tests/stage/moe.sh
+TESTS += tests/stage/families.sh
+EXTRA_DIST += tests/stage/families.sh
 EXTRA_DIST += tests/stage/ranks.sh

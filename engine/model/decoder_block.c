@@ -55,10 +55,16 @@ static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const c
 
 /* ---- positions ---- */
 
+/* Positions that something turns by: rope2d counts to one more than the tokens of a document without prefix. */
+static int64_t table_rows(const lf_decoder *d)
+{
+    return d->positions + (d->c.position == LF_POS_ROPE2D ? 1 : 0);
+}
+
 static void fill_rope(void *dst, const void *ctx)
 {
     const struct lf_dec_table *t = ctx;
-    lf_model_rope_tables(&t->d->c, t->d->positions, t->what, t->sin ? NULL : dst, t->sin ? dst : NULL);
+    lf_model_rope_tables(&t->d->c, table_rows(t->d), t->what, t->sin ? NULL : dst, t->sin ? dst : NULL);
 }
 
 /* Heads of layer l turned by their positions; queries have tables of their own where logn_length scales them. */
@@ -78,7 +84,8 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
         what |= LF_ROPE_QUERY;
     lf_val table[2];
     for (int k = 0; k < 2; k++)
-        table[k] = lf_const(b->g, names[what][k], LF_F32, b->d->positions, o.rot / 2, fill_rope, &b->d->table[what][k]);
+        table[k] =
+            lf_const(b->g, names[what][k], LF_F32, table_rows(b->d), o.rot / 2, fill_rope, &b->d->table[what][k]);
     return lf_rope(b->g, x, two ? b->turns : b->positions, table[0], table[1], &o);
 }
 

@@ -291,6 +291,23 @@ static double loss(struct trainer *t, bool twice)
     return rec.loss_sum / (double)rec.tokens;
 }
 
+/* Loss of one document of T tokens without a prefix; the batch is as it was afterwards. */
+static double whole_document(struct trainer *t)
+{
+    struct trainer old = *t;
+    for (int i = 0; i < T; i++) {
+        t->targets[i] = (int32_t)(t->tokens[i] ^ 1);
+        t->positions[i] = i;
+    }
+    for (int d = 0; d < DOCS; d++)
+        t->cu[d + 1] = T;
+    lf_decoder_prefixes(t->targets, t->cu, DOCS, t->prefix);
+    lf_decoder_turns(t->cu, DOCS, t->prefix, T, t->turns, t->blocks);
+    double mean = loss(t, false);
+    *t = old;
+    return mean;
+}
+
 /* Slope of the loss along unit vector d of parameter i, by central differences. */
 static double slope(struct trainer *t, int i, const float *w, const float *d, size_t n, double h)
 {
@@ -351,6 +368,7 @@ static void test_gradients(lf_model_config c, const char *name)
     c.init_std = 0.2;
     c.vocab = 64;
     trainer_init(&t, &c);
+    tap_ok(isfinite(whole_document(&t)), "%s: a document as long as the model reads, all of it trained", name);
     for (int i = 0; i < lf_pstore_count(t.r.ps); i++) {
         double e = slope_error(&t, i, &length);
         most = fmax(most, length);

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Training what other families ask of the loop with lf-pretrain: prefixes and two positions, a head of unit rows, norms
+# behind branches, windows with a theta of their own. They learn, give the same bits with other threads and recomputation,
+# and the same losses in other micro-batches.
+set -u
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+tool=$LF_BUILDDIR/tests/stage/train_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-families.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+OMP_WAIT_POLICY=passive
+export OMP_WAIT_POLICY
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+run() { # run NAME ARGS...: output below $dir/NAME
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+}
+losses() { "$tool" metrics "$dir/$1/metrics" | awk '{ print $4 }'; }
+id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+
+family() { # family NAME PARAMETERS KEYS: the other keys of [model], one a line
+    cat >"$dir/run.ini" <<END
+[model]
+family = $1
+$3
+layers = 2
+hidden = 32
+heads = 4
+ffn = 64
+vocab = 64
+max_positions = 64
+[stage]
+data = $dir/data
+steps = 8
+seq_length = 64
+batch = 8
+micro_batch = 4
+lr = 5e-3
+warmup = 2
+save_interval = 8
+save_time = 0
+log_interval = 8
+seed = 5
+threads = 1
+END
+    run "$1.plan" --plan
+    grep -q "\"parameters\":$2," "$dir/stdout"
+    ok $? "$1: --plan knows its parameters"
+    run "$1"
+    losses "$1" | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(NR == 8 && a > 3 && b < a - 0.1) }'
+    ok $? "$1: it learns"
+    run "$1.again" --threads 2 --recompute full
+    [ -n "$(id "$1")" ] && [ "$(id "$1.again")" = "$(id "$1")" ]
+    ok $? "$1: two threads and full recomputation give the same bits"
+    run "$1.whole" --micro-batch 8
+    losses "$1.whole" >"$dir/whole"
+    losses "$1" | paste - "$dir/whole" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5 * $1) bad = 1 } END { exit bad || NR != 8 }'
+    ok $? "$1: one micro-batch has the losses of two"
+}
+
+"$tool" data "$dir/data" 400 40 || { echo "Bail out! no test data"; exit 1; }
+family chatglm 21248 ""
+family baichuan2 24736 ""
+family opt 21248 "init_std = 0.2
+block = post
+final_norm = no
+embed_dim = 16"
+family gemma3 20800 "kv_heads = 2
+sliding_window = 20
+window_pattern = 2
+embed_scale = 5.656854249492381"
+echo "1..$n"
+exit "$failed"
