@@ -59,11 +59,3 @@ tests_unit_text_shape_SOURCES = tests/unit/text_shape.c
 tests_unit_text_shape_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_datadoc_SOURCES = tests/unit/text_datadoc.c
 tests_unit_text_datadoc_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-# chat templates
-engine_libengine_a_SOURCES += engine/text/jinja.h engine/text/jinja_priv.h engine/text/jinja_lex.c engine/text/jinja_parse.c \
-  engine/text/jinja_value.c engine/text/jinja_eval.c engine/text/jinja_call.c
-check_PROGRAMS += tests/golden/chat_test
-TESTS += tests/golden/chat_test
-tests_golden_chat_test_SOURCES = tests/golden/chat_test.c
-tests_golden_chat_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/chat/README.md tests/golden/chat/make_chat.py tests/golden/chat/expected.json

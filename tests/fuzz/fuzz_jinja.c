@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/text/jinja.h"
+#include "engine/text/jinja/jinja.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_corpus = NULL;
@@ -34,10 +34,9 @@ size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const lf_jinja_limits lim = {.steps = 3000, .output = 20000, .memory = 2000000};
+    static const lf_jinja_opts lim = {.max_steps = 3000, .max_output = 20000, .max_memory = 2000000};
     static json_t *vars;
     lf_err err = LF_ERR_INIT;
-    lf_jinja *t = NULL;
     lf_buf out;
     if (!vars)
         vars = json_loads("{\"messages\":[{\"role\":\"user\",\"content\":\" h\\u00e9llo "
@@ -45,10 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                           "\"s\":\"hello\",\"d\":{\"a\":1,\"b\":2}}",
                           0, NULL);
     lf_buf_init(&out);
-    int rc = lf_jinja_parse(&t, (const char *)data, size, "t", &err);
-    fuzz_check_error(rc, &err);
-    if (rc == 0) {
-        rc = lf_jinja_render(t, vars, &lim, &out, &err);
+    lf_jinja *t = lf_jinja_parse((const char *)data, size, "t", &err);
+    fuzz_check_error(err.rc, &err);
+    if (t) {
+        int rc = lf_jinja_render(t, vars, &lim, &out, NULL, &err);
         fuzz_check_error(rc, &err);
         if (rc != 0 && out.len != 0)
             abort();
