@@ -139,6 +139,23 @@ run --out "$dir/donor" --base "$golden/gpt2.json" --donor "$dir/tok/tokenizer" -
 [ $rc -eq 0 ] && grep -q '"donor_tokens_left":[1-9]' "$dir/donor/report/report.json"
 ok $? "tokens of a donor, chosen by text"
 
+# --- SentencePiece's types: trained, and grown as json and as model ---
+head -n 300 "$dir/old.txt" >"$dir/short.txt"
+for type in sp_bpe unigram; do
+    stage tokenize --out "$dir/$type" --doc-split=line --vocab-type=$type --vocab-size=400 "$dir/short.txt"
+    [ -s "$dir/$type/tokenizer/tokenizer.json" ] && [ -s "$dir/$type/tokenizer/tokenizer.model" ]
+    ok $? "$type: tokenizer.json and tokenizer.model"
+done
+mkdir "$dir/model"
+cp "$dir/sp_bpe/tokenizer/tokenizer.model" "$dir/model"
+run --out "$dir/g-json" --base "$dir/sp_bpe/tokenizer" --new-tokens=100 "$dir/new.txt"
+ok $rc "a SentencePiece tokenizer.json grows"
+run --out "$dir/g-model" --base "$dir/model" --new-tokens=100 "$dir/new.txt"
+[ $rc -eq 0 ] && cmp -s "$dir/g-json/tokenizer/growth.json" "$dir/g-model/tokenizer/growth.json" &&
+    [ "$(sed 's/.*"new_text"//' "$dir/g-json/report/report.json")" = "$(sed 's/.*"new_text"//' "$dir/g-model/report/report.json")" ]
+ok $? "its tokenizer.model grows to the same tokens"
+fails 1 "Unigram" "a Unigram vocabulary is refused" --out "$dir/x" --base "$dir/unigram/tokenizer" "$dir/new.txt"
+
 # --- training goes on ---
 stage tokenize --out "$dir/new" --tokenizer "$dir/g/tokenizer" --doc-split=size --doc-bytes=1K --valid-fraction=0.1 "$dir/new.txt"
 printf '[stage]\n' >"$dir/more.ini"
