@@ -126,14 +126,18 @@ static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc ? rc : lf_hf_check_layer_types(r, c, err);
 }
 
+/* Whole numbers where transformers wants an int, reals where it wants a float: it refuses the other. */
 static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
 {
     double x = c->attn_scale > 0 ? 1 / (c->attn_scale * c->attn_scale) : (double)c->head_dim;
     x = fabs(x - round(x)) < 1e-6 ? round(x) : x;
     int rc = lf_hf_write_rope(c, o, err);
-    if (!rc && (json_object_set_new(o, "query_pre_attn_scalar", json_real(x)) ||
-                (c->attn_softcap <= 0 && json_object_set_new(o, "attn_logit_softcapping", json_null())) ||
-                (c->logit_softcap <= 0 && json_object_set_new(o, "final_logit_softcapping", json_null()))))
+    if (!rc && (json_object_set_new(o, "query_pre_attn_scalar",
+                                    fabs(x - round(x)) <= 0 ? json_integer((json_int_t)x) : json_real(x)) ||
+                json_object_set_new(o, "attn_logit_softcapping",
+                                    c->attn_softcap > 0 ? json_real(c->attn_softcap) : json_null()) ||
+                json_object_set_new(o, "final_logit_softcapping",
+                                    c->logit_softcap > 0 ? json_real(c->logit_softcap) : json_null())))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }

@@ -114,7 +114,7 @@ static const struct lf_hf_key chatglm_keys[] = {
     {"apply_residual_connection_post_layernorm", LF_HF_SAME, NULL, "false"},
     {"original_rope", LF_HF_SAME, NULL, "true"},
     {"quantization_bit", LF_HF_SAME, NULL, "0"},
-    {"pre_seq_len", LF_HF_SAME, NULL, "0"},
+    {"pre_seq_len", LF_HF_SAME, NULL, "null"},      /* prompt tuning; for the published code 0 is not none */
     {"prefix_projection", LF_HF_INERT, NULL, NULL}, /* of pre_seq_len */
     {"apply_query_key_layer_scaling", LF_HF_INERT, NULL,
      "true"}, /* cancels; precision and speed of the reference, here and below */
@@ -194,7 +194,7 @@ static const struct lf_hf_key chatglm6b_keys[] = {
     {"inner_hidden_size", LF_HF_NUMBER, "ffn", NULL},
     {"position_encoding_2d", LF_HF_SAME, NULL, "true"},
     {"quantization_bit", LF_HF_SAME, NULL, "0"},
-    {"pre_seq_len", LF_HF_SAME, NULL, "0"},
+    {"pre_seq_len", LF_HF_SAME, NULL, "null"},      /* prompt tuning; for the published code 0 is not none */
     {"prefix_projection", LF_HF_INERT, NULL, NULL}, /* of pre_seq_len */
     {0},
 };

@@ -27,7 +27,7 @@ static const struct lf_hf_key mixtral_keys[] = {
     {"num_local_experts", LF_HF_NUMBER, "experts", "8"},
     {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "2"},
     {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},
-    {"router_jitter_noise", LF_HF_SAME, NULL, "0"},
+    {"router_jitter_noise", LF_HF_SAME, NULL, "0.0"},
     {"output_router_logits", LF_HF_INERT, NULL, NULL}, /* whether the reference adds the auxiliary loss by itself */
     {0},
 };

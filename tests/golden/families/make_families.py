@@ -31,7 +31,8 @@ import transformers as tf
 from safetensors.torch import load_file, save_file
 from transformers import modeling_rope_utils
 
-from configs import FAMILIES
+sys.dont_write_bytecode = True  # folders here are families
+from configs import FAMILIES  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 B, T, STEPS = 2, 24, 10

@@ -15,8 +15,7 @@ import sys
 import torch
 from safetensors.torch import load_file
 
-from configs import FAMILIES
-from make_families import HERE, Reference, tf
+from make_families import FAMILIES, HERE, Reference, tf
 
 BEGIN, END = "<!-- table: make_table.py -->\n", "<!-- end of the table -->\n"
 HEAD = """\
