@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make bench-convert`: a synthetic model through lf-convert and back, beside cp and SHA-256 on the same disk and machine.
 # LF_BENCH_GB (8), LF_BENCH_DIR (a directory on the disk to measure; default TMPDIR), LF_BENCH_ROUNDS (1), LF_BENCH_THREADS (2).
-# Needs three times LF_BENCH_GB of disk. Every reading is cold, every time ends when all bytes are on the disk.
+# One file each way, so that the result can be compared byte for byte. Needs three times LF_BENCH_GB of disk. Every reading is cold, every time ends when all bytes are on the disk.
 set -eu
 build=${LF_BUILDDIR:-.} gb=${LF_BENCH_GB:-8} rounds=${LF_BENCH_ROUNDS:-1} threads=${LF_BENCH_THREADS:-2}
 bench=$build/tests/bench/convert_bench convert=$build/stages/lf-convert
@@ -43,12 +43,12 @@ for round in $(seq "$rounds"); do
     n=$(bytes_of "$dir/model")
     c=$(copy "$dir/model")
     rate=$("$bench" hash)
-    t=$(convert import "$dir/model" "$dir/in" --to checkpoint --verify none)
+    t=$(convert import "$dir/model" "$dir/in" --to checkpoint --verify none --max_file 0)
     line import "$n" "$c" "$t"
     n=$(bytes_of "$dir/in/checkpoint")
     c=$(copy "$dir/in/checkpoint")
     rate=$("$bench" hash)
-    t=$(convert export "$dir/in/checkpoint" "$dir/out" --to hf)
+    t=$(convert export "$dir/in/checkpoint" "$dir/out" --to hf --max_file 0)
     line export "$n" "$c" "$t"
     [ "$round" -gt 1 ] || for f in "$dir"/model/*.safetensors; do
         cmp "$f" "$dir/out/model/$(basename "$f")" || { echo "the round trip changed $f" >&2; exit 1; }

@@ -2,7 +2,7 @@
  *
  * What tests/bench/convert.sh needs besides lf-convert and cp:
  *
- *   make DIR GB       a Llama-shaped model of about GB gigabytes (10^9, BF16) in files of 5 GB
+ *   make DIR GB       a Llama-shaped model of about GB gigabytes (10^9, BF16) in one file
  *   drop PATH ...     write the files below PATH to disk and ask the kernel to forget them: the next read is cold
  *   hash              SHA-256 of one core in memory: bytes per second
  *   run CMD ...       wall seconds, CPU seconds and the largest resident set (bytes) of the command
@@ -105,7 +105,7 @@ static int make(const char *dir, double gb)
     declare("model.norm.weight", HIDDEN, 0);
     declare("lm_head.weight", VOCAB, HIDDEN);
     if (!buf || lf_io_mkdirs(dir, 0750, &err) < 0 || write_config(dir, layers, &err) < 0 ||
-        lf_st_writer_create(&w, dir, decls, n_decls, &(lf_st_write_options){.max_file = 5000000000}, &err) < 0)
+        lf_st_writer_create(&w, dir, decls, n_decls, NULL, &err) < 0)
         return fail(&err);
     size_t i;
     int rc = 0;
