@@ -8,7 +8,7 @@ engine_libbase_a_SOURCES += \
   engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
 # the store helper's
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c \
-  engine/base/sha_lanes.h engine/base/sha_lanes_body.h engine/base/sha_lanes.c
+  engine/base/sha_lanes.h engine/base/sha_lanes_body.inc engine/base/sha_lanes.c
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
   tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash

@@ -28,13 +28,13 @@ typedef uint32_t v16 __attribute__((vector_size(64)));
 #define VEC    v8
 #define NAME   compress8
 #define TARGET __attribute__((target("avx2")))
-#include "engine/base/sha_lanes_body.h"
+#include "engine/base/sha_lanes_body.inc"
 
 #define LANES  16
 #define VEC    v16
 #define NAME   compress16
 #define TARGET __attribute__((target("avx512f,avx512bw")))
-#include "engine/base/sha_lanes_body.h"
+#include "engine/base/sha_lanes_body.inc"
 
 int lf_sha_lanes_max(void)
 {

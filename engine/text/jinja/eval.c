@@ -8,14 +8,14 @@
 
 #include "engine/text/jinja/priv.h"
 
-static jj_val eval(jj_run *r, const jj_node *n);
-static void exec(jj_run *r, const jj_node *n);
+static lf_jj_val eval(lf_jj_run *r, const lf_jj_node *n);
+static void exec(lf_jj_run *r, const lf_jj_node *n);
 
 /* ---- scopes ---- */
 
-static struct jj_scope *push_scope(jj_run *r, struct jj_scope *up)
+static struct lf_jj_scope *push_scope(lf_jj_run *r, struct lf_jj_scope *up)
 {
-    struct jj_scope *s = jj_alloc(r, 1, sizeof(*s)), *old = r->scope;
+    struct lf_jj_scope *s = lf_jj_alloc(r, 1, sizeof(*s)), *old = r->scope;
     if (s) {
         s->up = up;
         r->scope = s;
@@ -23,9 +23,9 @@ static struct jj_scope *push_scope(jj_run *r, struct jj_scope *up)
     return old;
 }
 
-static void assign(jj_run *r, const char *name, jj_val v)
+static void assign(lf_jj_run *r, const char *name, lf_jj_val v)
 {
-    struct jj_scope *s = r->scope;
+    struct lf_jj_scope *s = r->scope;
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i].name == name) {
             s->v[i].v = v;
@@ -33,7 +33,7 @@ static void assign(jj_run *r, const char *name, jj_val v)
         }
     if (s->n == s->cap) {
         size_t cap = s->cap ? s->cap * 2 : 4;
-        struct jj_var *vars = jj_alloc(r, cap, sizeof(*vars));
+        struct lf_jj_var *vars = lf_jj_alloc(r, cap, sizeof(*vars));
         if (!vars)
             return;
         if (s->n)
@@ -41,57 +41,57 @@ static void assign(jj_run *r, const char *name, jj_val v)
         s->v = vars;
         s->cap = cap;
     }
-    s->v[s->n++] = (struct jj_var){name, v};
+    s->v[s->n++] = (struct lf_jj_var){name, v};
 }
 
-static jj_val global(jj_run *r, const char *name)
+static lf_jj_val global(lf_jj_run *r, const char *name)
 {
-    jj_call_fn call = jj_find_global(name);
+    lf_jj_call_fn call = lf_jj_find_global(name);
     if (!call)
-        return jj_undefined(r, "'%s' is undefined", name);
-    struct jj_func *f = jj_alloc(r, 1, sizeof(*f));
+        return lf_jj_undefined(r, "'%s' is undefined", name);
+    struct lf_jj_func *f = lf_jj_alloc(r, 1, sizeof(*f));
     if (!f)
-        return jj_undef;
+        return lf_jj_undef;
     f->name = name;
     f->call = call;
-    return (jj_val){.t = JJ_FUNC, .u.fn = f};
+    return (lf_jj_val){.t = LF_JJ_FUNC, .u.fn = f};
 }
 
-static jj_val look_up(jj_run *r, const char *name)
+static lf_jj_val look_up(lf_jj_run *r, const char *name)
 {
-    for (const struct jj_scope *s = r->scope; s; s = s->up)
+    for (const struct lf_jj_scope *s = r->scope; s; s = s->up)
         for (size_t i = 0; i < s->n; i++)
             if (s->v[i].name == name)
                 return s->v[i].v;
     return global(r, name);
 }
 
-static void assign_parts(jj_run *r, const jj_node *target, jj_val v);
+static void assign_parts(lf_jj_run *r, const lf_jj_node *target, lf_jj_val v);
 
-static void assign_to(jj_run *r, const jj_node *target, jj_val v)
+static void assign_to(lf_jj_run *r, const lf_jj_node *target, lf_jj_val v)
 {
     if (r->rc)
         return;
-    if (target->kind == JJ_NAME) {
+    if (target->kind == LF_JJ_NAME) {
         assign(r, target->s, v);
-    } else if (target->kind == JJ_ATTR) {
-        jj_val ns = eval(r, target->a);
-        if (r->rc == 0 && ns.t != JJ_NS)
-            jj_fail(r, target, "cannot assign an attribute of a value that is no namespace");
+    } else if (target->kind == LF_JJ_ATTR) {
+        lf_jj_val ns = eval(r, target->a);
+        if (r->rc == 0 && ns.t != LF_JJ_NS)
+            lf_jj_fail(r, target, "cannot assign an attribute of a value that is no namespace");
         else if (r->rc == 0)
-            jj_map_set(r, ns.u.map, jj_strz(target->s), v);
+            lf_jj_map_set(r, ns.u.map, lf_jj_strz(target->s), v);
     } else {
         assign_parts(r, target, v);
     }
 }
 
-static void assign_parts(jj_run *r, const jj_node *target, jj_val v)
+static void assign_parts(lf_jj_run *r, const lf_jj_node *target, lf_jj_val v)
 {
-    jj_val parts = jj_iter(r, target, v);
+    lf_jj_val parts = lf_jj_iter(r, target, v);
     if (r->rc)
         return;
     if (parts.u.seq->n != target->n) {
-        jj_fail(r, target, "%zu values for %zu names", parts.u.seq->n, target->n);
+        lf_jj_fail(r, target, "%zu values for %zu names", parts.u.seq->n, target->n);
         return;
     }
     for (size_t i = 0; i < target->n; i++)
@@ -100,30 +100,30 @@ static void assign_parts(jj_run *r, const jj_node *target, jj_val v)
 
 /* ---- text ---- */
 
-static void check_output(jj_run *r)
+static void check_output(lf_jj_run *r)
 {
     if (r->rc == 0 && r->out->len > r->o.max_output + (r->out == r->root ? r->root_before : 0))
         r->rc = lf_fail(r->err, LF_ENOMEM, "%s: the text grows above %zu MiB", r->t->name, r->o.max_output >> 20);
 }
 
 /* Run body with its text caught. */
-static jj_val capture(jj_run *r, const jj_node *body)
+static lf_jj_val capture(lf_jj_run *r, const lf_jj_node *body)
 {
     lf_buf b, *old = r->out;
     lf_buf_init(&b);
     r->out = &b;
     exec(r, body);
     r->out = old;
-    return jj_str_take(r, &b);
+    return lf_jj_str_take(r, &b);
 }
 
 /* ---- calls ---- */
 
-static bool eval_args(jj_run *r, const jj_node *n, jj_args *a)
+static bool eval_args(lf_jj_run *r, const lf_jj_node *n, lf_jj_args *a)
 {
-    *a = (jj_args){.n = n->n, .names = n->names, .n_names = n->n_names};
-    a->v = jj_alloc(r, n->n, sizeof(*a->v));
-    a->values = a->v ? jj_alloc(r, n->n_names, sizeof(*a->values)) : NULL;
+    *a = (lf_jj_args){.n = n->n, .names = n->names, .n_names = n->n_names};
+    a->v = lf_jj_alloc(r, n->n, sizeof(*a->v));
+    a->values = a->v ? lf_jj_alloc(r, n->n_names, sizeof(*a->values)) : NULL;
     for (size_t i = 0; r->rc == 0 && i < n->n; i++)
         a->v[i] = eval(r, n->list[i]);
     for (size_t i = 0; r->rc == 0 && i < n->n_names; i++)
@@ -131,7 +131,7 @@ static bool eval_args(jj_run *r, const jj_node *n, jj_args *a)
     return r->rc == 0;
 }
 
-static bool is_param(const jj_node *m, const char *name)
+static bool is_param(const lf_jj_node *m, const char *name)
 {
     for (size_t i = 0; i < m->n_names; i++)
         if (m->names[i] == name)
@@ -139,11 +139,11 @@ static bool is_param(const jj_node *m, const char *name)
     return false;
 }
 
-static void bind_params(jj_run *r, const jj_node *at, const struct jj_func *f, const jj_args *a)
+static void bind_params(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_func *f, const lf_jj_args *a)
 {
-    const jj_node *m = f->macro;
+    const lf_jj_node *m = f->macro;
     if (a->n > m->n_names) {
-        jj_fail(r, at, "macro '%s' takes no more than %zu arguments", f->name, m->n_names);
+        lf_jj_fail(r, at, "macro '%s' takes no more than %zu arguments", f->name, m->n_names);
         return;
     }
     for (size_t i = 0; i < a->n_names; i++) {
@@ -151,182 +151,183 @@ static void bind_params(jj_run *r, const jj_node *at, const struct jj_func *f, c
         if (caller)
             assign(r, a->names[i], a->values[i]);
         else if (!is_param(m, a->names[i]))
-            jj_fail(r, at, "macro '%s' takes no argument '%s'", f->name, a->names[i]);
+            lf_jj_fail(r, at, "macro '%s' takes no argument '%s'", f->name, a->names[i]);
     }
     for (size_t i = 0; r->rc == 0 && i < m->n_names; i++) {
-        jj_val v;
-        if (jj_arg_given(a, i, m->names[i]))
-            v = jj_arg(a, i, m->names[i], jj_undef);
+        lf_jj_val v;
+        if (lf_jj_arg_given(a, i, m->names[i]))
+            v = lf_jj_arg(a, i, m->names[i], lf_jj_undef);
         else
-            v = m->values[i] ? eval(r, m->values[i]) : jj_undefined(r, "parameter '%s' was not provided", m->names[i]);
+            v = m->values[i] ? eval(r, m->values[i])
+                             : lf_jj_undefined(r, "parameter '%s' was not provided", m->names[i]);
         assign(r, m->names[i], v);
     }
 }
 
-static jj_val call_macro(jj_run *r, const jj_node *at, const struct jj_func *f, const jj_args *a)
+static lf_jj_val call_macro(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_func *f, const lf_jj_args *a)
 {
-    struct jj_scope *old = push_scope(r, f->scope);
+    struct lf_jj_scope *old = push_scope(r, f->scope);
     size_t loops = r->loops;
     if (r->rc)
-        return jj_undef;
+        return lf_jj_undef;
     r->loops = 0;
     bind_params(r, at, f, a);
-    jj_val v = r->rc ? jj_undef : capture(r, f->macro->c);
+    lf_jj_val v = r->rc ? lf_jj_undef : capture(r, f->macro->c);
     r->loops = loops;
     r->scope = old;
     return v;
 }
 
-jj_val jj_call(jj_run *r, const jj_node *at, jj_val fn, const jj_args *a)
+lf_jj_val lf_jj_call(lf_jj_run *r, const lf_jj_node *at, lf_jj_val fn, const lf_jj_args *a)
 {
-    if (fn.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", fn.u.s);
-    if (fn.t != JJ_FUNC)
-        return jj_fail(r, at, "a %s cannot be called", jj_type_name(fn));
+    if (fn.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", fn.u.s);
+    if (fn.t != LF_JJ_FUNC)
+        return lf_jj_fail(r, at, "a %s cannot be called", lf_jj_type_name(fn));
     if (r->depth >= r->o.max_depth)
-        return jj_fail_rc(r, at, LF_ENOMEM, "calls are nested more than %zu deep", r->o.max_depth);
+        return lf_jj_fail_rc(r, at, LF_ENOMEM, "calls are nested more than %zu deep", r->o.max_depth);
     r->depth++;
-    jj_val v = fn.u.fn->call ? fn.u.fn->call(r, at, fn.u.fn->self, a) : call_macro(r, at, fn.u.fn, a);
+    lf_jj_val v = fn.u.fn->call ? fn.u.fn->call(r, at, fn.u.fn->self, a) : call_macro(r, at, fn.u.fn, a);
     r->depth--;
     return v;
 }
 
 /* ---- expressions ---- */
 
-static jj_val eval_list(jj_run *r, const jj_node *n)
+static lf_jj_val eval_list(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val v = jj_seq_make(r, n->n, n->kind == JJ_TUPLE);
+    lf_jj_val v = lf_jj_seq_make(r, n->n, n->kind == LF_JJ_TUPLE);
     for (size_t i = 0; r->rc == 0 && i < n->n; i++)
         v.u.seq->v[i] = eval(r, n->list[i]);
     return v;
 }
 
-static jj_val eval_dict(jj_run *r, const jj_node *n)
+static lf_jj_val eval_dict(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val v = jj_map_make(r, n->n / 2);
+    lf_jj_val v = lf_jj_map_make(r, n->n / 2);
     for (size_t i = 0; r->rc == 0 && i + 1 < n->n; i += 2) {
-        jj_val k = eval(r, n->list[i]), x = r->rc ? jj_undef : eval(r, n->list[i + 1]);
-        if (r->rc == 0 && jj_hashable(r, n, k))
-            jj_map_set(r, v.u.map, k, x);
+        lf_jj_val k = eval(r, n->list[i]), x = r->rc ? lf_jj_undef : eval(r, n->list[i + 1]);
+        if (r->rc == 0 && lf_jj_hashable(r, n, k))
+            lf_jj_map_set(r, v.u.map, k, x);
     }
     return v;
 }
 
-static jj_val eval_compare(jj_run *r, const jj_node *n)
+static lf_jj_val eval_compare(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val a = eval(r, n->a);
+    lf_jj_val a = eval(r, n->a);
     for (size_t i = 0; r->rc == 0 && i < n->n_names; i++) {
-        jj_val b = eval(r, n->values[i]);
-        if (r->rc || !jj_compare(r, n, n->names[i], a, b))
-            return jj_bool(false);
+        lf_jj_val b = eval(r, n->values[i]);
+        if (r->rc || !lf_jj_compare(r, n, n->names[i], a, b))
+            return lf_jj_bool(false);
         a = b;
     }
-    return jj_bool(true);
+    return lf_jj_bool(true);
 }
 
-static jj_val eval_slice(jj_run *r, const jj_node *n)
+static lf_jj_val eval_slice(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val v = eval(r, n->a), part[3] = {jj_none, jj_none, jj_none};
+    lf_jj_val v = eval(r, n->a), part[3] = {lf_jj_none, lf_jj_none, lf_jj_none};
     bool given[3];
     for (int i = 0; i < 3; i++) {
         given[i] = n->list[i] != NULL;
         if (r->rc == 0 && given[i])
             part[i] = eval(r, n->list[i]);
     }
-    return r->rc ? jj_undef : jj_slice(r, n, v, part, given);
+    return r->rc ? lf_jj_undef : lf_jj_slice(r, n, v, part, given);
 }
 
-static jj_val eval_call(jj_run *r, const jj_node *n)
+static lf_jj_val eval_call(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_args a;
-    jj_val fn = eval(r, n->a);
-    return r->rc || !eval_args(r, n, &a) ? jj_undef : jj_call(r, n, fn, &a);
+    lf_jj_args a;
+    lf_jj_val fn = eval(r, n->a);
+    return r->rc || !eval_args(r, n, &a) ? lf_jj_undef : lf_jj_call(r, n, fn, &a);
 }
 
-static jj_val eval_applied(jj_run *r, const jj_node *n)
+static lf_jj_val eval_applied(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_args a;
-    jj_val v = eval(r, n->a);
+    lf_jj_args a;
+    lf_jj_val v = eval(r, n->a);
     if (r->rc || !eval_args(r, n, &a))
-        return jj_undef;
-    return (n->kind == JJ_FILTER ? jj_find_filter(n->s) : jj_find_test(n->s))(r, n, v, &a);
+        return lf_jj_undef;
+    return (n->kind == LF_JJ_FILTER ? lf_jj_find_filter(n->s) : lf_jj_find_test(n->s))(r, n, v, &a);
 }
 
-static jj_val eval_cond(jj_run *r, const jj_node *n)
+static lf_jj_val eval_cond(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val c = eval(r, n->b);
+    lf_jj_val c = eval(r, n->b);
     if (r->rc)
-        return jj_undef;
-    if (jj_truth(c))
+        return lf_jj_undef;
+    if (lf_jj_truth(c))
         return eval(r, n->a);
     return n->c ? eval(r, n->c)
-                : jj_undefined(r, "the inline if-expression evaluated to false and no else section was defined");
+                : lf_jj_undefined(r, "the inline if-expression evaluated to false and no else section was defined");
 }
 
-static jj_val eval_two(jj_run *r, const jj_node *n)
+static lf_jj_val eval_two(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val a = eval(r, n->a);
-    if (r->rc || (n->kind == JJ_AND && !jj_truth(a)) || (n->kind == JJ_OR && jj_truth(a)))
+    lf_jj_val a = eval(r, n->a);
+    if (r->rc || (n->kind == LF_JJ_AND && !lf_jj_truth(a)) || (n->kind == LF_JJ_OR && lf_jj_truth(a)))
         return a;
-    jj_val b = eval(r, n->b);
-    if (r->rc || n->kind == JJ_AND || n->kind == JJ_OR)
+    lf_jj_val b = eval(r, n->b);
+    if (r->rc || n->kind == LF_JJ_AND || n->kind == LF_JJ_OR)
         return b;
-    return n->kind == JJ_BINARY ? jj_binary(r, n, n->s, a, b) : jj_index(r, n, a, b);
+    return n->kind == LF_JJ_BINARY ? lf_jj_binary(r, n, n->s, a, b) : lf_jj_index(r, n, a, b);
 }
 
-static bool step(jj_run *r, const jj_node *n)
+static bool step(lf_jj_run *r, const lf_jj_node *n)
 {
     if (r->rc == 0 && ++r->steps > r->o.max_steps)
-        jj_fail_rc(r, n, LF_ENOMEM, "more than %zu steps", r->o.max_steps);
+        lf_jj_fail_rc(r, n, LF_ENOMEM, "more than %zu steps", r->o.max_steps);
     return r->rc == 0;
 }
 
-static jj_val eval(jj_run *r, const jj_node *n)
+static lf_jj_val eval(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val v;
+    lf_jj_val v;
     if (!step(r, n))
-        return jj_undef;
+        return lf_jj_undef;
     switch (n->kind) {
-    case JJ_CONST_STR:
-        return jj_str(n->s, n->len);
-    case JJ_CONST_INT:
-        return jj_int(n->i);
-    case JJ_CONST_FLOAT:
-        return jj_float(n->f);
-    case JJ_CONST_BOOL:
-        return jj_bool(n->i != 0);
-    case JJ_CONST_NONE:
-        return jj_none;
-    case JJ_NAME:
+    case LF_JJ_CONST_STR:
+        return lf_jj_str(n->s, n->len);
+    case LF_JJ_CONST_INT:
+        return lf_jj_int(n->i);
+    case LF_JJ_CONST_FLOAT:
+        return lf_jj_float(n->f);
+    case LF_JJ_CONST_BOOL:
+        return lf_jj_bool(n->i != 0);
+    case LF_JJ_CONST_NONE:
+        return lf_jj_none;
+    case LF_JJ_NAME:
         return look_up(r, n->s);
-    case JJ_CAPTURED:
+    case LF_JJ_CAPTURED:
         return r->captured;
-    case JJ_LIST:
-    case JJ_TUPLE:
+    case LF_JJ_LIST:
+    case LF_JJ_TUPLE:
         return eval_list(r, n);
-    case JJ_DICT:
+    case LF_JJ_DICT:
         return eval_dict(r, n);
-    case JJ_UNARY:
+    case LF_JJ_UNARY:
         v = eval(r, n->a);
-        return r->rc ? jj_undef : jj_unary(r, n, n->s, v);
-    case JJ_BINARY:
-    case JJ_AND:
-    case JJ_OR:
-    case JJ_INDEX:
+        return r->rc ? lf_jj_undef : lf_jj_unary(r, n, n->s, v);
+    case LF_JJ_BINARY:
+    case LF_JJ_AND:
+    case LF_JJ_OR:
+    case LF_JJ_INDEX:
         return eval_two(r, n);
-    case JJ_COMPARE:
+    case LF_JJ_COMPARE:
         return eval_compare(r, n);
-    case JJ_COND:
+    case LF_JJ_COND:
         return eval_cond(r, n);
-    case JJ_ATTR:
+    case LF_JJ_ATTR:
         v = eval(r, n->a);
-        return r->rc ? jj_undef : jj_attr(r, n, v, n->s);
-    case JJ_SLICE:
+        return r->rc ? lf_jj_undef : lf_jj_attr(r, n, v, n->s);
+    case LF_JJ_SLICE:
         return eval_slice(r, n);
-    case JJ_CALL:
+    case LF_JJ_CALL:
         return eval_call(r, n);
-    case JJ_FILTER:
-    case JJ_TEST:
+    case LF_JJ_FILTER:
+    case LF_JJ_TEST:
         return eval_applied(r, n);
     default:
         LF_BUG("node %d is no expression", (int)n->kind);
@@ -336,22 +337,22 @@ static jj_val eval(jj_run *r, const jj_node *n)
 /* ---- statements ---- */
 
 /* Items that pass the filter of a loop; names of the target are visible to it. */
-static jj_val loop_items(jj_run *r, const jj_node *n)
+static lf_jj_val loop_items(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val items = eval(r, n->a);
-    items = r->rc ? jj_undef : jj_iter(r, n, items);
+    lf_jj_val items = eval(r, n->a);
+    items = r->rc ? lf_jj_undef : lf_jj_iter(r, n, items);
     if (r->rc || !n->b)
         return items;
-    jj_val out = jj_seq_make(r, items.u.seq->n, false);
+    lf_jj_val out = lf_jj_seq_make(r, items.u.seq->n, false);
     size_t kept = 0;
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++) {
-        struct jj_scope *old = push_scope(r, r->scope);
+        struct lf_jj_scope *old = push_scope(r, r->scope);
         if (r->rc)
             break;
         assign_to(r, n->list[0], items.u.seq->v[i]);
-        jj_val yes = r->rc ? jj_undef : eval(r, n->b);
+        lf_jj_val yes = r->rc ? lf_jj_undef : eval(r, n->b);
         r->scope = old;
-        if (r->rc == 0 && jj_truth(yes))
+        if (r->rc == 0 && lf_jj_truth(yes))
             out.u.seq->v[kept++] = items.u.seq->v[i];
     }
     if (r->rc == 0)
@@ -359,22 +360,22 @@ static jj_val loop_items(jj_run *r, const jj_node *n)
     return out;
 }
 
-static void exec_for(jj_run *r, const jj_node *n)
+static void exec_for(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val items = loop_items(r, n);
-    struct jj_loop *l = jj_alloc(r, 1, sizeof(*l));
-    const char *name = jj_interned(r->t, "loop");
+    lf_jj_val items = loop_items(r, n);
+    struct lf_jj_loop *l = lf_jj_alloc(r, 1, sizeof(*l));
+    const char *name = lf_jj_interned(r->t, "loop");
     if (!l)
         return;
-    *l = (struct jj_loop){.length = items.u.seq->n, .items = items.u.seq->v};
+    *l = (struct lf_jj_loop){.length = items.u.seq->n, .items = items.u.seq->v};
     r->loops++;
-    for (; r->rc == 0 && l->index0 < l->length && r->flow != JJ_BREAK; l->index0++) {
-        struct jj_scope *old = push_scope(r, r->scope);
+    for (; r->rc == 0 && l->index0 < l->length && r->flow != LF_JJ_BREAK; l->index0++) {
+        struct lf_jj_scope *old = push_scope(r, r->scope);
         if (r->rc)
             break;
         r->flow = 0;
         if (name)
-            assign(r, name, (jj_val){.t = JJ_LOOP, .u.loop = l});
+            assign(r, name, (lf_jj_val){.t = LF_JJ_LOOP, .u.loop = l});
         assign_to(r, n->list[0], l->items[l->index0]);
         exec(r, n->c);
         r->scope = old;
@@ -385,35 +386,35 @@ static void exec_for(jj_run *r, const jj_node *n)
         exec(r, n->list[1]);
 }
 
-static void exec_if(jj_run *r, const jj_node *n)
+static void exec_if(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val c = eval(r, n->a);
+    lf_jj_val c = eval(r, n->a);
     if (r->rc)
         return;
-    if (jj_truth(c))
+    if (lf_jj_truth(c))
         exec(r, n->b);
     else if (n->c)
         exec(r, n->c);
 }
 
-static jj_val macro_value(jj_run *r, const jj_node *n)
+static lf_jj_val macro_value(lf_jj_run *r, const lf_jj_node *n)
 {
-    struct jj_func *f = jj_alloc(r, 1, sizeof(*f));
+    struct lf_jj_func *f = lf_jj_alloc(r, 1, sizeof(*f));
     if (!f)
-        return jj_undef;
+        return lf_jj_undef;
     f->name = n->s;
     f->macro = n;
     f->scope = r->scope;
-    return (jj_val){.t = JJ_FUNC, .u.fn = f};
+    return (lf_jj_val){.t = LF_JJ_FUNC, .u.fn = f};
 }
 
 /* The text of a body run in a scope of its own, with the filters of the block. */
-static jj_val captured_block(jj_run *r, const jj_node *n)
+static lf_jj_val captured_block(lf_jj_run *r, const lf_jj_node *n)
 {
-    struct jj_scope *old = push_scope(r, r->scope);
+    struct lf_jj_scope *old = push_scope(r, r->scope);
     if (r->rc)
-        return jj_undef;
-    jj_val v = capture(r, n->c), before = r->captured;
+        return lf_jj_undef;
+    lf_jj_val v = capture(r, n->c), before = r->captured;
     r->scope = old;
     if (r->rc || !n->b)
         return v;
@@ -423,21 +424,21 @@ static jj_val captured_block(jj_run *r, const jj_node *n)
     return v;
 }
 
-static void print(jj_run *r, jj_val v)
+static void print(lf_jj_run *r, lf_jj_val v)
 {
     if (r->rc == 0)
-        jj_add_str(r, r->out, v);
+        lf_jj_add_str(r, r->out, v);
     check_output(r);
 }
 
-static void exec_call_block(jj_run *r, const jj_node *n)
+static void exec_call_block(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_args a;
-    jj_val fn = eval(r, n->a->a);
+    lf_jj_args a;
+    lf_jj_val fn = eval(r, n->a->a);
     if (r->rc || !eval_args(r, n->a, &a))
         return;
-    const char **names = jj_alloc(r, a.n_names + 1, sizeof(*names));
-    jj_val *values = names ? jj_alloc(r, a.n_names + 1, sizeof(*values)) : NULL;
+    const char **names = lf_jj_alloc(r, a.n_names + 1, sizeof(*names));
+    lf_jj_val *values = names ? lf_jj_alloc(r, a.n_names + 1, sizeof(*values)) : NULL;
     if (!values)
         return;
     for (size_t i = 0; i < a.n_names; i++) {
@@ -448,15 +449,16 @@ static void exec_call_block(jj_run *r, const jj_node *n)
     values[a.n_names++] = macro_value(r, n);
     a.names = names;
     a.values = values;
-    print(r, r->rc ? jj_undef : jj_call(r, n, fn, &a));
+    print(r, r->rc ? lf_jj_undef : lf_jj_call(r, n, fn, &a));
 }
 
-static void exec_with(jj_run *r, const jj_node *n)
+static void exec_with(lf_jj_run *r, const lf_jj_node *n)
 {
-    jj_val *values = jj_alloc(r, n->n / 2, sizeof(*values)); /* all in the outer scope, before any name is bound */
+    lf_jj_val *values =
+        lf_jj_alloc(r, n->n / 2, sizeof(*values)); /* all in the outer scope, before any name is bound */
     for (size_t i = 0; r->rc == 0 && i < n->n / 2; i++)
         values[i] = eval(r, n->list[2 * i + 1]);
-    struct jj_scope *old = push_scope(r, r->scope);
+    struct lf_jj_scope *old = push_scope(r, r->scope);
     for (size_t i = 0; r->rc == 0 && i < n->n / 2; i++)
         assign_to(r, n->list[2 * i], values[i]);
     if (r->rc == 0)
@@ -464,14 +466,14 @@ static void exec_with(jj_run *r, const jj_node *n)
     r->scope = old;
 }
 
-static void exec_generation(jj_run *r, const jj_node *n)
+static void exec_generation(lf_jj_run *r, const lf_jj_node *n)
 {
     if (r->out != r->root) {
-        jj_fail_rc(r, n, LF_ENOTSUP, "generation inside of a macro or a captured block is not supported");
+        lf_jj_fail_rc(r, n, LF_ENOTSUP, "generation inside of a macro or a captured block is not supported");
         return;
     }
     size_t begin = r->out->len - r->root_before;
-    struct jj_scope *old = push_scope(r, r->scope);
+    struct lf_jj_scope *old = push_scope(r, r->scope);
     exec(r, n->c);
     r->scope = old;
     if (r->rc || !r->spans)
@@ -481,56 +483,56 @@ static void exec_generation(jj_run *r, const jj_node *n)
         r->spans->v[r->spans->n++] = (lf_jinja_span){begin, r->out->len - r->root_before};
 }
 
-static void exec_body(jj_run *r, const jj_node *n)
+static void exec_body(lf_jj_run *r, const lf_jj_node *n)
 {
     for (size_t i = 0; i < n->n && r->rc == 0 && r->flow == 0; i++)
         exec(r, n->list[i]);
 }
 
-static void exec(jj_run *r, const jj_node *n)
+static void exec(lf_jj_run *r, const lf_jj_node *n)
 {
     if (!step(r, n))
         return;
     switch (n->kind) {
-    case JJ_BODY:
+    case LF_JJ_BODY:
         exec_body(r, n);
         break;
-    case JJ_DATA:
+    case LF_JJ_DATA:
         lf_buf_add(r->out, n->s, n->len);
         check_output(r);
         break;
-    case JJ_PRINT:
+    case LF_JJ_PRINT:
         print(r, eval(r, n->a));
         break;
-    case JJ_IF:
+    case LF_JJ_IF:
         exec_if(r, n);
         break;
-    case JJ_FOR:
+    case LF_JJ_FOR:
         exec_for(r, n);
         break;
-    case JJ_SET:
+    case LF_JJ_SET:
         assign_to(r, n->a, eval(r, n->b));
         break;
-    case JJ_SET_BLOCK:
+    case LF_JJ_SET_BLOCK:
         assign_to(r, n->a, captured_block(r, n));
         break;
-    case JJ_MACRO:
+    case LF_JJ_MACRO:
         assign(r, n->s, macro_value(r, n));
         break;
-    case JJ_CALL_BLOCK:
+    case LF_JJ_CALL_BLOCK:
         exec_call_block(r, n);
         break;
-    case JJ_FILTER_BLOCK:
+    case LF_JJ_FILTER_BLOCK:
         print(r, captured_block(r, n));
         break;
-    case JJ_WITH:
+    case LF_JJ_WITH:
         exec_with(r, n);
         break;
-    case JJ_GENERATION:
+    case LF_JJ_GENERATION:
         exec_generation(r, n);
         break;
-    case JJ_BREAK:
-    case JJ_CONTINUE:
+    case LF_JJ_BREAK:
+    case LF_JJ_CONTINUE:
         r->flow = (int)n->kind;
         break;
     default:
@@ -540,23 +542,23 @@ static void exec(jj_run *r, const jj_node *n)
 
 /* ---- rendering ---- */
 
-static void bind_vars(jj_run *r, json_t *vars)
+static void bind_vars(lf_jj_run *r, json_t *vars)
 {
     const char *key;
     json_t *v;
     json_object_foreach(vars, key, v)
     {
-        const char *name = jj_interned(r->t, key);
+        const char *name = lf_jj_interned(r->t, key);
         if (name && r->rc == 0)
-            assign(r, name, jj_from_json(r, v));
+            assign(r, name, lf_jj_from_json(r, v));
     }
 }
 
 int lf_jinja_render(const lf_jinja *t, json_t *vars, const lf_jinja_opts *o, lf_buf *out, lf_jinja_spans *spans,
                     lf_err *err)
 {
-    jj_run r = {
-        .t = t, .out = out, .root = out, .root_before = out->len, .spans = spans, .err = err, .captured = jj_undef};
+    lf_jj_run r = {
+        .t = t, .out = out, .root = out, .root_before = out->len, .spans = spans, .err = err, .captured = lf_jj_undef};
     size_t spans_before = spans ? spans->n : 0;
     r.o = o ? *o : (lf_jinja_opts){0};
     r.o.max_steps = r.o.max_steps ? r.o.max_steps : 20000000;

@@ -10,23 +10,23 @@
 
 #include "engine/text/jinja/priv.h"
 
-#define FILTER(name) static jj_val name(jj_run *r, const jj_node *at, jj_val v, const jj_args *a)
+#define FILTER(name) static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a)
 #define ARGS(what, least, most, ...)                                                                                   \
     static const char *const keywords_[] = {__VA_ARGS__ __VA_OPT__(, ) NULL};                                          \
-    if (!jj_args_ok(r, at, what, a, least, most, keywords_))                                                           \
-    return jj_undef
+    if (!lf_jj_args_ok(r, at, what, a, least, most, keywords_))                                                        \
+    return lf_jj_undef
 
 /* ---- text ---- */
 
 FILTER(f_string)
 {
     ARGS("string", 0, 0);
-    return jj_to_str(r, v);
+    return lf_jj_to_str(r, v);
 }
 FILTER(f_safe)
 {
     ARGS("safe", 0, 0);
-    jj_val s = jj_to_str(r, v);
+    lf_jj_val s = lf_jj_to_str(r, v);
     s.pad = 1; /* Markup: see + */
     return s;
 }
@@ -34,7 +34,7 @@ FILTER(f_escape)
 {
     static const char from[] = "&<>'\"", *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     ARGS("escape", 0, 0);
-    jj_val s = jj_to_str(r, v);
+    lf_jj_val s = lf_jj_to_str(r, v);
     lf_buf b;
     if (r->rc || s.pad)
         return s;
@@ -46,27 +46,27 @@ FILTER(f_escape)
         else
             lf_buf_addc(&b, s.u.s[i]);
     }
-    s = jj_str_take(r, &b);
+    s = lf_jj_str_take(r, &b);
     s.pad = 1;
     return s;
 }
 FILTER(f_upper)
 {
     ARGS("upper", 0, 0);
-    v = jj_to_str(r, v);
-    return r->rc ? v : jj_change_case(r, v, JJ_UPPER);
+    v = lf_jj_to_str(r, v);
+    return r->rc ? v : lf_jj_change_case(r, v, LF_JJ_UPPER);
 }
 FILTER(f_lower)
 {
     ARGS("lower", 0, 0);
-    v = jj_to_str(r, v);
-    return r->rc ? v : jj_change_case(r, v, JJ_LOWER);
+    v = lf_jj_to_str(r, v);
+    return r->rc ? v : lf_jj_change_case(r, v, LF_JJ_LOWER);
 }
 FILTER(f_capitalize)
 {
     ARGS("capitalize", 0, 0);
-    v = jj_to_str(r, v);
-    return r->rc ? v : jj_change_case(r, v, JJ_CAPITALIZE);
+    v = lf_jj_to_str(r, v);
+    return r->rc ? v : lf_jj_change_case(r, v, LF_JJ_CAPITALIZE);
 }
 
 /* A word begins after blanks, '-' and opening brackets only, unlike str.title(). */
@@ -76,37 +76,37 @@ FILTER(f_title)
     lf_buf b;
     size_t len;
     bool inside = false;
-    v = jj_to_str(r, v);
+    v = lf_jj_to_str(r, v);
     if (r->rc)
         return v;
     lf_buf_init(&b);
     for (size_t i = 0; i < v.n; i += len) {
-        int32_t c = jj_char(v.u.s + i, v.n - i, &len);
+        int32_t c = lf_jj_char(v.u.s + i, v.n - i, &len);
         utf8proc_uint8_t u[4];
         int32_t to = inside ? utf8proc_tolower(c) : utf8proc_toupper(c);
         lf_buf_add(&b, u, (size_t)utf8proc_encode_char(to, u));
-        inside = !(jj_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<');
+        inside = !(lf_jj_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<');
     }
-    return jj_str_take(r, &b);
+    return lf_jj_str_take(r, &b);
 }
 
 FILTER(f_trim)
 {
     ARGS("trim", 0, 1, "chars");
-    jj_val set = jj_arg(a, 0, "chars", jj_none);
-    v = jj_to_str(r, v);
-    if (set.t != JJ_NONE && set.t != JJ_STR)
-        return jj_fail(r, at, "trim wants a str, not a %s", jj_type_name(set));
-    return r->rc ? v : jj_strip(v, set.u.s, set.t == JJ_NONE ? SIZE_MAX : set.n, 3);
+    lf_jj_val set = lf_jj_arg(a, 0, "chars", lf_jj_none);
+    v = lf_jj_to_str(r, v);
+    if (set.t != LF_JJ_NONE && set.t != LF_JJ_STR)
+        return lf_jj_fail(r, at, "trim wants a str, not a %s", lf_jj_type_name(set));
+    return r->rc ? v : lf_jj_strip(v, set.u.s, set.t == LF_JJ_NONE ? SIZE_MAX : set.n, 3);
 }
 
 FILTER(f_replace)
 {
     ARGS("replace", 2, 3, "old", "new", "count");
-    jj_val from = jj_to_str(r, jj_arg(a, 0, "old", jj_undef)), to = jj_to_str(r, jj_arg(a, 1, "new", jj_undef)),
-           count = jj_arg(a, 2, "count", jj_none);
-    v = jj_to_str(r, v);
-    return r->rc ? v : jj_replace(r, v, from, to, count.t == JJ_INT ? count.u.i : -1);
+    lf_jj_val from = lf_jj_to_str(r, lf_jj_arg(a, 0, "old", lf_jj_undef)),
+              to = lf_jj_to_str(r, lf_jj_arg(a, 1, "new", lf_jj_undef)), count = lf_jj_arg(a, 2, "count", lf_jj_none);
+    v = lf_jj_to_str(r, v);
+    return r->rc ? v : lf_jj_replace(r, v, from, to, count.t == LF_JJ_INT ? count.u.i : -1);
 }
 
 FILTER(f_wordcount)
@@ -115,36 +115,36 @@ FILTER(f_wordcount)
     int64_t n = 0;
     size_t len;
     bool inside = false;
-    v = jj_to_str(r, v);
+    v = lf_jj_to_str(r, v);
     for (size_t i = 0; r->rc == 0 && i < v.n; i += len) {
-        utf8proc_category_t k = utf8proc_category(jj_char(v.u.s + i, v.n - i, &len));
+        utf8proc_category_t k = utf8proc_category(lf_jj_char(v.u.s + i, v.n - i, &len));
         bool word = (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
                     (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO) || v.u.s[i] == '_';
         n += word && !inside;
         inside = word;
     }
-    return jj_int(n);
+    return lf_jj_int(n);
 }
 
-static jj_val method_of(jj_run *r, const jj_node *at, jj_val v, const char *name)
+static lf_jj_val method_of(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char *name)
 {
     bool changes;
-    static const jj_args none;
-    return jj_find_method(v, name, &changes)(r, at, v, &none);
+    static const lf_jj_args none;
+    return lf_jj_find_method(v, name, &changes)(r, at, v, &none);
 }
 
 FILTER(f_indent)
 {
     ARGS("indent", 0, 3, "width", "first", "blank");
-    jj_val width = jj_arg(a, 0, "width", jj_int(4)), by = width;
-    bool first = jj_truth(jj_arg(a, 1, "first", jj_bool(false))),
-         blank = jj_truth(jj_arg(a, 2, "blank", jj_bool(false)));
-    if (width.t == JJ_INT)
-        by = jj_binary(r, at, "*", jj_strz(" "), width);
-    v = jj_binary(r, at, "~", v, jj_strz("\n"));
-    if (r->rc || by.t != JJ_STR)
-        return jj_fail(r, at, "indent wants a width");
-    const struct jj_seq *lines = method_of(r, at, v, "splitlines").u.seq;
+    lf_jj_val width = lf_jj_arg(a, 0, "width", lf_jj_int(4)), by = width;
+    bool first = lf_jj_truth(lf_jj_arg(a, 1, "first", lf_jj_bool(false))),
+         blank = lf_jj_truth(lf_jj_arg(a, 2, "blank", lf_jj_bool(false)));
+    if (width.t == LF_JJ_INT)
+        by = lf_jj_binary(r, at, "*", lf_jj_strz(" "), width);
+    v = lf_jj_binary(r, at, "~", v, lf_jj_strz("\n"));
+    if (r->rc || by.t != LF_JJ_STR)
+        return lf_jj_fail(r, at, "indent wants a width");
+    const struct lf_jj_seq *lines = method_of(r, at, v, "splitlines").u.seq;
     lf_buf b;
     lf_buf_init(&b);
     for (size_t i = 0; r->rc == 0 && i < lines->n; i++) {
@@ -154,7 +154,7 @@ FILTER(f_indent)
             lf_buf_add(&b, by.u.s, by.n);
         lf_buf_add(&b, lines->v[i].u.s, lines->v[i].n);
     }
-    return jj_str_take(r, &b);
+    return lf_jj_str_take(r, &b);
 }
 
 /* ---- numbers ---- */
@@ -162,9 +162,9 @@ FILTER(f_indent)
 FILTER(f_abs)
 {
     ARGS("abs", 0, 0);
-    if (!jj_is_number(v))
-        return jj_fail(r, at, "abs of a %s", v.t == JJ_UNDEF ? v.u.s : jj_type_name(v));
-    return jj_as_float(v) < 0 ? jj_unary(r, at, "-", v) : jj_unary(r, at, "+", v);
+    if (!lf_jj_is_number(v))
+        return lf_jj_fail(r, at, "abs of a %s", v.t == LF_JJ_UNDEF ? v.u.s : lf_jj_type_name(v));
+    return lf_jj_as_float(v) < 0 ? lf_jj_unary(r, at, "-", v) : lf_jj_unary(r, at, "+", v);
 }
 
 static bool is_digit(char c)
@@ -173,14 +173,14 @@ static bool is_digit(char c)
 }
 
 /* A whole str as a number, blanks around it and '_' between digits allowed. */
-static bool whole_number(jj_run *r, jj_val v, bool real, jj_val *out)
+static bool whole_number(lf_jj_run *r, lf_jj_val v, bool real, lf_jj_val *out)
 {
-    jj_val s = jj_strip(v, NULL, SIZE_MAX, 3);
-    char *text = jj_alloc(r, s.n + 1, 1), *end;
+    lf_jj_val s = lf_jj_strip(v, NULL, SIZE_MAX, 3);
+    char *text = lf_jj_alloc(r, s.n + 1, 1), *end;
     size_t n = 0;
     for (size_t i = 0; text && i < s.n; i++) {
         unsigned char c = (unsigned char)s.u.s[i];
-        if (c >= 0x80 && utf8proc_category(jj_char(s.u.s + i, s.n - i, &(size_t){0})) == UTF8PROC_CATEGORY_ND)
+        if (c >= 0x80 && utf8proc_category(lf_jj_char(s.u.s + i, s.n - i, &(size_t){0})) == UTF8PROC_CATEGORY_ND)
             r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: digits outside of ASCII are not supported by int and float",
                             r->t->name);
         bool between = c == '_' && i > 0 && i + 1 < s.n && is_digit(s.u.s[i - 1]) && is_digit(s.u.s[i + 1]);
@@ -191,65 +191,67 @@ static bool whole_number(jj_run *r, jj_val v, bool real, jj_val *out)
         return false;
     errno = 0;
     if (real)
-        *out = jj_float(strtod(text, &end));
+        *out = lf_jj_float(strtod(text, &end));
     else
-        *out = jj_int(strtoll(text, &end, 10));
+        *out = lf_jj_int(strtoll(text, &end, 10));
     return *end == 0 && (real || errno == 0);
 }
 
 FILTER(f_int)
 {
     ARGS("int", 0, 2, "default", "base");
-    jj_val def = jj_arg(a, 0, "default", jj_int(0)), out, real;
-    if (jj_arg_given(a, 1, "base"))
-        return jj_fail_rc(r, at, LF_ENOTSUP, "int: a base is not supported");
-    if (v.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", v.u.s);
-    if (v.t == JJ_BOOL)
-        return jj_int(v.u.b);
-    if (v.t == JJ_INT)
+    lf_jj_val def = lf_jj_arg(a, 0, "default", lf_jj_int(0)), out, real;
+    if (lf_jj_arg_given(a, 1, "base"))
+        return lf_jj_fail_rc(r, at, LF_ENOTSUP, "int: a base is not supported");
+    if (v.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", v.u.s);
+    if (v.t == LF_JJ_BOOL)
+        return lf_jj_int(v.u.b);
+    if (v.t == LF_JJ_INT)
         return v;
-    if (v.t == JJ_STR && whole_number(r, v, false, &out))
+    if (v.t == LF_JJ_STR && whole_number(r, v, false, &out))
         return out;
-    if (v.t != JJ_FLOAT && !(v.t == JJ_STR && whole_number(r, v, true, &real)))
+    if (v.t != LF_JJ_FLOAT && !(v.t == LF_JJ_STR && whole_number(r, v, true, &real)))
         return def;
-    double f = v.t == JJ_FLOAT ? v.u.f : real.u.f;
-    return fabs(f) < 9.2e18 ? jj_int((int64_t)f) : def;
+    double f = v.t == LF_JJ_FLOAT ? v.u.f : real.u.f;
+    return fabs(f) < 9.2e18 ? lf_jj_int((int64_t)f) : def;
 }
 
 FILTER(f_float)
 {
     ARGS("float", 0, 1, "default");
-    jj_val out;
-    if (v.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", v.u.s);
-    if (jj_is_number(v))
-        return jj_float(jj_as_float(v));
-    return v.t == JJ_STR && whole_number(r, v, true, &out) ? out : jj_arg(a, 0, "default", jj_float(0));
+    lf_jj_val out;
+    if (v.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", v.u.s);
+    if (lf_jj_is_number(v))
+        return lf_jj_float(lf_jj_as_float(v));
+    return v.t == LF_JJ_STR && whole_number(r, v, true, &out) ? out : lf_jj_arg(a, 0, "default", lf_jj_float(0));
 }
 
 FILTER(f_round)
 {
     ARGS("round", 0, 2, "precision", "method");
-    jj_val precision = jj_arg(a, 0, "precision", jj_int(0)), method = jj_arg(a, 1, "method", jj_strz("common"));
+    lf_jj_val precision = lf_jj_arg(a, 0, "precision", lf_jj_int(0)),
+              method = lf_jj_arg(a, 1, "method", lf_jj_strz("common"));
     char text[400];
-    if (!jj_is_number(v) || precision.t != JJ_INT || precision.u.i < -15 || precision.u.i > 15 || method.t != JJ_STR)
-        return jj_fail(r, at, "round wants a number, and a precision of -15 to 15");
+    if (!lf_jj_is_number(v) || precision.t != LF_JJ_INT || precision.u.i < -15 || precision.u.i > 15 ||
+        method.t != LF_JJ_STR)
+        return lf_jj_fail(r, at, "round wants a number, and a precision of -15 to 15");
     int p = (int)precision.u.i;
-    double f = jj_as_float(v), scale = pow(10, p);
-    if (jj_equal(method, jj_strz("ceil")))
-        return jj_float(ceil(f * scale) / scale);
-    if (jj_equal(method, jj_strz("floor")))
-        return jj_float(floor(f * scale) / scale);
-    if (!jj_equal(method, jj_strz("common")))
-        return jj_fail(r, at, "round: method is common, ceil or floor");
-    if (v.t != JJ_FLOAT)
-        return p >= 0 ? jj_int(v.t == JJ_BOOL ? v.u.b : v.u.i)
-                      : jj_fail_rc(r, at, LF_ENOTSUP, "round of an int to tens is not supported");
+    double f = lf_jj_as_float(v), scale = pow(10, p);
+    if (lf_jj_equal(method, lf_jj_strz("ceil")))
+        return lf_jj_float(ceil(f * scale) / scale);
+    if (lf_jj_equal(method, lf_jj_strz("floor")))
+        return lf_jj_float(floor(f * scale) / scale);
+    if (!lf_jj_equal(method, lf_jj_strz("common")))
+        return lf_jj_fail(r, at, "round: method is common, ceil or floor");
+    if (v.t != LF_JJ_FLOAT)
+        return p >= 0 ? lf_jj_int(v.t == LF_JJ_BOOL ? v.u.b : v.u.i)
+                      : lf_jj_fail_rc(r, at, LF_ENOTSUP, "round of an int to tens is not supported");
     if (p < 0)
-        return jj_float(nearbyint(f * scale) / scale);
+        return lf_jj_float(nearbyint(f * scale) / scale);
     snprintf(text, sizeof(text), "%.*f", p, f); /* exact, half to even, as Python's */
-    return jj_float(strtod(text, NULL));
+    return lf_jj_float(strtod(text, NULL));
 }
 
 /* ---- collections ---- */
@@ -257,71 +259,73 @@ FILTER(f_round)
 FILTER(f_length)
 {
     ARGS("length", 0, 0);
-    int64_t n = jj_length(r, at, v);
-    return r->rc ? jj_undef : jj_int(n);
+    int64_t n = lf_jj_length(r, at, v);
+    return r->rc ? lf_jj_undef : lf_jj_int(n);
 }
 FILTER(f_list)
 {
     ARGS("list", 0, 0);
-    jj_val s = jj_iter(r, at, v);
+    lf_jj_val s = lf_jj_iter(r, at, v);
     if (r->rc || !s.u.seq->tuple)
         return s;
-    jj_val out = jj_seq_make(r, s.u.seq->n, false);
+    lf_jj_val out = lf_jj_seq_make(r, s.u.seq->n, false);
     if (r->rc == 0 && s.u.seq->n)
-        memcpy(out.u.seq->v, s.u.seq->v, s.u.seq->n * sizeof(jj_val));
+        memcpy(out.u.seq->v, s.u.seq->v, s.u.seq->n * sizeof(lf_jj_val));
     return out;
 }
 FILTER(f_first)
 {
     ARGS("first", 0, 0);
-    jj_val s = jj_iter(r, at, v);
-    return r->rc ? s : s.u.seq->n ? s.u.seq->v[0] : jj_undefined(r, "No first item, sequence was empty.");
+    lf_jj_val s = lf_jj_iter(r, at, v);
+    return r->rc ? s : s.u.seq->n ? s.u.seq->v[0] : lf_jj_undefined(r, "No first item, sequence was empty.");
 }
 FILTER(f_last)
 {
     ARGS("last", 0, 0);
-    jj_val s = jj_iter(r, at, v);
-    return r->rc ? s : s.u.seq->n ? s.u.seq->v[s.u.seq->n - 1] : jj_undefined(r, "No last item, sequence was empty.");
+    lf_jj_val s = lf_jj_iter(r, at, v);
+    return r->rc        ? s
+           : s.u.seq->n ? s.u.seq->v[s.u.seq->n - 1]
+                        : lf_jj_undefined(r, "No last item, sequence was empty.");
 }
 FILTER(f_items)
 {
     ARGS("items", 0, 0);
-    if (v.t == JJ_UNDEF)
-        return jj_seq_make(r, 0, false);
-    return v.t == JJ_MAP ? method_of(r, at, v, "items") : jj_fail(r, at, "items of a %s", jj_type_name(v));
+    if (v.t == LF_JJ_UNDEF)
+        return lf_jj_seq_make(r, 0, false);
+    return v.t == LF_JJ_MAP ? method_of(r, at, v, "items") : lf_jj_fail(r, at, "items of a %s", lf_jj_type_name(v));
 }
 FILTER(f_reverse)
 {
     ARGS("reverse", 0, 0);
-    jj_val part[3] = {jj_none, jj_none, jj_int(-1)};
+    lf_jj_val part[3] = {lf_jj_none, lf_jj_none, lf_jj_int(-1)};
     static const bool given[3] = {true, true, true};
-    if (v.t != JJ_STR)
-        v = jj_iter(r, at, v);
-    return r->rc ? v : jj_slice(r, at, v, part, given);
+    if (v.t != LF_JJ_STR)
+        v = lf_jj_iter(r, at, v);
+    return r->rc ? v : lf_jj_slice(r, at, v, part, given);
 }
 FILTER(f_default)
 {
     ARGS("default", 0, 2, "default_value", "boolean");
-    bool empty = v.t == JJ_UNDEF || (jj_truth(jj_arg(a, 1, "boolean", jj_bool(false))) && !jj_truth(v));
-    return empty ? jj_arg(a, 0, "default_value", jj_strz("")) : v;
+    bool empty = v.t == LF_JJ_UNDEF || (lf_jj_truth(lf_jj_arg(a, 1, "boolean", lf_jj_bool(false))) && !lf_jj_truth(v));
+    return empty ? lf_jj_arg(a, 0, "default_value", lf_jj_strz("")) : v;
 }
 
 /* v.a.b.0 of attribute "a.b.0"; a number is an index */
-static jj_val attribute(jj_run *r, const jj_node *at, jj_val v, jj_val path)
+static lf_jj_val attribute(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val path)
 {
-    if (path.t == JJ_INT)
-        return jj_index(r, at, v, path);
-    if (path.t != JJ_STR)
-        return jj_fail(r, at, "the name of an attribute is a str");
+    if (path.t == LF_JJ_INT)
+        return lf_jj_index(r, at, v, path);
+    if (path.t != LF_JJ_STR)
+        return lf_jj_fail(r, at, "the name of an attribute is a str");
     for (size_t i = 0; r->rc == 0 && i <= path.n;) {
         size_t k = i;
         bool number = true;
         for (; k < path.n && path.u.s[k] != '.'; k++)
             number = number && path.u.s[k] >= '0' && path.u.s[k] <= '9';
-        jj_val name = jj_str_copy(r, path.u.s + i, k - i);
+        lf_jj_val name = lf_jj_str_copy(r, path.u.s + i, k - i);
         if (r->rc)
             break;
-        v = jj_index(r, at, v, number && k > i ? jj_int(atoll(name.u.s)) : name);
+        v = lf_jj_index(r, at, v, number && k > i ? lf_jj_int(strtoll(name.u.s, NULL, 10)) : name);
         i = k + 1;
     }
     return v;
@@ -330,65 +334,66 @@ static jj_val attribute(jj_run *r, const jj_node *at, jj_val v, jj_val path)
 FILTER(f_join)
 {
     ARGS("join", 0, 2, "d", "attribute");
-    jj_val sep = jj_to_str(r, jj_arg(a, 0, "d", jj_strz(""))), path = jj_arg(a, 1, "attribute", jj_none);
-    jj_val items = jj_iter(r, at, v);
+    lf_jj_val sep = lf_jj_to_str(r, lf_jj_arg(a, 0, "d", lf_jj_strz(""))),
+              path = lf_jj_arg(a, 1, "attribute", lf_jj_none);
+    lf_jj_val items = lf_jj_iter(r, at, v);
     if (r->rc)
-        return jj_undef;
-    if (path.t == JJ_NONE)
-        return jj_join(r, at, items, sep, true);
-    jj_val of = jj_seq_make(r, items.u.seq->n, false);
+        return lf_jj_undef;
+    if (path.t == LF_JJ_NONE)
+        return lf_jj_join(r, at, items, sep, true);
+    lf_jj_val of = lf_jj_seq_make(r, items.u.seq->n, false);
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++)
         of.u.seq->v[i] = attribute(r, at, items.u.seq->v[i], path);
-    return r->rc ? jj_undef : jj_join(r, at, of, sep, true);
+    return r->rc ? lf_jj_undef : lf_jj_join(r, at, of, sep, true);
 }
 
 FILTER(f_map)
 {
-    jj_val items = jj_truth(v) ? jj_iter(r, at, v) : jj_seq_make(r, 0, false);
+    lf_jj_val items = lf_jj_truth(v) ? lf_jj_iter(r, at, v) : lf_jj_seq_make(r, 0, false);
     if (r->rc)
-        return jj_undef;
-    jj_val out = jj_seq_make(r, items.u.seq->n, false);
+        return lf_jj_undef;
+    lf_jj_val out = lf_jj_seq_make(r, items.u.seq->n, false);
     if (a->n == 0) {
         ARGS("map", 1, 0, "attribute", "default");
-        jj_val path = jj_arg(a, 1, "attribute", jj_undef);
+        lf_jj_val path = lf_jj_arg(a, 1, "attribute", lf_jj_undef);
         for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++) {
-            jj_val x = attribute(r, at, items.u.seq->v[i], path);
-            out.u.seq->v[i] = x.t == JJ_UNDEF ? jj_arg(a, 1, "default", x) : x;
+            lf_jj_val x = attribute(r, at, items.u.seq->v[i], path);
+            out.u.seq->v[i] = x.t == LF_JJ_UNDEF ? lf_jj_arg(a, 1, "default", x) : x;
         }
         return out;
     }
-    jj_val name = a->v[0].t == JJ_STR ? jj_str_copy(r, a->v[0].u.s, a->v[0].n) : jj_undef;
-    jj_call_fn call = name.t == JJ_STR ? jj_find_filter(name.u.s) : NULL;
+    lf_jj_val name = a->v[0].t == LF_JJ_STR ? lf_jj_str_copy(r, a->v[0].u.s, a->v[0].n) : lf_jj_undef;
+    lf_jj_call_fn call = name.t == LF_JJ_STR ? lf_jj_find_filter(name.u.s) : NULL;
     if (!call)
-        return jj_fail(r, at, "map: there is no such filter");
-    jj_args rest = {a->v + 1, a->n - 1, a->names, a->values, a->n_names};
+        return lf_jj_fail(r, at, "map: there is no such filter");
+    lf_jj_args rest = {a->v + 1, a->n - 1, a->names, a->values, a->n_names};
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++)
         out.u.seq->v[i] = call(r, at, items.u.seq->v[i], &rest);
     return out;
 }
 
 /* select, reject, selectattr, rejectattr: attr: the first argument names what of each element is tested. */
-static jj_val choose(jj_run *r, const jj_node *at, jj_val v, const jj_args *a, bool attr, bool want)
+static lf_jj_val choose(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, bool attr, bool want)
 {
-    jj_val items = jj_truth(v) ? jj_iter(r, at, v) : jj_seq_make(r, 0, false);
+    lf_jj_val items = lf_jj_truth(v) ? lf_jj_iter(r, at, v) : lf_jj_seq_make(r, 0, false);
     size_t skip = attr ? 1 : 0, n = 0;
-    jj_call_fn test = NULL;
+    lf_jj_call_fn test = NULL;
     if (r->rc || a->n < skip)
-        return jj_fail(r, at, "selectattr wants an attribute");
+        return lf_jj_fail(r, at, "selectattr wants an attribute");
     if (a->n > skip) {
-        jj_val name = a->v[skip].t == JJ_STR ? jj_str_copy(r, a->v[skip].u.s, a->v[skip].n) : jj_undef;
-        test = name.t == JJ_STR ? jj_find_test(name.u.s) : NULL;
+        lf_jj_val name = a->v[skip].t == LF_JJ_STR ? lf_jj_str_copy(r, a->v[skip].u.s, a->v[skip].n) : lf_jj_undef;
+        test = name.t == LF_JJ_STR ? lf_jj_find_test(name.u.s) : NULL;
         if (!test)
-            return jj_fail(r, at, "select: there is no such test");
+            return lf_jj_fail(r, at, "select: there is no such test");
         skip++;
     }
-    jj_args rest = {a->v + skip, a->n - skip, a->names, a->values, a->n_names};
-    jj_val out = jj_seq_make(r, items.u.seq->n, false);
+    lf_jj_args rest = {a->v + skip, a->n - skip, a->names, a->values, a->n_names};
+    lf_jj_val out = lf_jj_seq_make(r, items.u.seq->n, false);
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++) {
-        jj_val x = attr ? attribute(r, at, items.u.seq->v[i], a->v[0]) : items.u.seq->v[i];
+        lf_jj_val x = attr ? attribute(r, at, items.u.seq->v[i], a->v[0]) : items.u.seq->v[i];
         if (test && r->rc == 0)
             x = test(r, at, x, &rest);
-        if (r->rc == 0 && jj_truth(x) == want)
+        if (r->rc == 0 && lf_jj_truth(x) == want)
             out.u.seq->v[n++] = items.u.seq->v[i];
     }
     if (r->rc == 0)
@@ -415,14 +420,15 @@ FILTER(f_rejectattr)
 /* ---- order ---- */
 
 /* What an element is compared by. */
-static jj_val sort_key(jj_run *r, const jj_node *at, jj_val v, jj_val path, bool keep_case)
+static lf_jj_val sort_key(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val path, bool keep_case)
 {
-    if (path.t != JJ_NONE)
+    if (path.t != LF_JJ_NONE)
         v = attribute(r, at, v, path);
-    return r->rc == 0 && v.t == JJ_STR && !keep_case ? jj_change_case(r, v, JJ_LOWER) : v;
+    return r->rc == 0 && v.t == LF_JJ_STR && !keep_case ? lf_jj_change_case(r, v, LF_JJ_LOWER) : v;
 }
 
-static void merge(jj_run *r, const jj_node *at, jj_val *v, jj_val *k, jj_val *tv, jj_val *tk, size_t n, bool down)
+static void merge(lf_jj_run *r, const lf_jj_node *at, lf_jj_val *v, lf_jj_val *k, lf_jj_val *tv, lf_jj_val *tk,
+                  size_t n, bool down)
 {
     if (n < 2 || r->rc)
         return;
@@ -432,7 +438,7 @@ static void merge(jj_run *r, const jj_node *at, jj_val *v, jj_val *k, jj_val *tv
     for (size_t o = 0; o < n && r->rc == 0; o++) {
         bool right = i == m;
         if (i < m && j < n) {
-            int c = jj_order(r, at, k[j], k[i]);
+            int c = lf_jj_order(r, at, k[j], k[i]);
             right = down ? c > 0 : c < 0;
         }
         tv[o] = right ? v[j] : v[i];
@@ -443,54 +449,55 @@ static void merge(jj_run *r, const jj_node *at, jj_val *v, jj_val *k, jj_val *tv
 }
 
 /* Stable; the elements of items (a list made for this) in order of path. */
-static jj_val sorted(jj_run *r, const jj_node *at, jj_val items, jj_val path, bool keep_case, bool down)
+static lf_jj_val sorted(lf_jj_run *r, const lf_jj_node *at, lf_jj_val items, lf_jj_val path, bool keep_case, bool down)
 {
     size_t n = r->rc ? 0 : items.u.seq->n;
-    jj_val out = jj_seq_make(r, n, false), keys = jj_seq_make(r, n, false), work = jj_seq_make(r, 2 * n, false);
+    lf_jj_val out = lf_jj_seq_make(r, n, false), keys = lf_jj_seq_make(r, n, false),
+              work = lf_jj_seq_make(r, 2 * n, false);
     for (size_t i = 0; r->rc == 0 && i < n; i++) {
         out.u.seq->v[i] = items.u.seq->v[i];
         keys.u.seq->v[i] = sort_key(r, at, items.u.seq->v[i], path, keep_case);
     }
     if (r->rc == 0)
         merge(r, at, out.u.seq->v, keys.u.seq->v, work.u.seq->v, work.u.seq->v + n, n, down);
-    return r->rc ? jj_undef : out;
+    return r->rc ? lf_jj_undef : out;
 }
 
 FILTER(f_sort)
 {
     ARGS("sort", 0, 3, "reverse", "case_sensitive", "attribute");
-    return sorted(r, at, jj_iter(r, at, v), jj_arg(a, 2, "attribute", jj_none),
-                  jj_truth(jj_arg(a, 1, "case_sensitive", jj_bool(false))),
-                  jj_truth(jj_arg(a, 0, "reverse", jj_bool(false))));
+    return sorted(r, at, lf_jj_iter(r, at, v), lf_jj_arg(a, 2, "attribute", lf_jj_none),
+                  lf_jj_truth(lf_jj_arg(a, 1, "case_sensitive", lf_jj_bool(false))),
+                  lf_jj_truth(lf_jj_arg(a, 0, "reverse", lf_jj_bool(false))));
 }
 
 FILTER(f_dictsort)
 {
     ARGS("dictsort", 0, 3, "case_sensitive", "by", "reverse");
-    jj_val by = jj_arg(a, 1, "by", jj_strz("key"));
-    if (v.t != JJ_MAP)
-        return jj_fail(r, at, "dictsort of a %s", v.t == JJ_UNDEF ? v.u.s : jj_type_name(v));
-    bool value = jj_equal(by, jj_strz("value"));
-    if (!value && !jj_equal(by, jj_strz("key")))
-        return jj_fail(r, at, "dictsort: by is 'key' or 'value'");
-    return sorted(r, at, method_of(r, at, v, "items"), jj_int(value),
-                  jj_truth(jj_arg(a, 0, "case_sensitive", jj_bool(false))),
-                  jj_truth(jj_arg(a, 2, "reverse", jj_bool(false))));
+    lf_jj_val by = lf_jj_arg(a, 1, "by", lf_jj_strz("key"));
+    if (v.t != LF_JJ_MAP)
+        return lf_jj_fail(r, at, "dictsort of a %s", v.t == LF_JJ_UNDEF ? v.u.s : lf_jj_type_name(v));
+    bool value = lf_jj_equal(by, lf_jj_strz("value"));
+    if (!value && !lf_jj_equal(by, lf_jj_strz("key")))
+        return lf_jj_fail(r, at, "dictsort: by is 'key' or 'value'");
+    return sorted(r, at, method_of(r, at, v, "items"), lf_jj_int(value),
+                  lf_jj_truth(lf_jj_arg(a, 0, "case_sensitive", lf_jj_bool(false))),
+                  lf_jj_truth(lf_jj_arg(a, 2, "reverse", lf_jj_bool(false))));
 }
 
-static jj_val extreme(jj_run *r, const jj_node *at, jj_val v, const jj_args *a, bool most)
+static lf_jj_val extreme(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, bool most)
 {
     ARGS("min", 0, 2, "case_sensitive", "attribute");
-    jj_val items = jj_iter(r, at, v), path = jj_arg(a, 1, "attribute", jj_none), best_key = jj_undef;
-    bool keep_case = jj_truth(jj_arg(a, 0, "case_sensitive", jj_bool(false)));
+    lf_jj_val items = lf_jj_iter(r, at, v), path = lf_jj_arg(a, 1, "attribute", lf_jj_none), best_key = lf_jj_undef;
+    bool keep_case = lf_jj_truth(lf_jj_arg(a, 0, "case_sensitive", lf_jj_bool(false)));
     if (r->rc)
-        return jj_undef;
+        return lf_jj_undef;
     if (items.u.seq->n == 0)
-        return jj_undefined(r, "No aggregated item, sequence was empty.");
+        return lf_jj_undefined(r, "No aggregated item, sequence was empty.");
     size_t best = 0;
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++) {
-        jj_val k = sort_key(r, at, items.u.seq->v[i], path, keep_case);
-        int c = i == 0 || r->rc ? 0 : jj_order(r, at, k, best_key);
+        lf_jj_val k = sort_key(r, at, items.u.seq->v[i], path, keep_case);
+        int c = i == 0 || r->rc ? 0 : lf_jj_order(r, at, k, best_key);
         if (i > 0 && !(most ? c > 0 : c < 0))
             continue;
         best = i;
@@ -510,11 +517,11 @@ FILTER(f_max)
 FILTER(f_sum)
 {
     ARGS("sum", 0, 2, "attribute", "start");
-    jj_val items = jj_iter(r, at, v), path = jj_arg(a, 0, "attribute", jj_none),
-           total = jj_arg(a, 1, "start", jj_int(0));
+    lf_jj_val items = lf_jj_iter(r, at, v), path = lf_jj_arg(a, 0, "attribute", lf_jj_none),
+              total = lf_jj_arg(a, 1, "start", lf_jj_int(0));
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++) {
-        jj_val x = path.t == JJ_NONE ? items.u.seq->v[i] : attribute(r, at, items.u.seq->v[i], path);
-        total = r->rc ? jj_undef : jj_binary(r, at, "+", total, x);
+        lf_jj_val x = path.t == LF_JJ_NONE ? items.u.seq->v[i] : attribute(r, at, items.u.seq->v[i], path);
+        total = r->rc ? lf_jj_undef : lf_jj_binary(r, at, "+", total, x);
     }
     return total;
 }
@@ -522,15 +529,15 @@ FILTER(f_sum)
 FILTER(f_unique)
 {
     ARGS("unique", 0, 2, "case_sensitive", "attribute");
-    jj_val items = jj_iter(r, at, v), path = jj_arg(a, 1, "attribute", jj_none);
-    bool keep_case = jj_truth(jj_arg(a, 0, "case_sensitive", jj_bool(false)));
+    lf_jj_val items = lf_jj_iter(r, at, v), path = lf_jj_arg(a, 1, "attribute", lf_jj_none);
+    bool keep_case = lf_jj_truth(lf_jj_arg(a, 0, "case_sensitive", lf_jj_bool(false)));
     size_t n = r->rc ? 0 : items.u.seq->n, kept = 0;
-    jj_val out = jj_seq_make(r, n, false), keys = jj_seq_make(r, n, false);
+    lf_jj_val out = lf_jj_seq_make(r, n, false), keys = lf_jj_seq_make(r, n, false);
     for (size_t i = 0; r->rc == 0 && i < n; i++) {
-        jj_val k = sort_key(r, at, items.u.seq->v[i], path, keep_case);
-        bool seen = !jj_hashable(r, at, k);
+        lf_jj_val k = sort_key(r, at, items.u.seq->v[i], path, keep_case);
+        bool seen = !lf_jj_hashable(r, at, k);
         for (size_t j = 0; !seen && j < kept; j++)
-            seen = jj_equal(k, keys.u.seq->v[j]);
+            seen = lf_jj_equal(k, keys.u.seq->v[j]);
         if (seen)
             continue;
         keys.u.seq->v[kept] = k;
@@ -542,11 +549,11 @@ FILTER(f_unique)
     return out;
 }
 
-jj_call_fn jj_find_filter(const char *name)
+lf_jj_call_fn lf_jj_find_filter(const char *name)
 {
     static const struct {
         const char *name;
-        jj_call_fn call;
+        lf_jj_call_fn call;
     } table[] = {{"abs", f_abs},
                  {"capitalize", f_capitalize},
                  {"count", f_length},
@@ -580,7 +587,7 @@ jj_call_fn jj_find_filter(const char *name)
                  {"string", f_string},
                  {"sum", f_sum},
                  {"title", f_title},
-                 {"tojson", jj_tojson},
+                 {"tojson", lf_jj_tojson},
                  {"trim", f_trim},
                  {"unique", f_unique},
                  {"upper", f_upper},

@@ -12,7 +12,7 @@
 
 /* ---- interned names ---- */
 
-struct jj_names {
+struct lf_jj_names {
     const char **v;
     size_t n, cap;
 };
@@ -25,7 +25,7 @@ static size_t name_hash(const char *s, size_t len)
     return (size_t)h;
 }
 
-static const char **name_slot(const struct jj_names *t, const char *s, size_t len)
+static const char **name_slot(const struct lf_jj_names *t, const char *s, size_t len)
 {
     size_t i = name_hash(s, len) & (t->cap - 1);
     while (t->v[i] && (strlen(t->v[i]) != len || memcmp(t->v[i], s, len) != 0))
@@ -35,7 +35,7 @@ static const char **name_slot(const struct jj_names *t, const char *s, size_t le
 
 static int grow_names(lf_jinja *t, lf_err *err)
 {
-    struct jj_names *old = t->names, *new = lf_arena_alloc(t->arena, 1, sizeof(*new), err);
+    struct lf_jj_names *old = t->names, *new = lf_arena_alloc(t->arena, 1, sizeof(*new), err);
     if (!new)
         return LF_ENOMEM;
     new->cap = old ? old->cap * 2 : 128;
@@ -50,7 +50,7 @@ static int grow_names(lf_jinja *t, lf_err *err)
     return 0;
 }
 
-const char *jj_intern(lf_jinja *t, const char *s, size_t len, lf_err *err)
+const char *lf_jj_intern(lf_jinja *t, const char *s, size_t len, lf_err *err)
 {
     if ((!t->names || t->names->n * 2 >= t->names->cap) && grow_names(t, err))
         return NULL;
@@ -66,7 +66,7 @@ const char *jj_intern(lf_jinja *t, const char *s, size_t len, lf_err *err)
     return *slot;
 }
 
-const char *jj_interned(const lf_jinja *t, const char *s)
+const char *lf_jj_interned(const lf_jinja *t, const char *s)
 {
     return t->names ? *name_slot(t->names, s, strlen(s)) : NULL;
 }
@@ -81,7 +81,7 @@ struct lexer {
     int line, col;
     bool line_starting; /* the last match ended a line */
     int depth;          /* open brackets inside a tag */
-    jj_tokens *out;
+    lf_jj_tokens *out;
     lf_err *err;
 };
 
@@ -103,14 +103,14 @@ static int lex_fail(struct lexer *l, size_t at, const char *text)
 {
     int line, col;
     locate(l, at, &line, &col);
-    return jj_fail_at(l->t, line, col, LF_EFORMAT, l->err, "%s", text);
+    return lf_jj_fail_at(l->t, line, col, LF_EFORMAT, l->err, "%s", text);
 }
 
-static jj_token *emit(struct lexer *l, enum jj_tok type, size_t at)
+static lf_jj_token *emit(struct lexer *l, enum lf_jj_tok type, size_t at)
 {
     if (lf_grow(&l->out->v, &l->out->cap, l->out->n, sizeof(*l->out->v), l->err))
         return NULL;
-    jj_token *k = &l->out->v[l->out->n++];
+    lf_jj_token *k = &l->out->v[l->out->n++];
     memset(k, 0, sizeof(*k));
     k->type = type;
     locate(l, at, &k->line, &k->col);
@@ -156,7 +156,7 @@ static int data_before(struct lexer *l, size_t from, size_t to, char sign, bool 
     }
     if (to == from)
         return 0;
-    jj_token *k = emit(l, JJ_T_DATA, from);
+    lf_jj_token *k = emit(l, LF_JJ_T_DATA, from);
     if (!k)
         return LF_ENOMEM;
     k->s = l->s + from;
@@ -235,10 +235,10 @@ static int lex_name(struct lexer *l)
     size_t from = l->at;
     while (l->at < l->n && (name_start((unsigned char)l->s[l->at]) || digit(l->s[l->at])))
         l->at++;
-    jj_token *k = emit(l, JJ_T_NAME, from);
+    lf_jj_token *k = emit(l, LF_JJ_T_NAME, from);
     if (!k)
         return LF_ENOMEM;
-    k->s = jj_intern(l->t, l->s + from, l->at - from, l->err);
+    k->s = lf_jj_intern(l->t, l->s + from, l->at - from, l->err);
     k->len = l->at - from;
     return k->s ? 0 : LF_ENOMEM;
 }
@@ -264,7 +264,7 @@ static int lex_number(struct lexer *l)
     text[n] = 0;
     if (l->at < l->n && name_start((unsigned char)l->s[l->at]))
         return lex_fail(l, from, "a number like this is not supported");
-    jj_token *k = emit(l, real ? JJ_T_FLOAT : JJ_T_INT, from);
+    lf_jj_token *k = emit(l, real ? LF_JJ_T_FLOAT : LF_JJ_T_INT, from);
     if (!k)
         return LF_ENOMEM;
     errno = 0;
@@ -351,7 +351,7 @@ static int lex_string(struct lexer *l)
         rc = lex_fail(l, from, "this string has no end");
     if (rc == 0)
         rc = lf_buf_check(&b, l->err);
-    jj_token *k = rc == 0 ? emit(l, JJ_T_STR, from) : NULL;
+    lf_jj_token *k = rc == 0 ? emit(l, LF_JJ_T_STR, from) : NULL;
     char *copy = k ? lf_arena_alloc(l->t->arena, b.len + 1, 1, l->err) : NULL;
     if (copy) {
         memcpy(copy, b.data, b.len);
@@ -372,7 +372,7 @@ static int lex_op(struct lexer *l)
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         if (!starts(l, l->at, ops[i]))
             continue;
-        jj_token *k = emit(l, JJ_T_OP, l->at);
+        lf_jj_token *k = emit(l, LF_JJ_T_OP, l->at);
         if (!k)
             return LF_ENOMEM;
         k->s = ops[i];
@@ -403,7 +403,7 @@ static bool tag_ends(const struct lexer *l, bool block, size_t *end)
 
 static int lex_tag(struct lexer *l, bool block, size_t begin)
 {
-    if (!emit(l, block ? JJ_T_BLOCK_BEGIN : JJ_T_VAR_BEGIN, begin))
+    if (!emit(l, block ? LF_JJ_T_BLOCK_BEGIN : LF_JJ_T_VAR_BEGIN, begin))
         return LF_ENOMEM;
     l->depth = 0;
     for (;;) {
@@ -415,7 +415,7 @@ static int lex_tag(struct lexer *l, bool block, size_t begin)
             return lex_fail(l, begin, block ? "this tag has no %}" : "this expression has no }}");
         char c = l->s[l->at];
         if (tag_ends(l, block, &end)) {
-            bool ok = emit(l, block ? JJ_T_BLOCK_END : JJ_T_VAR_END, l->at) != NULL;
+            bool ok = emit(l, block ? LF_JJ_T_BLOCK_END : LF_JJ_T_VAR_END, l->at) != NULL;
             ended_at(l, end);
             return ok ? 0 : LF_ENOMEM;
         }
@@ -480,7 +480,7 @@ static char *normal_lines(lf_jinja *t, const char *s, size_t *n, lf_err *err)
     return out;
 }
 
-int jj_lex(lf_jinja *t, const char *source, size_t len, jj_tokens *out, lf_err *err)
+int lf_jj_lex(lf_jinja *t, const char *source, size_t len, lf_jj_tokens *out, lf_err *err)
 {
     if (len > LF_JINJA_MAX_SOURCE)
         return lf_fail(err, LF_EFORMAT, "%s: a template of %zu bytes, at most %zu are read", t->name, len,
@@ -497,5 +497,5 @@ int jj_lex(lf_jinja *t, const char *source, size_t len, jj_tokens *out, lf_err *
         if (rc < 0)
             return rc;
     }
-    return emit(&l, JJ_T_EOF, l.n) ? 0 : LF_ENOMEM;
+    return emit(&l, LF_JJ_T_EOF, l.n) ? 0 : LF_ENOMEM;
 }

@@ -13,7 +13,7 @@
 
 /* ---- arguments ---- */
 
-static const jj_val *named(const jj_args *a, const char *name)
+static const lf_jj_val *named(const lf_jj_args *a, const char *name)
 {
     for (size_t i = 0; name && i < a->n_names; i++)
         if (strcmp(a->names[i], name) == 0)
@@ -21,83 +21,83 @@ static const jj_val *named(const jj_args *a, const char *name)
     return NULL;
 }
 
-bool jj_arg_given(const jj_args *a, size_t i, const char *name)
+bool lf_jj_arg_given(const lf_jj_args *a, size_t i, const char *name)
 {
     return i < a->n || named(a, name);
 }
 
-jj_val jj_arg(const jj_args *a, size_t i, const char *name, jj_val def)
+lf_jj_val lf_jj_arg(const lf_jj_args *a, size_t i, const char *name, lf_jj_val def)
 {
-    const jj_val *v = i < a->n ? &a->v[i] : named(a, name);
+    const lf_jj_val *v = i < a->n ? &a->v[i] : named(a, name);
     return v ? *v : def;
 }
 
-bool jj_args_ok(jj_run *r, const jj_node *at, const char *what, const jj_args *a, size_t least, size_t most,
-                const char *const *keywords)
+bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a, size_t least, size_t most,
+                   const char *const *keywords)
 {
     for (size_t i = 0; i < a->n_names; i++) {
         bool known = false;
         for (size_t k = 0; keywords && keywords[k]; k++)
             known = known || strcmp(a->names[i], keywords[k]) == 0;
         if (!known) {
-            jj_fail(r, at, "%s has no argument '%s'", what, a->names[i]);
+            lf_jj_fail(r, at, "%s has no argument '%s'", what, a->names[i]);
             return false;
         }
     }
     if (a->n + a->n_names < least || a->n > most) {
-        jj_fail(r, at, "%s: %zu arguments were given", what, a->n + a->n_names);
+        lf_jj_fail(r, at, "%s: %zu arguments were given", what, a->n + a->n_names);
         return false;
     }
     return r->rc == 0;
 }
 
 /* A string argument; false after a failure. */
-static bool str_arg(jj_run *r, const jj_node *at, const char *what, const jj_args *a, size_t i, const char *name,
-                    jj_val *out)
+static bool str_arg(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a, size_t i,
+                    const char *name, lf_jj_val *out)
 {
-    *out = jj_arg(a, i, name, jj_undef);
-    if (out->t == JJ_STR)
+    *out = lf_jj_arg(a, i, name, lf_jj_undef);
+    if (out->t == LF_JJ_STR)
         return true;
-    jj_fail(r, at, "%s wants a str, not a %s", what, jj_type_name(*out));
+    lf_jj_fail(r, at, "%s wants a str, not a %s", what, lf_jj_type_name(*out));
     return false;
 }
 
-#define METHOD(name) static jj_val name(jj_run *r, const jj_node *at, jj_val self, const jj_args *a)
+#define METHOD(name) static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
 #define NO_ARGS(what)                                                                                                  \
-    if (!jj_args_ok(r, at, what, a, 0, 0, NULL))                                                                       \
-    return jj_undef
+    if (!lf_jj_args_ok(r, at, what, a, 0, 0, NULL))                                                                    \
+    return lf_jj_undef
 
 /* ---- strings ---- */
 
 METHOD(str_upper)
 {
     NO_ARGS("upper");
-    return jj_change_case(r, self, JJ_UPPER);
+    return lf_jj_change_case(r, self, LF_JJ_UPPER);
 }
 METHOD(str_lower)
 {
     NO_ARGS("lower");
-    return jj_change_case(r, self, JJ_LOWER);
+    return lf_jj_change_case(r, self, LF_JJ_LOWER);
 }
 METHOD(str_title)
 {
     NO_ARGS("title");
-    return jj_change_case(r, self, JJ_TITLE);
+    return lf_jj_change_case(r, self, LF_JJ_TITLE);
 }
 METHOD(str_capitalize)
 {
     NO_ARGS("capitalize");
-    return jj_change_case(r, self, JJ_CAPITALIZE);
+    return lf_jj_change_case(r, self, LF_JJ_CAPITALIZE);
 }
 
-static jj_val strip(jj_run *r, const jj_node *at, jj_val self, const jj_args *a, int which)
+static lf_jj_val strip(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, int which)
 {
-    if (!jj_args_ok(r, at, "strip", a, 0, 1, NULL))
-        return jj_undef;
-    jj_val set = jj_arg(a, 0, NULL, jj_none);
-    if (set.t != JJ_NONE && set.t != JJ_STR)
-        return jj_fail(r, at, "strip wants a str, not a %s", jj_type_name(set));
-    return jj_strip(self, set.u.s, set.t == JJ_NONE ? SIZE_MAX : set.n, which);
+    if (!lf_jj_args_ok(r, at, "strip", a, 0, 1, NULL))
+        return lf_jj_undef;
+    lf_jj_val set = lf_jj_arg(a, 0, NULL, lf_jj_none);
+    if (set.t != LF_JJ_NONE && set.t != LF_JJ_STR)
+        return lf_jj_fail(r, at, "strip wants a str, not a %s", lf_jj_type_name(set));
+    return lf_jj_strip(self, set.u.s, set.t == LF_JJ_NONE ? SIZE_MAX : set.n, which);
 }
 METHOD(str_strip)
 {
@@ -112,21 +112,21 @@ METHOD(str_rstrip)
     return strip(r, at, self, a, 2);
 }
 
-static jj_val affix(jj_run *r, const jj_node *at, jj_val self, const jj_args *a, bool end)
+static lf_jj_val affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool end)
 {
     const char *what = end ? "endswith" : "startswith";
-    if (!jj_args_ok(r, at, what, a, 1, 1, NULL))
-        return jj_undef;
-    jj_val one = a->v[0];
-    struct jj_seq single = {1, true, &one}, *all = one.t == JJ_SEQ && one.u.seq->tuple ? one.u.seq : &single;
+    if (!lf_jj_args_ok(r, at, what, a, 1, 1, NULL))
+        return lf_jj_undef;
+    lf_jj_val one = a->v[0];
+    struct lf_jj_seq single = {1, true, &one}, *all = one.t == LF_JJ_SEQ && one.u.seq->tuple ? one.u.seq : &single;
     for (size_t i = 0; i < all->n; i++) {
-        jj_val x = all->v[i];
-        if (x.t != JJ_STR)
-            return jj_fail(r, at, "%s wants a str, not a %s", what, jj_type_name(x));
+        lf_jj_val x = all->v[i];
+        if (x.t != LF_JJ_STR)
+            return lf_jj_fail(r, at, "%s wants a str, not a %s", what, lf_jj_type_name(x));
         if (x.n <= self.n && memcmp(self.u.s + (end ? self.n - x.n : 0), x.u.s, x.n) == 0)
-            return jj_bool(true);
+            return lf_jj_bool(true);
     }
-    return jj_bool(false);
+    return lf_jj_bool(false);
 }
 METHOD(str_startswith)
 {
@@ -137,14 +137,14 @@ METHOD(str_endswith)
     return affix(r, at, self, a, true);
 }
 
-static jj_val remove_affix(jj_run *r, const jj_node *at, jj_val self, const jj_args *a, bool end)
+static lf_jj_val remove_affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool end)
 {
-    jj_val x;
-    if (!jj_args_ok(r, at, "removeprefix", a, 1, 1, NULL) || !str_arg(r, at, "removeprefix", a, 0, NULL, &x))
-        return jj_undef;
+    lf_jj_val x;
+    if (!lf_jj_args_ok(r, at, "removeprefix", a, 1, 1, NULL) || !str_arg(r, at, "removeprefix", a, 0, NULL, &x))
+        return lf_jj_undef;
     if (x.n > self.n || memcmp(self.u.s + (end ? self.n - x.n : 0), x.u.s, x.n) != 0)
         return self;
-    return jj_str(self.u.s + (end ? 0 : x.n), self.n - x.n);
+    return lf_jj_str(self.u.s + (end ? 0 : x.n), self.n - x.n);
 }
 METHOD(str_removeprefix)
 {
@@ -156,15 +156,15 @@ METHOD(str_removesuffix)
 }
 
 struct pieces {
-    jj_val *v;
+    lf_jj_val *v;
     size_t n, cap;
 };
 
-static void add_piece(jj_run *r, struct pieces *p, const char *s, size_t n)
+static void add_piece(lf_jj_run *r, struct pieces *p, const char *s, size_t n)
 {
     if (p->n == p->cap) {
         size_t cap = p->cap ? p->cap * 2 : 8;
-        jj_val *v = jj_alloc(r, cap, sizeof(*v));
+        lf_jj_val *v = lf_jj_alloc(r, cap, sizeof(*v));
         if (!v)
             return;
         if (p->n)
@@ -172,22 +172,22 @@ static void add_piece(jj_run *r, struct pieces *p, const char *s, size_t n)
         p->v = v;
         p->cap = cap;
     }
-    p->v[p->n++] = jj_str(s, n);
+    p->v[p->n++] = lf_jj_str(s, n);
 }
 
-static jj_val pieces_list(jj_run *r, const struct pieces *p, bool backwards)
+static lf_jj_val pieces_list(lf_jj_run *r, const struct pieces *p, bool backwards)
 {
-    jj_val out = jj_seq_make(r, p->n, false);
+    lf_jj_val out = lf_jj_seq_make(r, p->n, false);
     for (size_t i = 0; r->rc == 0 && i < p->n; i++)
         out.u.seq->v[i] = p->v[backwards ? p->n - 1 - i : i];
     return out;
 }
 
 /* Split at runs of white space, none of it kept. */
-static jj_val split_words(jj_run *r, jj_val s, int64_t most, bool right)
+static lf_jj_val split_words(lf_jj_run *r, lf_jj_val s, int64_t most, bool right)
 {
     struct pieces p = {0};
-    for (s = jj_strip(s, NULL, SIZE_MAX, right ? 2 : 1); r->rc == 0 && s.n > 0; most--) {
+    for (s = lf_jj_strip(s, NULL, SIZE_MAX, right ? 2 : 1); r->rc == 0 && s.n > 0; most--) {
         if (most == 0) {
             add_piece(r, &p, s.u.s, s.n);
             break;
@@ -198,23 +198,23 @@ static jj_val split_words(jj_run *r, jj_val s, int64_t most, bool right)
                 size_t k = i - 1;
                 while (k > 0 && ((unsigned char)s.u.s[k] & 0xC0) == 0x80)
                     k--;
-                if (jj_is_space(jj_char(s.u.s + k, i - k, &len)))
+                if (lf_jj_is_space(lf_jj_char(s.u.s + k, i - k, &len)))
                     break;
                 i = k;
             }
             add_piece(r, &p, s.u.s + i, s.n - i);
-            s = jj_strip(jj_str(s.u.s, i), NULL, SIZE_MAX, 2);
+            s = lf_jj_strip(lf_jj_str(s.u.s, i), NULL, SIZE_MAX, 2);
         } else {
-            while (i < s.n && !jj_is_space(jj_char(s.u.s + i, s.n - i, &len)))
+            while (i < s.n && !lf_jj_is_space(lf_jj_char(s.u.s + i, s.n - i, &len)))
                 i += len;
             add_piece(r, &p, s.u.s, i);
-            s = jj_strip(jj_str(s.u.s + i, s.n - i), NULL, SIZE_MAX, 1);
+            s = lf_jj_strip(lf_jj_str(s.u.s + i, s.n - i), NULL, SIZE_MAX, 1);
         }
     }
     return pieces_list(r, &p, right);
 }
 
-static bool find_last(jj_val s, jj_val sep, size_t *at)
+static bool find_last(lf_jj_val s, lf_jj_val sep, size_t *at)
 {
     for (size_t i = s.n >= sep.n ? s.n - sep.n + 1 : 0; i-- > 0;)
         if (memcmp(s.u.s + i, sep.u.s, sep.n) == 0) {
@@ -224,29 +224,29 @@ static bool find_last(jj_val s, jj_val sep, size_t *at)
     return false;
 }
 
-static jj_val split(jj_run *r, const jj_node *at, jj_val self, const jj_args *a, bool right)
+static lf_jj_val split(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool right)
 {
     static const char *const keywords[] = {"sep", "maxsplit", NULL};
-    if (!jj_args_ok(r, at, "split", a, 0, 2, keywords))
-        return jj_undef;
-    jj_val sep = jj_arg(a, 0, "sep", jj_none), most = jj_arg(a, 1, "maxsplit", jj_int(-1));
-    if (most.t != JJ_INT)
-        return jj_fail(r, at, "split: maxsplit is a whole number");
-    if (sep.t == JJ_NONE)
+    if (!lf_jj_args_ok(r, at, "split", a, 0, 2, keywords))
+        return lf_jj_undef;
+    lf_jj_val sep = lf_jj_arg(a, 0, "sep", lf_jj_none), most = lf_jj_arg(a, 1, "maxsplit", lf_jj_int(-1));
+    if (most.t != LF_JJ_INT)
+        return lf_jj_fail(r, at, "split: maxsplit is a whole number");
+    if (sep.t == LF_JJ_NONE)
         return split_words(r, self, most.u.i, right);
-    if (sep.t != JJ_STR || sep.n == 0)
-        return jj_fail(r, at, "split wants a str that is not empty");
+    if (sep.t != LF_JJ_STR || sep.n == 0)
+        return lf_jj_fail(r, at, "split wants a str that is not empty");
     struct pieces p = {0};
     size_t k;
     for (int64_t left = most.u.i; r->rc == 0 && left != 0; left--) {
-        if (!(right ? find_last(self, sep, &k) : jj_find(self.u.s, self.n, sep.u.s, sep.n, &k)))
+        if (!(right ? find_last(self, sep, &k) : lf_jj_find(self.u.s, self.n, sep.u.s, sep.n, &k)))
             break;
         if (right) {
             add_piece(r, &p, self.u.s + k + sep.n, self.n - k - sep.n);
             self.n = k;
         } else {
             add_piece(r, &p, self.u.s, k);
-            self = jj_str(self.u.s + k + sep.n, self.n - k - sep.n);
+            self = lf_jj_str(self.u.s + k + sep.n, self.n - k - sep.n);
         }
     }
     add_piece(r, &p, self.u.s, self.n);
@@ -271,12 +271,12 @@ METHOD(str_splitlines)
 {
     static const char *const keywords[] = {"keepends", NULL};
     struct pieces p = {0};
-    if (!jj_args_ok(r, at, "splitlines", a, 0, 1, keywords))
-        return jj_undef;
-    bool keep = jj_truth(jj_arg(a, 0, "keepends", jj_bool(false)));
+    if (!lf_jj_args_ok(r, at, "splitlines", a, 0, 1, keywords))
+        return lf_jj_undef;
+    bool keep = lf_jj_truth(lf_jj_arg(a, 0, "keepends", lf_jj_bool(false)));
     size_t from = 0, len;
     for (size_t i = 0; r->rc == 0 && i < self.n; i += len) {
-        int32_t c = jj_char(self.u.s + i, self.n - i, &len);
+        int32_t c = lf_jj_char(self.u.s + i, self.n - i, &len);
         if (!line_end(c))
             continue;
         size_t text = i - from;
@@ -293,33 +293,34 @@ METHOD(str_splitlines)
 METHOD(str_replace)
 {
     static const char *const keywords[] = {"count", NULL};
-    jj_val from, to;
-    if (!jj_args_ok(r, at, "replace", a, 2, 3, keywords) || !str_arg(r, at, "replace", a, 0, NULL, &from) ||
+    lf_jj_val from, to;
+    if (!lf_jj_args_ok(r, at, "replace", a, 2, 3, keywords) || !str_arg(r, at, "replace", a, 0, NULL, &from) ||
         !str_arg(r, at, "replace", a, 1, NULL, &to))
-        return jj_undef;
-    jj_val count = jj_arg(a, 2, "count", jj_int(-1));
-    if (count.t != JJ_INT)
-        return jj_fail(r, at, "replace: count is a whole number");
-    return jj_replace(r, self, from, to, count.u.i);
+        return lf_jj_undef;
+    lf_jj_val count = lf_jj_arg(a, 2, "count", lf_jj_int(-1));
+    if (count.t != LF_JJ_INT)
+        return lf_jj_fail(r, at, "replace: count is a whole number");
+    return lf_jj_replace(r, self, from, to, count.u.i);
 }
 
 METHOD(str_join)
 {
-    if (!jj_args_ok(r, at, "join", a, 1, 1, NULL))
-        return jj_undef;
-    return jj_join(r, at, a->v[0], self, false);
+    if (!lf_jj_args_ok(r, at, "join", a, 1, 1, NULL))
+        return lf_jj_undef;
+    return lf_jj_join(r, at, a->v[0], self, false);
 }
 
-static jj_val find_text(jj_run *r, const jj_node *at, jj_val self, const jj_args *a, bool last, bool need)
+static lf_jj_val find_text(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool last,
+                           bool need)
 {
-    jj_val x;
+    lf_jj_val x;
     size_t k = 0;
-    if (!jj_args_ok(r, at, "find", a, 1, 1, NULL) || !str_arg(r, at, "find", a, 0, NULL, &x))
-        return jj_undef;
-    bool found = last ? find_last(self, x, &k) : jj_find(self.u.s, self.n, x.u.s, x.n, &k);
+    if (!lf_jj_args_ok(r, at, "find", a, 1, 1, NULL) || !str_arg(r, at, "find", a, 0, NULL, &x))
+        return lf_jj_undef;
+    bool found = last ? find_last(self, x, &k) : lf_jj_find(self.u.s, self.n, x.u.s, x.n, &k);
     if (!found && need)
-        return jj_fail(r, at, "index: the text is not there");
-    return jj_int(found ? (int64_t)jj_chars(self.u.s, k) : -1);
+        return lf_jj_fail(r, at, "index: the text is not there");
+    return lf_jj_int(found ? (int64_t)lf_jj_chars(self.u.s, k) : -1);
 }
 METHOD(str_find)
 {
@@ -336,26 +337,26 @@ METHOD(str_index)
 
 METHOD(str_count)
 {
-    jj_val x;
+    lf_jj_val x;
     size_t k;
     int64_t n = 0;
-    if (!jj_args_ok(r, at, "count", a, 1, 1, NULL) || !str_arg(r, at, "count", a, 0, NULL, &x))
-        return jj_undef;
+    if (!lf_jj_args_ok(r, at, "count", a, 1, 1, NULL) || !str_arg(r, at, "count", a, 0, NULL, &x))
+        return lf_jj_undef;
     if (x.n == 0)
-        return jj_int((int64_t)jj_chars(self.u.s, self.n) + 1);
-    for (; jj_find(self.u.s, self.n, x.u.s, x.n, &k); n++)
-        self = jj_str(self.u.s + k + x.n, self.n - k - x.n);
-    return jj_int(n);
+        return lf_jj_int((int64_t)lf_jj_chars(self.u.s, self.n) + 1);
+    for (; lf_jj_find(self.u.s, self.n, x.u.s, x.n, &k); n++)
+        self = lf_jj_str(self.u.s + k + x.n, self.n - k - x.n);
+    return lf_jj_int(n);
 }
 
 /* Are all characters (there must be one) of a class? */
-static jj_val all_chars(jj_val s, bool (*is)(int32_t c))
+static lf_jj_val all_chars(lf_jj_val s, bool (*is)(int32_t c))
 {
     size_t len;
     for (size_t i = 0; i < s.n; i += len)
-        if (!is(jj_char(s.u.s + i, s.n - i, &len)))
-            return jj_bool(false);
-    return jj_bool(s.n > 0);
+        if (!is(lf_jj_char(s.u.s + i, s.n - i, &len)))
+            return lf_jj_bool(false);
+    return lf_jj_bool(s.n > 0);
 }
 
 static bool is_letter(int32_t c)
@@ -392,21 +393,21 @@ METHOD(str_isalnum)
 METHOD(str_isspace)
 {
     NO_ARGS("isspace");
-    return all_chars(self, jj_is_space);
+    return all_chars(self, lf_jj_is_space);
 }
 
 /* No letter of the other case, and one of this. */
-static jj_val one_case(jj_val s, bool upper)
+static lf_jj_val one_case(lf_jj_val s, bool upper)
 {
     bool some = false;
     size_t len;
     for (size_t i = 0; i < s.n; i += len) {
-        utf8proc_category_t k = utf8proc_category(jj_char(s.u.s + i, s.n - i, &len));
+        utf8proc_category_t k = utf8proc_category(lf_jj_char(s.u.s + i, s.n - i, &len));
         if (k == UTF8PROC_CATEGORY_LT || k == (upper ? UTF8PROC_CATEGORY_LL : UTF8PROC_CATEGORY_LU))
-            return jj_bool(false);
+            return lf_jj_bool(false);
         some = some || k == (upper ? UTF8PROC_CATEGORY_LU : UTF8PROC_CATEGORY_LL);
     }
-    return jj_bool(some);
+    return lf_jj_bool(some);
 }
 METHOD(str_isupper)
 {
@@ -421,32 +422,32 @@ METHOD(str_islower)
 
 METHOD(str_zfill)
 {
-    if (!jj_args_ok(r, at, "zfill", a, 1, 1, NULL))
-        return jj_undef;
-    jj_val w = a->v[0];
-    size_t have = jj_chars(self.u.s, self.n);
-    if (w.t != JJ_INT || w.u.i > RANGE_MAX)
-        return jj_fail(r, at, "zfill wants a whole number");
+    if (!lf_jj_args_ok(r, at, "zfill", a, 1, 1, NULL))
+        return lf_jj_undef;
+    lf_jj_val w = a->v[0];
+    size_t have = lf_jj_chars(self.u.s, self.n);
+    if (w.t != LF_JJ_INT || w.u.i > RANGE_MAX)
+        return lf_jj_fail(r, at, "zfill wants a whole number");
     if (w.u.i <= (int64_t)have)
         return self;
     size_t zeros = (size_t)w.u.i - have, sign = self.n > 0 && (*self.u.s == '+' || *self.u.s == '-');
-    char *s = jj_alloc(r, zeros + self.n + 1, 1);
+    char *s = lf_jj_alloc(r, zeros + self.n + 1, 1);
     if (!s)
-        return jj_undef;
+        return lf_jj_undef;
     memcpy(s, self.u.s, sign);
     memset(s + sign, '0', zeros);
     memcpy(s + sign + zeros, self.u.s + sign, self.n - sign);
-    return jj_str(s, zeros + self.n);
+    return lf_jj_str(s, zeros + self.n);
 }
 
 /* ---- dicts and lists ---- */
 
-static jj_val map_parts(jj_run *r, const struct jj_map *m, bool keys, bool values)
+static lf_jj_val map_parts(lf_jj_run *r, const struct lf_jj_map *m, bool keys, bool values)
 {
-    jj_val out = jj_seq_make(r, m->n, false);
+    lf_jj_val out = lf_jj_seq_make(r, m->n, false);
     for (size_t i = 0; r->rc == 0 && i < m->n; i++) {
         if (keys && values) {
-            jj_val pair = jj_seq_make(r, 2, true);
+            lf_jj_val pair = lf_jj_seq_make(r, 2, true);
             if (r->rc)
                 break;
             pair.u.seq->v[0] = m->k[i];
@@ -476,12 +477,12 @@ METHOD(map_values)
 }
 METHOD(map_get)
 {
-    if (!jj_args_ok(r, at, "get", a, 1, 2, NULL))
-        return jj_undef;
-    if (!jj_hashable(r, at, a->v[0]))
-        return jj_undef;
-    const jj_val *v = jj_map_get(self.u.map, a->v[0]);
-    return v ? *v : jj_arg(a, 1, NULL, jj_none);
+    if (!lf_jj_args_ok(r, at, "get", a, 1, 2, NULL))
+        return lf_jj_undef;
+    if (!lf_jj_hashable(r, at, a->v[0]))
+        return lf_jj_undef;
+    const lf_jj_val *v = lf_jj_map_get(self.u.map, a->v[0]);
+    return v ? *v : lf_jj_arg(a, 1, NULL, lf_jj_none);
 }
 METHOD(copy)
 {
@@ -490,26 +491,26 @@ METHOD(copy)
 }
 METHOD(seq_index)
 {
-    if (!jj_args_ok(r, at, "index", a, 1, 1, NULL))
-        return jj_undef;
+    if (!lf_jj_args_ok(r, at, "index", a, 1, 1, NULL))
+        return lf_jj_undef;
     for (size_t i = 0; i < self.u.seq->n; i++)
-        if (jj_equal(self.u.seq->v[i], a->v[0]))
-            return jj_int((int64_t)i);
-    return jj_fail(r, at, "index: the element is not in the list");
+        if (lf_jj_equal(self.u.seq->v[i], a->v[0]))
+            return lf_jj_int((int64_t)i);
+    return lf_jj_fail(r, at, "index: the element is not in the list");
 }
 METHOD(seq_count)
 {
     int64_t n = 0;
-    if (!jj_args_ok(r, at, "count", a, 1, 1, NULL))
-        return jj_undef;
+    if (!lf_jj_args_ok(r, at, "count", a, 1, 1, NULL))
+        return lf_jj_undef;
     for (size_t i = 0; i < self.u.seq->n; i++)
-        n += jj_equal(self.u.seq->v[i], a->v[0]);
-    return jj_int(n);
+        n += lf_jj_equal(self.u.seq->v[i], a->v[0]);
+    return lf_jj_int(n);
 }
 
 struct entry {
     const char *name;
-    jj_call_fn call;
+    lf_jj_call_fn call;
 };
 
 static const struct entry str_methods[] = {{"capitalize", str_capitalize},
@@ -544,7 +545,7 @@ static const struct entry map_methods[] = {{"copy", copy},     {"get", map_get},
                                            {"keys", map_keys}, {"values", map_values}, {NULL, NULL}};
 static const struct entry seq_methods[] = {{"copy", copy}, {"count", seq_count}, {"index", seq_index}, {NULL, NULL}};
 
-static jj_call_fn look_up(const struct entry *t, const char *name)
+static lf_jj_call_fn look_up(const struct entry *t, const char *name)
 {
     for (; t->name; t++)
         if (strcmp(t->name, name) == 0)
@@ -560,18 +561,18 @@ static bool listed(const char *const *names, const char *name)
     return false;
 }
 
-jj_call_fn jj_find_method(jj_val v, const char *name, bool *changes)
+lf_jj_call_fn lf_jj_find_method(lf_jj_val v, const char *name, bool *changes)
 {
     static const char *const of_seq[] = {"append", "clear",   "extend", "insert", "pop",
                                          "remove", "reverse", "sort",   NULL},
                              *const of_map[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
-    if (v.t == JJ_STR)
+    if (v.t == LF_JJ_STR)
         return look_up(str_methods, name);
-    if (v.t == JJ_MAP) {
+    if (v.t == LF_JJ_MAP) {
         *changes = listed(of_map, name);
         return look_up(map_methods, name);
     }
-    if (v.t != JJ_SEQ)
+    if (v.t != LF_JJ_SEQ)
         return NULL;
     *changes = !v.u.seq->tuple && listed(of_seq, name);
     return look_up(seq_methods, name);
@@ -583,11 +584,11 @@ METHOD(raise_exception)
 {
     static const char *const keywords[] = {"message", NULL};
     (void)self;
-    if (!jj_args_ok(r, at, "raise_exception", a, 1, 1, keywords))
-        return jj_undef;
-    jj_val text = jj_to_str(r, jj_arg(a, 0, "message", jj_undef));
-    return r->rc ? jj_undef
-                 : jj_fail(r, at, "the template refuses: %.*s", (int)(text.n < 400 ? text.n : 400), text.u.s);
+    if (!lf_jj_args_ok(r, at, "raise_exception", a, 1, 1, keywords))
+        return lf_jj_undef;
+    lf_jj_val text = lf_jj_to_str(r, lf_jj_arg(a, 0, "message", lf_jj_undef));
+    return r->rc ? lf_jj_undef
+                 : lf_jj_fail(r, at, "the template refuses: %.*s", (int)(text.n < 400 ? text.n : 400), text.u.s);
 }
 
 /* One conversion of strftime; 0: not one that is supported. */
@@ -631,13 +632,13 @@ static size_t date_part(char *out, size_t cap, char what, bool bare, const struc
 
 METHOD(strftime_now)
 {
-    jj_val format;
+    lf_jj_val format;
     struct tm tm;
     time_t now = (time_t)r->o.now;
     lf_buf b;
     (void)self;
-    if (!jj_args_ok(r, at, "strftime_now", a, 1, 1, NULL) || !str_arg(r, at, "strftime_now", a, 0, NULL, &format))
-        return jj_undef;
+    if (!lf_jj_args_ok(r, at, "strftime_now", a, 1, 1, NULL) || !str_arg(r, at, "strftime_now", a, 0, NULL, &format))
+        return lf_jj_undef;
     gmtime_r(&now, &tm);
     lf_buf_init(&b);
     for (size_t i = 0; r->rc == 0 && i < format.n; i++) {
@@ -650,74 +651,74 @@ METHOD(strftime_now)
         i += bare ? 2 : 1;
         size_t n = i < format.n ? date_part(text, sizeof(text), format.u.s[i], bare, &tm) : 0;
         if (n == 0)
-            jj_fail_rc(r, at, LF_ENOTSUP, "strftime_now: a conversion that is not supported");
+            lf_jj_fail_rc(r, at, LF_ENOTSUP, "strftime_now: a conversion that is not supported");
         lf_buf_add(&b, text, n);
     }
-    return jj_str_take(r, &b);
+    return lf_jj_str_take(r, &b);
 }
 
 METHOD(range)
 {
     int64_t x[3] = {0, 0, 1};
     (void)self;
-    if (!jj_args_ok(r, at, "range", a, 1, 3, NULL))
-        return jj_undef;
+    if (!lf_jj_args_ok(r, at, "range", a, 1, 3, NULL))
+        return lf_jj_undef;
     for (size_t i = 0; i < a->n; i++) {
-        if (a->v[i].t != JJ_INT && a->v[i].t != JJ_BOOL)
-            return jj_fail(r, at, "range wants whole numbers, not a %s", jj_type_name(a->v[i]));
-        x[a->n == 1 ? 1 : i] = a->v[i].t == JJ_BOOL ? a->v[i].u.b : a->v[i].u.i;
+        if (a->v[i].t != LF_JJ_INT && a->v[i].t != LF_JJ_BOOL)
+            return lf_jj_fail(r, at, "range wants whole numbers, not a %s", lf_jj_type_name(a->v[i]));
+        x[a->n == 1 ? 1 : i] = a->v[i].t == LF_JJ_BOOL ? a->v[i].u.b : a->v[i].u.i;
     }
     if (x[2] == 0)
-        return jj_fail(r, at, "range: the step is 0");
+        return lf_jj_fail(r, at, "range: the step is 0");
     __int128 span = x[2] > 0 ? (__int128)x[1] - x[0] : (__int128)x[0] - x[1], by = x[2] > 0 ? x[2] : -(__int128)x[2];
     __int128 n = span > 0 ? (span + by - 1) / by : 0;
     if (n > RANGE_MAX)
-        return jj_fail(r, at, "range: more than %d elements", RANGE_MAX);
-    jj_val out = jj_seq_make(r, (size_t)n, false);
+        return lf_jj_fail(r, at, "range: more than %d elements", RANGE_MAX);
+    lf_jj_val out = lf_jj_seq_make(r, (size_t)n, false);
     for (size_t i = 0; r->rc == 0 && i < (size_t)n; i++)
-        out.u.seq->v[i] = jj_int(x[0] + (int64_t)i * x[2]);
+        out.u.seq->v[i] = lf_jj_int(x[0] + (int64_t)i * x[2]);
     return out;
 }
 
 /* dict(mapping or pairs, key = value) and namespace(the same) */
-static jj_val make_map(jj_run *r, const jj_node *at, const jj_args *a, enum jj_type t)
+static lf_jj_val make_map(lf_jj_run *r, const lf_jj_node *at, const lf_jj_args *a, enum lf_jj_type t)
 {
-    jj_val m = jj_map_make(r, a->n_names + 4), from = jj_arg(a, 0, NULL, jj_none);
+    lf_jj_val m = lf_jj_map_make(r, a->n_names + 4), from = lf_jj_arg(a, 0, NULL, lf_jj_none);
     if (a->n > 1)
-        return jj_fail(r, at, "dict: more than one argument without a name");
-    if (from.t == JJ_MAP || from.t == JJ_NS) {
+        return lf_jj_fail(r, at, "dict: more than one argument without a name");
+    if (from.t == LF_JJ_MAP || from.t == LF_JJ_NS) {
         for (size_t i = 0; r->rc == 0 && i < from.u.map->n; i++)
-            jj_map_set(r, m.u.map, from.u.map->k[i], from.u.map->v[i]);
+            lf_jj_map_set(r, m.u.map, from.u.map->k[i], from.u.map->v[i]);
     } else if (a->n == 1) {
-        jj_val pairs = jj_iter(r, at, from);
+        lf_jj_val pairs = lf_jj_iter(r, at, from);
         for (size_t i = 0; r->rc == 0 && i < pairs.u.seq->n; i++) {
-            jj_val pair = pairs.u.seq->v[i];
-            if (pair.t != JJ_SEQ || pair.u.seq->n != 2)
-                return jj_fail(r, at, "dict: element %zu is no pair", i);
-            jj_map_set(r, m.u.map, pair.u.seq->v[0], pair.u.seq->v[1]);
+            lf_jj_val pair = pairs.u.seq->v[i];
+            if (pair.t != LF_JJ_SEQ || pair.u.seq->n != 2)
+                return lf_jj_fail(r, at, "dict: element %zu is no pair", i);
+            lf_jj_map_set(r, m.u.map, pair.u.seq->v[0], pair.u.seq->v[1]);
         }
     }
     for (size_t i = 0; r->rc == 0 && i < a->n_names; i++)
-        jj_map_set(r, m.u.map, jj_strz(a->names[i]), a->values[i]);
+        lf_jj_map_set(r, m.u.map, lf_jj_strz(a->names[i]), a->values[i]);
     m.t = t;
     return m;
 }
 METHOD(dict)
 {
     (void)self;
-    return make_map(r, at, a, JJ_MAP);
+    return make_map(r, at, a, LF_JJ_MAP);
 }
 METHOD(namespace)
 {
     (void)self;
-    return make_map(r, at, a, JJ_NS);
+    return make_map(r, at, a, LF_JJ_NS);
 }
 
 static const struct entry globals[] = {
     {"dict", dict},   {"namespace", namespace},       {"raise_exception", raise_exception},
     {"range", range}, {"strftime_now", strftime_now}, {NULL, NULL}};
 
-jj_call_fn jj_find_global(const char *name)
+lf_jj_call_fn lf_jj_find_global(const char *name)
 {
     return look_up(globals, name);
 }

@@ -7,23 +7,23 @@
 
 #include "engine/text/jinja/priv.h"
 
-static bool is_int(jj_val v)
+static bool is_int(lf_jj_val v)
 {
-    return v.t == JJ_INT || v.t == JJ_BOOL;
+    return v.t == LF_JJ_INT || v.t == LF_JJ_BOOL;
 }
-static int64_t as_int(jj_val v)
+static int64_t as_int(lf_jj_val v)
 {
-    return v.t == JJ_BOOL ? v.u.b : v.u.i;
-}
-
-static jj_val wrong_types(jj_run *r, const jj_node *at, const char *op, jj_val a, jj_val b)
-{
-    if (a.t == JJ_UNDEF || b.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", a.t == JJ_UNDEF ? a.u.s : b.u.s);
-    return jj_fail(r, at, "%s %s %s is not defined", jj_type_name(a), op, jj_type_name(b));
+    return v.t == LF_JJ_BOOL ? v.u.b : v.u.i;
 }
 
-static bool has_markup(jj_val v)
+static lf_jj_val wrong_types(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b)
+{
+    if (a.t == LF_JJ_UNDEF || b.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", a.t == LF_JJ_UNDEF ? a.u.s : b.u.s);
+    return lf_jj_fail(r, at, "%s %s %s is not defined", lf_jj_type_name(a), op, lf_jj_type_name(b));
+}
+
+static bool has_markup(lf_jj_val v)
 {
     for (size_t i = 0; i < v.n; i++)
         if (strchr("&<>'\"", v.u.s[i]) && v.u.s[i])
@@ -31,23 +31,23 @@ static bool has_markup(jj_val v)
     return false;
 }
 
-static jj_val add_strings(jj_run *r, const jj_node *at, jj_val a, jj_val b)
+static lf_jj_val add_strings(lf_jj_run *r, const lf_jj_node *at, lf_jj_val a, lf_jj_val b)
 {
     if ((a.pad && !b.pad && has_markup(b)) || (b.pad && !a.pad && has_markup(a)))
-        return jj_fail_rc(r, at, LF_ENOTSUP, "a string marked safe + one that HTML would escape is not supported");
-    char *s = jj_alloc(r, a.n + b.n + 1, 1);
+        return lf_jj_fail_rc(r, at, LF_ENOTSUP, "a string marked safe + one that HTML would escape is not supported");
+    char *s = lf_jj_alloc(r, a.n + b.n + 1, 1);
     if (!s)
-        return jj_undef;
+        return lf_jj_undef;
     memcpy(s, a.u.s, a.n);
     memcpy(s + a.n, b.u.s, b.n);
-    return jj_str(s, a.n + b.n);
+    return lf_jj_str(s, a.n + b.n);
 }
 
-static jj_val add_seqs(jj_run *r, const struct jj_seq *a, const struct jj_seq *b)
+static lf_jj_val add_seqs(lf_jj_run *r, const struct lf_jj_seq *a, const struct lf_jj_seq *b)
 {
-    jj_val v = jj_seq_make(r, a->n + b->n, a->tuple);
+    lf_jj_val v = lf_jj_seq_make(r, a->n + b->n, a->tuple);
     if (r->rc)
-        return jj_undef;
+        return lf_jj_undef;
     if (a->n)
         memcpy(v.u.seq->v, a->v, a->n * sizeof(*a->v));
     if (b->n)
@@ -55,58 +55,58 @@ static jj_val add_seqs(jj_run *r, const struct jj_seq *a, const struct jj_seq *b
     return v;
 }
 
-static jj_val repeat(jj_run *r, jj_val v, int64_t times)
+static lf_jj_val repeat(lf_jj_run *r, lf_jj_val v, int64_t times)
 {
-    size_t k = times > 0 ? (size_t)times : 0, n = v.t == JJ_STR ? v.n : v.u.seq->n, all;
+    size_t k = times > 0 ? (size_t)times : 0, n = v.t == LF_JJ_STR ? v.n : v.u.seq->n, all;
     if (!lf_size_mul(&all, n, k))
         all = SIZE_MAX / 64;
-    if (v.t == JJ_STR) {
-        char *s = jj_alloc(r, all + 1, 1);
+    if (v.t == LF_JJ_STR) {
+        char *s = lf_jj_alloc(r, all + 1, 1);
         for (size_t i = 0; s && i < k && n; i++)
             memcpy(s + i * n, v.u.s, n);
-        return s ? jj_str(s, all) : jj_undef;
+        return s ? lf_jj_str(s, all) : lf_jj_undef;
     }
-    jj_val out = jj_seq_make(r, all, v.u.seq->tuple);
+    lf_jj_val out = lf_jj_seq_make(r, all, v.u.seq->tuple);
     for (size_t i = 0; r->rc == 0 && i < all; i++)
         out.u.seq->v[i] = v.u.seq->v[i % n];
     return out;
 }
 
-static jj_val overflow(jj_run *r, const jj_node *at)
+static lf_jj_val overflow(lf_jj_run *r, const lf_jj_node *at)
 {
-    return jj_fail_rc(r, at, LF_ENOTSUP, "an integer above 64 bits");
+    return lf_jj_fail_rc(r, at, LF_ENOTSUP, "an integer above 64 bits");
 }
 
-static jj_val int_power(jj_run *r, const jj_node *at, int64_t a, int64_t b)
+static lf_jj_val int_power(lf_jj_run *r, const lf_jj_node *at, int64_t a, int64_t b)
 {
     int64_t v = 1;
     for (; b > 0; b--)
         if (__builtin_mul_overflow(v, a, &v))
             return overflow(r, at);
         else if (v == 1 || v == 0)
-            return jj_int(v);
-    return jj_int(v);
+            return lf_jj_int(v);
+    return lf_jj_int(v);
 }
 
-static jj_val int_math(jj_run *r, const jj_node *at, const char *op, int64_t a, int64_t b)
+static lf_jj_val int_math(lf_jj_run *r, const lf_jj_node *at, const char *op, int64_t a, int64_t b)
 {
     int64_t v;
     bool bad = false;
     if ((op[0] == '/' || op[0] == '%') && b == 0)
-        return jj_fail(r, at, "division by zero");
+        return lf_jj_fail(r, at, "division by zero");
     if (strcmp(op, "**") == 0) {
         if (b < 0)
-            return jj_float(pow((double)a, (double)b));
-        return (a == -1 || a == 1) ? jj_int(b % 2 ? a : 1) : int_power(r, at, a, b);
+            return lf_jj_float(pow((double)a, (double)b));
+        return (a == -1 || a == 1) ? lf_jj_int(b % 2 ? a : 1) : int_power(r, at, a, b);
     }
     if (strcmp(op, "/") == 0)
-        return jj_float((double)a / (double)b);
+        return lf_jj_float((double)a / (double)b);
     if (op[0] == '/' || op[0] == '%') {
         if (b == -1)
-            return op[0] == '%' ? jj_int(0) : a == INT64_MIN ? overflow(r, at) : jj_int(-a);
+            return op[0] == '%' ? lf_jj_int(0) : a == INT64_MIN ? overflow(r, at) : lf_jj_int(-a);
         int64_t q = a / b, m = a % b;
         bool floor = m != 0 && (m < 0) != (b < 0);
-        return jj_int(op[0] == '/' ? q - floor : m + (floor ? b : 0));
+        return lf_jj_int(op[0] == '/' ? q - floor : m + (floor ? b : 0));
     }
     if (op[0] == '+')
         bad = __builtin_add_overflow(a, b, &v);
@@ -114,101 +114,101 @@ static jj_val int_math(jj_run *r, const jj_node *at, const char *op, int64_t a, 
         bad = __builtin_sub_overflow(a, b, &v);
     else
         bad = __builtin_mul_overflow(a, b, &v);
-    return bad ? overflow(r, at) : jj_int(v);
+    return bad ? overflow(r, at) : lf_jj_int(v);
 }
 
-static jj_val float_math(jj_run *r, const jj_node *at, const char *op, double a, double b)
+static lf_jj_val float_math(lf_jj_run *r, const lf_jj_node *at, const char *op, double a, double b)
 {
     if ((op[0] == '/' || op[0] == '%') && b == 0)
-        return jj_fail(r, at, "division by zero");
+        return lf_jj_fail(r, at, "division by zero");
     if (strcmp(op, "**") == 0)
-        return jj_float(pow(a, b));
+        return lf_jj_float(pow(a, b));
     if (strcmp(op, "//") == 0)
-        return jj_float(floor(a / b));
+        return lf_jj_float(floor(a / b));
     if (op[0] == '%') {
         double m = fmod(a, b);
-        return jj_float(m != 0 && (m < 0) != (b < 0) ? m + b : m);
+        return lf_jj_float(m != 0 && (m < 0) != (b < 0) ? m + b : m);
     }
-    return jj_float(op[0] == '+' ? a + b : op[0] == '-' ? a - b : op[0] == '*' ? a * b : a / b);
+    return lf_jj_float(op[0] == '+' ? a + b : op[0] == '-' ? a - b : op[0] == '*' ? a * b : a / b);
 }
 
-jj_val jj_binary(jj_run *r, const jj_node *at, const char *op, jj_val a, jj_val b)
+lf_jj_val lf_jj_binary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b)
 {
     if (op[0] == '~') {
-        a = jj_to_str(r, a);
-        b = jj_to_str(r, b);
+        a = lf_jj_to_str(r, a);
+        b = lf_jj_to_str(r, b);
         a.pad = b.pad = 0;
-        return r->rc ? jj_undef : add_strings(r, at, a, b);
+        return r->rc ? lf_jj_undef : add_strings(r, at, a, b);
     }
     if (is_int(a) && is_int(b))
         return int_math(r, at, op, as_int(a), as_int(b));
-    if (jj_is_number(a) && jj_is_number(b))
-        return float_math(r, at, op, jj_as_float(a), jj_as_float(b));
-    if (strcmp(op, "+") == 0 && a.t == JJ_STR && b.t == JJ_STR)
+    if (lf_jj_is_number(a) && lf_jj_is_number(b))
+        return float_math(r, at, op, lf_jj_as_float(a), lf_jj_as_float(b));
+    if (strcmp(op, "+") == 0 && a.t == LF_JJ_STR && b.t == LF_JJ_STR)
         return add_strings(r, at, a, b);
-    if (strcmp(op, "+") == 0 && a.t == JJ_SEQ && b.t == JJ_SEQ && a.u.seq->tuple == b.u.seq->tuple)
+    if (strcmp(op, "+") == 0 && a.t == LF_JJ_SEQ && b.t == LF_JJ_SEQ && a.u.seq->tuple == b.u.seq->tuple)
         return add_seqs(r, a.u.seq, b.u.seq);
-    if (strcmp(op, "*") == 0 && is_int(b) && (a.t == JJ_STR || a.t == JJ_SEQ))
+    if (strcmp(op, "*") == 0 && is_int(b) && (a.t == LF_JJ_STR || a.t == LF_JJ_SEQ))
         return repeat(r, a, as_int(b));
-    if (strcmp(op, "*") == 0 && is_int(a) && (b.t == JJ_STR || b.t == JJ_SEQ))
+    if (strcmp(op, "*") == 0 && is_int(a) && (b.t == LF_JJ_STR || b.t == LF_JJ_SEQ))
         return repeat(r, b, as_int(a));
-    if (strcmp(op, "%") == 0 && a.t == JJ_STR)
-        return jj_fail_rc(r, at, LF_ENOTSUP, "formatting with %% is not supported");
+    if (strcmp(op, "%") == 0 && a.t == LF_JJ_STR)
+        return lf_jj_fail_rc(r, at, LF_ENOTSUP, "formatting with %% is not supported");
     return wrong_types(r, at, op, a, b);
 }
 
-jj_val jj_unary(jj_run *r, const jj_node *at, const char *op, jj_val a)
+lf_jj_val lf_jj_unary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a)
 {
     if (op[0] == 'n')
-        return jj_bool(!jj_truth(a));
-    if (a.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", a.u.s);
-    if (!jj_is_number(a))
-        return jj_fail(r, at, "%s of a %s is not defined", op, jj_type_name(a));
+        return lf_jj_bool(!lf_jj_truth(a));
+    if (a.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", a.u.s);
+    if (!lf_jj_is_number(a))
+        return lf_jj_fail(r, at, "%s of a %s is not defined", op, lf_jj_type_name(a));
     if (op[0] == '+')
-        return a.t == JJ_BOOL ? jj_int(a.u.b) : a;
-    return a.t == JJ_FLOAT ? jj_float(-a.u.f) : int_math(r, at, "-", 0, as_int(a));
+        return a.t == LF_JJ_BOOL ? lf_jj_int(a.u.b) : a;
+    return a.t == LF_JJ_FLOAT ? lf_jj_float(-a.u.f) : int_math(r, at, "-", 0, as_int(a));
 }
 
-bool jj_contains(jj_run *r, const jj_node *at, jj_val in, jj_val what)
+bool lf_jj_contains(lf_jj_run *r, const lf_jj_node *at, lf_jj_val in, lf_jj_val what)
 {
     size_t where;
     switch (in.t) {
-    case JJ_STR:
-        if (what.t == JJ_STR)
-            return jj_find(in.u.s, in.n, what.u.s, what.n, &where);
-        if (what.t == JJ_UNDEF)
-            jj_fail(r, at, "%s", what.u.s);
+    case LF_JJ_STR:
+        if (what.t == LF_JJ_STR)
+            return lf_jj_find(in.u.s, in.n, what.u.s, what.n, &where);
+        if (what.t == LF_JJ_UNDEF)
+            lf_jj_fail(r, at, "%s", what.u.s);
         else
-            jj_fail(r, at, "a %s is looked for in a str", jj_type_name(what));
+            lf_jj_fail(r, at, "a %s is looked for in a str", lf_jj_type_name(what));
         return false;
-    case JJ_SEQ:
+    case LF_JJ_SEQ:
         for (size_t i = 0; i < in.u.seq->n; i++)
-            if (jj_equal(in.u.seq->v[i], what))
+            if (lf_jj_equal(in.u.seq->v[i], what))
                 return true;
         return false;
-    case JJ_MAP:
-        return jj_hashable(r, at, what) && jj_map_get(in.u.map, what) != NULL;
-    case JJ_UNDEF:
+    case LF_JJ_MAP:
+        return lf_jj_hashable(r, at, what) && lf_jj_map_get(in.u.map, what) != NULL;
+    case LF_JJ_UNDEF:
         return false;
     default:
-        jj_fail(r, at, "nothing is in a %s", jj_type_name(in));
+        lf_jj_fail(r, at, "nothing is in a %s", lf_jj_type_name(in));
         return false;
     }
 }
 
-bool jj_compare(jj_run *r, const jj_node *at, const char *op, jj_val a, jj_val b)
+bool lf_jj_compare(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b)
 {
     if (strcmp(op, "==") == 0)
-        return jj_equal(a, b);
+        return lf_jj_equal(a, b);
     if (strcmp(op, "!=") == 0)
-        return !jj_equal(a, b);
+        return !lf_jj_equal(a, b);
     if (strcmp(op, "in") == 0)
-        return jj_contains(r, at, b, a);
+        return lf_jj_contains(r, at, b, a);
     if (strcmp(op, "not in") == 0)
-        return !jj_contains(r, at, b, a);
-    bool nan = jj_is_number(a) && jj_is_number(b) && (isnan(jj_as_float(a)) || isnan(jj_as_float(b)));
-    int c = jj_order(r, at, a, b);
+        return !lf_jj_contains(r, at, b, a);
+    bool nan = lf_jj_is_number(a) && lf_jj_is_number(b) && (isnan(lf_jj_as_float(a)) || isnan(lf_jj_as_float(b)));
+    int c = lf_jj_order(r, at, a, b);
     if (nan)
         return false;
     bool less = op[0] == '<', equal = op[1] == '=';
@@ -217,138 +217,138 @@ bool jj_compare(jj_run *r, const jj_node *at, const char *op, jj_val a, jj_val b
 
 /* ---- parts ---- */
 
-static jj_val item_at(jj_run *r, jj_val v, int64_t i)
+static lf_jj_val item_at(lf_jj_run *r, lf_jj_val v, int64_t i)
 {
-    int64_t n = v.t == JJ_SEQ ? (int64_t)v.u.seq->n : (int64_t)jj_chars(v.u.s, v.n);
+    int64_t n = v.t == LF_JJ_SEQ ? (int64_t)v.u.seq->n : (int64_t)lf_jj_chars(v.u.s, v.n);
     if (i < 0)
         i += n;
     if (i < 0 || i >= n)
-        return jj_undefined(r, "%s has no element %" PRId64, jj_type_name(v), i);
-    if (v.t == JJ_SEQ)
+        return lf_jj_undefined(r, "%s has no element %" PRId64, lf_jj_type_name(v), i);
+    if (v.t == LF_JJ_SEQ)
         return v.u.seq->v[i];
-    size_t at = jj_char_at(v.u.s, v.n, (size_t)i);
-    return jj_str(v.u.s + at, jj_char_len(v.u.s + at, v.n - at));
+    size_t at = lf_jj_char_at(v.u.s, v.n, (size_t)i);
+    return lf_jj_str(v.u.s + at, lf_jj_char_len(v.u.s + at, v.n - at));
 }
 
-jj_val jj_index(jj_run *r, const jj_node *at, jj_val v, jj_val key)
+lf_jj_val lf_jj_index(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val key)
 {
-    if (v.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", v.u.s);
-    if (v.t == JJ_MAP) {
-        const jj_val *x = jj_map_get(v.u.map, key);
+    if (v.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", v.u.s);
+    if (v.t == LF_JJ_MAP) {
+        const lf_jj_val *x = lf_jj_map_get(v.u.map, key);
         if (x)
             return *x;
     }
-    if ((v.t == JJ_SEQ || v.t == JJ_STR) && is_int(key))
+    if ((v.t == LF_JJ_SEQ || v.t == LF_JJ_STR) && is_int(key))
         return item_at(r, v, as_int(key));
-    if (key.t == JJ_STR) {
-        jj_val name = jj_str_copy(r, key.u.s, key.n); /* ends in NUL */
-        return r->rc ? jj_undef : jj_attr(r, at, v, name.u.s);
+    if (key.t == LF_JJ_STR) {
+        lf_jj_val name = lf_jj_str_copy(r, key.u.s, key.n); /* ends in NUL */
+        return r->rc ? lf_jj_undef : lf_jj_attr(r, at, v, name.u.s);
     }
-    return jj_undefined(r, "%s has no such element", jj_type_name(v));
+    return lf_jj_undefined(r, "%s has no such element", lf_jj_type_name(v));
 }
 
-static jj_val loop_cycle(jj_run *r, const jj_node *at, jj_val self, const jj_args *a)
+static lf_jj_val loop_cycle(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
 {
     if (a->n == 0)
-        return jj_fail(r, at, "cycle: nothing to choose from");
+        return lf_jj_fail(r, at, "cycle: nothing to choose from");
     return a->v[self.u.loop->index0 % a->n];
 }
 
-static jj_val loop_changed(jj_run *r, const jj_node *at, jj_val self, const jj_args *a)
+static lf_jj_val loop_changed(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
 {
-    struct jj_loop *l = self.u.loop;
+    struct lf_jj_loop *l = self.u.loop;
     (void)at;
-    jj_val now = jj_seq_make(r, a->n, true);
+    lf_jj_val now = lf_jj_seq_make(r, a->n, true);
     if (r->rc)
-        return jj_undef;
+        return lf_jj_undef;
     if (a->n)
         memcpy(now.u.seq->v, a->v, a->n * sizeof(*a->v));
-    bool changed = !l->has_last || !jj_equal(l->last, now);
+    bool changed = !l->has_last || !lf_jj_equal(l->last, now);
     l->last = now;
     l->has_last = true;
-    return jj_bool(changed);
+    return lf_jj_bool(changed);
 }
 
-static jj_val method(jj_run *r, const char *name, jj_call_fn call, jj_val self)
+static lf_jj_val method(lf_jj_run *r, const char *name, lf_jj_call_fn call, lf_jj_val self)
 {
-    struct jj_func *f = jj_alloc(r, 1, sizeof(*f));
+    struct lf_jj_func *f = lf_jj_alloc(r, 1, sizeof(*f));
     if (!f)
-        return jj_undef;
+        return lf_jj_undef;
     f->name = name;
     f->call = call;
     f->self = self;
-    return (jj_val){.t = JJ_FUNC, .u.fn = f};
+    return (lf_jj_val){.t = LF_JJ_FUNC, .u.fn = f};
 }
 
-static jj_val loop_attr(jj_run *r, jj_val v, const char *name)
+static lf_jj_val loop_attr(lf_jj_run *r, lf_jj_val v, const char *name)
 {
-    const struct jj_loop *l = v.u.loop;
+    const struct lf_jj_loop *l = v.u.loop;
     const struct {
         const char *name;
-        jj_val v;
-    } table[] = {{"index", jj_int((int64_t)l->index0 + 1)},
-                 {"index0", jj_int((int64_t)l->index0)},
-                 {"revindex", jj_int((int64_t)(l->length - l->index0))},
-                 {"revindex0", jj_int((int64_t)(l->length - l->index0) - 1)},
-                 {"first", jj_bool(l->index0 == 0)},
-                 {"last", jj_bool(l->index0 + 1 == l->length)},
-                 {"length", jj_int((int64_t)l->length)},
-                 {"depth", jj_int(1)} /* grows in recursive loops only */,
-                 {"depth0", jj_int(0)}};
+        lf_jj_val v;
+    } table[] = {{"index", lf_jj_int((int64_t)l->index0 + 1)},
+                 {"index0", lf_jj_int((int64_t)l->index0)},
+                 {"revindex", lf_jj_int((int64_t)(l->length - l->index0))},
+                 {"revindex0", lf_jj_int((int64_t)(l->length - l->index0) - 1)},
+                 {"first", lf_jj_bool(l->index0 == 0)},
+                 {"last", lf_jj_bool(l->index0 + 1 == l->length)},
+                 {"length", lf_jj_int((int64_t)l->length)},
+                 {"depth", lf_jj_int(1)} /* grows in recursive loops only */,
+                 {"depth0", lf_jj_int(0)}};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         if (strcmp(name, table[i].name) == 0)
             return table[i].v;
     if (strcmp(name, "previtem") == 0)
-        return l->index0 > 0 ? l->items[l->index0 - 1] : jj_undefined(r, "there is no previous item");
+        return l->index0 > 0 ? l->items[l->index0 - 1] : lf_jj_undefined(r, "there is no previous item");
     if (strcmp(name, "nextitem") == 0)
-        return l->index0 + 1 < l->length ? l->items[l->index0 + 1] : jj_undefined(r, "there is no next item");
+        return l->index0 + 1 < l->length ? l->items[l->index0 + 1] : lf_jj_undefined(r, "there is no next item");
     if (strcmp(name, "cycle") == 0)
         return method(r, "cycle", loop_cycle, v);
     if (strcmp(name, "changed") == 0)
         return method(r, "changed", loop_changed, v);
-    return jj_undefined(r, "loop has no attribute '%s'", name);
+    return lf_jj_undefined(r, "loop has no attribute '%s'", name);
 }
 
-jj_val jj_attr(jj_run *r, const jj_node *at, jj_val v, const char *name)
+lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char *name)
 {
-    if (v.t == JJ_UNDEF)
-        return jj_fail(r, at, "%s", v.u.s);
+    if (v.t == LF_JJ_UNDEF)
+        return lf_jj_fail(r, at, "%s", v.u.s);
     if (name[0] == '_' && name[1] == '_')
-        return jj_undefined(r, "attribute '%s' is out of reach", name);
-    if (v.t == JJ_LOOP)
+        return lf_jj_undefined(r, "attribute '%s' is out of reach", name);
+    if (v.t == LF_JJ_LOOP)
         return loop_attr(r, v, name);
     bool changes = false;
-    jj_call_fn call = jj_find_method(v, name, &changes);
+    lf_jj_call_fn call = lf_jj_find_method(v, name, &changes);
     if (call)
         return method(r, name, call, v);
     if (changes)
-        return jj_undefined(r, "'%s' would change a %s, which the sandbox does not allow", name, jj_type_name(v));
-    if (v.t == JJ_MAP || v.t == JJ_NS) {
-        const jj_val *x = jj_map_gets(v.u.map, name);
+        return lf_jj_undefined(r, "'%s' would change a %s, which the sandbox does not allow", name, lf_jj_type_name(v));
+    if (v.t == LF_JJ_MAP || v.t == LF_JJ_NS) {
+        const lf_jj_val *x = lf_jj_map_gets(v.u.map, name);
         if (x)
             return *x;
     }
-    return jj_undefined(r, "'%s object' has no attribute '%s'", jj_type_name(v), name);
+    return lf_jj_undefined(r, "'%s object' has no attribute '%s'", lf_jj_type_name(v), name);
 }
 
 /* Python's slice.indices */
-static bool slice_range(jj_run *r, const jj_node *at, const jj_val part[3], const bool given[3], int64_t n,
+static bool slice_range(lf_jj_run *r, const lf_jj_node *at, const lf_jj_val part[3], const bool given[3], int64_t n,
                         int64_t *from, int64_t *to, int64_t *step)
 {
     int64_t x[3] = {0, 0, 1};
     bool have[3];
     for (int i = 0; i < 3; i++) {
-        have[i] = given[i] && part[i].t != JJ_NONE;
+        have[i] = given[i] && part[i].t != LF_JJ_NONE;
         if (have[i] && !is_int(part[i])) {
-            jj_fail(r, at, "%s", part[i].t == JJ_UNDEF ? part[i].u.s : "a slice wants whole numbers");
+            lf_jj_fail(r, at, "%s", part[i].t == LF_JJ_UNDEF ? part[i].u.s : "a slice wants whole numbers");
             return false;
         }
         if (have[i])
             x[i] = as_int(part[i]);
     }
     if (x[2] == 0) {
-        jj_fail(r, at, "a slice with step 0");
+        lf_jj_fail(r, at, "a slice with step 0");
         return false;
     }
     int64_t low = x[2] > 0 ? 0 : -1, high = x[2] > 0 ? n : n - 1;
@@ -366,34 +366,34 @@ static bool slice_range(jj_run *r, const jj_node *at, const jj_val part[3], cons
     return true;
 }
 
-static jj_val slice_chars(jj_run *r, jj_val all, int64_t from, int64_t to, int64_t step)
+static lf_jj_val slice_chars(lf_jj_run *r, lf_jj_val all, int64_t from, int64_t to, int64_t step)
 {
     lf_buf b;
     lf_buf_init(&b);
     for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
         lf_buf_add(&b, all.u.seq->v[i].u.s, all.u.seq->v[i].n);
-    return jj_str_take(r, &b);
+    return lf_jj_str_take(r, &b);
 }
 
-jj_val jj_slice(jj_run *r, const jj_node *at, jj_val v, const jj_val part[3], const bool given[3])
+lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3], const bool given[3])
 {
     int64_t from, to, step;
-    if (v.t != JJ_STR && v.t != JJ_SEQ)
-        return jj_fail(r, at, "%s", v.t == JJ_UNDEF ? v.u.s : "only strings and lists have slices");
-    if (!slice_range(r, at, part, given, jj_length(r, at, v), &from, &to, &step))
-        return jj_undef;
-    if (v.t == JJ_STR && step == 1) {
-        size_t a = jj_char_at(v.u.s, v.n, (size_t)from), n = from < to ? (size_t)(to - from) : 0;
-        return jj_str(v.u.s + a, jj_char_at(v.u.s + a, v.n - a, n));
+    if (v.t != LF_JJ_STR && v.t != LF_JJ_SEQ)
+        return lf_jj_fail(r, at, "%s", v.t == LF_JJ_UNDEF ? v.u.s : "only strings and lists have slices");
+    if (!slice_range(r, at, part, given, lf_jj_length(r, at, v), &from, &to, &step))
+        return lf_jj_undef;
+    if (v.t == LF_JJ_STR && step == 1) {
+        size_t a = lf_jj_char_at(v.u.s, v.n, (size_t)from), n = from < to ? (size_t)(to - from) : 0;
+        return lf_jj_str(v.u.s + a, lf_jj_char_at(v.u.s + a, v.n - a, n));
     }
-    if (v.t == JJ_STR) {
-        jj_val all = jj_iter(r, at, v);
-        return r->rc ? jj_undef : slice_chars(r, all, from, to, step);
+    if (v.t == LF_JJ_STR) {
+        lf_jj_val all = lf_jj_iter(r, at, v);
+        return r->rc ? lf_jj_undef : slice_chars(r, all, from, to, step);
     }
     size_t n = 0;
     for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
         n++;
-    jj_val out = jj_seq_make(r, n, v.u.seq->tuple);
+    lf_jj_val out = lf_jj_seq_make(r, n, v.u.seq->tuple);
     for (size_t k = 0; r->rc == 0 && k < n; k++, from += step)
         out.u.seq->v[k] = v.u.seq->v[from];
     return out;

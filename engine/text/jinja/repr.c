@@ -13,7 +13,7 @@
 #define DEPTH_MAX 200
 
 /* The shortest decimal that reads back as f, placed as Python does: exponents below -4 and from 16 on. */
-void jj_add_float(lf_buf *b, double f)
+void lf_jj_add_float(lf_buf *b, double f)
 {
     char digits[40], text[40];
     if (isnan(f) || isinf(f)) {
@@ -24,7 +24,7 @@ void jj_add_float(lf_buf *b, double f)
     do {
         snprintf(digits, sizeof(digits), "%.*e", precision, f);
     } while (strtod(digits, NULL) != f && ++precision < 17);
-    int exponent = atoi(strchr(digits, 'e') + 1);
+    int exponent = (int)strtol(strchr(digits, 'e') + 1, NULL, 10);
     if (exponent < -4 || exponent >= 16) {
         snprintf(text, sizeof(text), "%.*e", precision, f);
     } else {
@@ -53,14 +53,14 @@ static bool printable(int32_t c)
     }
 }
 
-static void repr_str(lf_buf *b, jj_val v)
+static void repr_str(lf_buf *b, lf_jj_val v)
 {
     bool one = memchr(v.u.s, '\'', v.n) != NULL, two = memchr(v.u.s, '"', v.n) != NULL;
     char quote = one && !two ? '"' : '\'';
     size_t len;
     lf_buf_addc(b, quote);
     for (size_t i = 0; i < v.n; i += len) {
-        int32_t c = jj_char(v.u.s + i, v.n - i, &len);
+        int32_t c = lf_jj_char(v.u.s + i, v.n - i, &len);
         if (c == quote || c == '\\')
             lf_buf_addf(b, "\\%c", (char)c);
         else if (c == '\n' || c == '\r' || c == '\t')
@@ -73,103 +73,103 @@ static void repr_str(lf_buf *b, jj_val v)
     lf_buf_addc(b, quote);
 }
 
-static void repr_seq(jj_run *r, lf_buf *b, const struct jj_seq *s, int depth)
+static void repr_seq(lf_jj_run *r, lf_buf *b, const struct lf_jj_seq *s, int depth)
 {
     lf_buf_addc(b, s->tuple ? '(' : '[');
     for (size_t i = 0; i < s->n; i++) {
         if (i > 0)
             lf_buf_adds(b, ", ");
-        jj_add_repr(r, b, s->v[i], depth + 1);
+        lf_jj_add_repr(r, b, s->v[i], depth + 1);
     }
     lf_buf_adds(b, s->tuple ? s->n == 1 ? ",)" : ")" : "]");
 }
 
-static void repr_map(jj_run *r, lf_buf *b, const struct jj_map *m, int depth)
+static void repr_map(lf_jj_run *r, lf_buf *b, const struct lf_jj_map *m, int depth)
 {
     lf_buf_addc(b, '{');
     for (size_t i = 0; i < m->n; i++) {
         if (i > 0)
             lf_buf_adds(b, ", ");
-        jj_add_repr(r, b, m->k[i], depth + 1);
+        lf_jj_add_repr(r, b, m->k[i], depth + 1);
         lf_buf_adds(b, ": ");
-        jj_add_repr(r, b, m->v[i], depth + 1);
+        lf_jj_add_repr(r, b, m->v[i], depth + 1);
     }
     lf_buf_addc(b, '}');
 }
 
-static void too_deep(jj_run *r)
+static void too_deep(lf_jj_run *r)
 {
     if (r->rc == 0)
         r->rc = lf_fail(r->err, LF_EINVAL, "%s: a value is nested more than %d levels deep", r->t->name, DEPTH_MAX);
 }
 
-void jj_add_repr(jj_run *r, lf_buf *b, jj_val v, int depth)
+void lf_jj_add_repr(lf_jj_run *r, lf_buf *b, lf_jj_val v, int depth)
 {
     if (depth > DEPTH_MAX) {
         too_deep(r);
         return;
     }
     switch (v.t) {
-    case JJ_UNDEF:
+    case LF_JJ_UNDEF:
         lf_buf_adds(b, "Undefined");
         break;
-    case JJ_NONE:
+    case LF_JJ_NONE:
         lf_buf_adds(b, "None");
         break;
-    case JJ_BOOL:
+    case LF_JJ_BOOL:
         lf_buf_adds(b, v.u.b ? "True" : "False");
         break;
-    case JJ_INT:
+    case LF_JJ_INT:
         lf_buf_addf(b, "%" PRId64, v.u.i);
         break;
-    case JJ_FLOAT:
-        jj_add_float(b, v.u.f);
+    case LF_JJ_FLOAT:
+        lf_jj_add_float(b, v.u.f);
         break;
-    case JJ_STR:
+    case LF_JJ_STR:
         repr_str(b, v);
         break;
-    case JJ_SEQ:
+    case LF_JJ_SEQ:
         repr_seq(r, b, v.u.seq, depth);
         break;
-    case JJ_MAP:
+    case LF_JJ_MAP:
         repr_map(r, b, v.u.map, depth);
         break;
     default:
         if (r->rc == 0)
-            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: a %s cannot be written as text", r->t->name, jj_type_name(v));
+            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: a %s cannot be written as text", r->t->name, lf_jj_type_name(v));
     }
 }
 
-void jj_add_str(jj_run *r, lf_buf *b, jj_val v)
+void lf_jj_add_str(lf_jj_run *r, lf_buf *b, lf_jj_val v)
 {
-    if (v.t == JJ_STR)
+    if (v.t == LF_JJ_STR)
         lf_buf_add(b, v.u.s, v.n);
-    else if (v.t != JJ_UNDEF)
-        jj_add_repr(r, b, v, 0);
+    else if (v.t != LF_JJ_UNDEF)
+        lf_jj_add_repr(r, b, v, 0);
 }
 
-jj_val jj_to_str(jj_run *r, jj_val v)
+lf_jj_val lf_jj_to_str(lf_jj_run *r, lf_jj_val v)
 {
     lf_buf b;
-    if (v.t == JJ_STR)
+    if (v.t == LF_JJ_STR)
         return v;
     lf_buf_init(&b);
-    jj_add_str(r, &b, v);
-    return jj_str_take(r, &b);
+    lf_jj_add_str(r, &b, v);
+    return lf_jj_str_take(r, &b);
 }
 
 /* ---- json.dumps(value, ensure_ascii=False, ...) ---- */
 
 struct dump {
-    jj_run *r;
-    const jj_node *at;
+    lf_jj_run *r;
+    const lf_jj_node *at;
     lf_buf *b;
-    jj_val indent; /* a string; undefined: one line */
-    jj_val item, key;
+    lf_jj_val indent; /* a string; undefined: one line */
+    lf_jj_val item, key;
     bool sort;
 };
 
-static void dump_str(lf_buf *b, jj_val v)
+static void dump_str(lf_buf *b, lf_jj_val v)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
     lf_buf_addc(b, '"');
@@ -186,18 +186,18 @@ static void dump_str(lf_buf *b, jj_val v)
     lf_buf_addc(b, '"');
 }
 
-static void dump_value(struct dump *d, jj_val v, int depth);
+static void dump_value(struct dump *d, lf_jj_val v, int depth);
 
 static void new_line(struct dump *d, int depth)
 {
-    if (d->indent.t != JJ_STR)
+    if (d->indent.t != LF_JJ_STR)
         return;
     lf_buf_addc(d->b, '\n');
     for (int i = 0; i < depth; i++)
         lf_buf_add(d->b, d->indent.u.s, d->indent.n);
 }
 
-static void dump_seq(struct dump *d, const struct jj_seq *s, int depth)
+static void dump_seq(struct dump *d, const struct lf_jj_seq *s, int depth)
 {
     if (s->n == 0) {
         lf_buf_adds(d->b, "[]");
@@ -214,31 +214,31 @@ static void dump_seq(struct dump *d, const struct jj_seq *s, int depth)
     lf_buf_addc(d->b, ']');
 }
 
-static void dump_key(struct dump *d, jj_val k, int depth)
+static void dump_key(struct dump *d, lf_jj_val k, int depth)
 {
-    if (k.t == JJ_STR) {
+    if (k.t == LF_JJ_STR) {
         dump_str(d->b, k);
-    } else if (jj_is_number(k) || k.t == JJ_NONE) {
+    } else if (lf_jj_is_number(k) || k.t == LF_JJ_NONE) {
         lf_buf_addc(d->b, '"');
         dump_value(d, k, depth);
         lf_buf_addc(d->b, '"');
     } else {
-        jj_fail(d->r, d->at, "tojson: a key of type %s", jj_type_name(k));
+        lf_jj_fail(d->r, d->at, "tojson: a key of type %s", lf_jj_type_name(k));
     }
 }
 
-static size_t next_key(struct dump *d, const struct jj_map *m, const bool *used)
+static size_t next_key(struct dump *d, const struct lf_jj_map *m, const bool *used)
 {
     size_t best = m->n;
     for (size_t i = 0; i < m->n; i++)
-        if (!used[i] && (best == m->n || jj_order(d->r, d->at, m->k[i], m->k[best]) < 0))
+        if (!used[i] && (best == m->n || lf_jj_order(d->r, d->at, m->k[i], m->k[best]) < 0))
             best = i;
     return best;
 }
 
-static void dump_map(struct dump *d, const struct jj_map *m, int depth)
+static void dump_map(struct dump *d, const struct lf_jj_map *m, int depth)
 {
-    bool *used = d->sort ? jj_alloc(d->r, m->n, sizeof(*used)) : NULL;
+    bool *used = d->sort ? lf_jj_alloc(d->r, m->n, sizeof(*used)) : NULL;
     if (m->n == 0) {
         lf_buf_adds(d->b, "{}");
         return;
@@ -262,12 +262,12 @@ static void dump_map(struct dump *d, const struct jj_map *m, int depth)
 static void dump_float(lf_buf *b, double f)
 {
     if (isfinite(f))
-        jj_add_float(b, f);
+        lf_jj_add_float(b, f);
     else
         lf_buf_adds(b, isnan(f) ? "NaN" : f < 0 ? "-Infinity" : "Infinity");
 }
 
-static void dump_value(struct dump *d, jj_val v, int depth)
+static void dump_value(struct dump *d, lf_jj_val v, int depth)
 {
     if (d->r->rc)
         return;
@@ -276,68 +276,68 @@ static void dump_value(struct dump *d, jj_val v, int depth)
         return;
     }
     switch (v.t) {
-    case JJ_NONE:
+    case LF_JJ_NONE:
         lf_buf_adds(d->b, "null");
         break;
-    case JJ_BOOL:
+    case LF_JJ_BOOL:
         lf_buf_adds(d->b, v.u.b ? "true" : "false");
         break;
-    case JJ_FLOAT:
+    case LF_JJ_FLOAT:
         dump_float(d->b, v.u.f);
         break;
-    case JJ_STR:
+    case LF_JJ_STR:
         dump_str(d->b, v);
         break;
-    case JJ_SEQ:
+    case LF_JJ_SEQ:
         dump_seq(d, v.u.seq, depth);
         break;
-    case JJ_MAP:
+    case LF_JJ_MAP:
         dump_map(d, v.u.map, depth);
         break;
-    case JJ_INT:
-        jj_add_repr(d->r, d->b, v, 0);
+    case LF_JJ_INT:
+        lf_jj_add_repr(d->r, d->b, v, 0);
         break;
     default:
-        jj_fail(d->r, d->at, "tojson: a value of type %s", jj_type_name(v));
+        lf_jj_fail(d->r, d->at, "tojson: a value of type %s", lf_jj_type_name(v));
     }
 }
 
 /* The width of an indent is a number of blanks or a string. */
-static jj_val indent_text(jj_run *r, const jj_node *at, jj_val v)
+static lf_jj_val indent_text(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v)
 {
-    if (v.t != JJ_INT)
-        return v.t == JJ_STR ? v : jj_undef;
+    if (v.t != LF_JJ_INT)
+        return v.t == LF_JJ_STR ? v : lf_jj_undef;
     if (v.u.i > 1000)
-        return jj_fail(r, at, "tojson: an indent of %" PRId64, v.u.i);
+        return lf_jj_fail(r, at, "tojson: an indent of %" PRId64, v.u.i);
     size_t n = v.u.i > 0 ? (size_t)v.u.i : 0;
-    char *s = jj_alloc(r, n + 1, 1);
+    char *s = lf_jj_alloc(r, n + 1, 1);
     if (!s)
-        return jj_undef;
+        return lf_jj_undef;
     memset(s, ' ', n);
-    return jj_str(s, n);
+    return lf_jj_str(s, n);
 }
 
-jj_val jj_tojson(jj_run *r, const jj_node *at, jj_val self, const jj_args *a)
+lf_jj_val lf_jj_tojson(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
 {
     static const char *const keywords[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
     lf_buf b;
-    if (!jj_args_ok(r, at, "tojson", a, 0, 4, keywords))
-        return jj_undef;
-    if (jj_truth(jj_arg(a, 0, "ensure_ascii", jj_bool(false))))
-        return jj_fail_rc(r, at, LF_ENOTSUP, "tojson: ensure_ascii is not supported");
+    if (!lf_jj_args_ok(r, at, "tojson", a, 0, 4, keywords))
+        return lf_jj_undef;
+    if (lf_jj_truth(lf_jj_arg(a, 0, "ensure_ascii", lf_jj_bool(false))))
+        return lf_jj_fail_rc(r, at, LF_ENOTSUP, "tojson: ensure_ascii is not supported");
     struct dump d = {.r = r, .at = at, .b = &b};
-    d.indent = indent_text(r, at, jj_arg(a, 1, "indent", jj_none));
-    d.item = jj_strz(d.indent.t == JJ_STR ? "," : ", ");
-    d.key = jj_strz(": ");
-    d.sort = jj_truth(jj_arg(a, 3, "sort_keys", jj_bool(false)));
-    jj_val s = jj_arg(a, 2, "separators", jj_none);
-    if (s.t == JJ_SEQ && s.u.seq->n == 2 && s.u.seq->v[0].t == JJ_STR && s.u.seq->v[1].t == JJ_STR) {
+    d.indent = indent_text(r, at, lf_jj_arg(a, 1, "indent", lf_jj_none));
+    d.item = lf_jj_strz(d.indent.t == LF_JJ_STR ? "," : ", ");
+    d.key = lf_jj_strz(": ");
+    d.sort = lf_jj_truth(lf_jj_arg(a, 3, "sort_keys", lf_jj_bool(false)));
+    lf_jj_val s = lf_jj_arg(a, 2, "separators", lf_jj_none);
+    if (s.t == LF_JJ_SEQ && s.u.seq->n == 2 && s.u.seq->v[0].t == LF_JJ_STR && s.u.seq->v[1].t == LF_JJ_STR) {
         d.item = s.u.seq->v[0];
         d.key = s.u.seq->v[1];
-    } else if (s.t != JJ_NONE) {
-        return jj_fail(r, at, "tojson: separators are two strings");
+    } else if (s.t != LF_JJ_NONE) {
+        return lf_jj_fail(r, at, "tojson: separators are two strings");
     }
     lf_buf_init(&b);
     dump_value(&d, self, 0);
-    return jj_str_take(r, &b);
+    return lf_jj_str_take(r, &b);
 }

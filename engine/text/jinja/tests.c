@@ -5,92 +5,93 @@
 
 #include "engine/text/jinja/priv.h"
 
-#define TEST(name) static jj_val name(jj_run *r, const jj_node *at, jj_val v, const jj_args *a)
+#define TEST(name) static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a)
 #define NONE(what)                                                                                                     \
-    if (!jj_args_ok(r, at, what, a, 0, 0, NULL))                                                                       \
-    return jj_undef
+    if (!lf_jj_args_ok(r, at, what, a, 0, 0, NULL))                                                                    \
+    return lf_jj_undef
 #define ONE(what)                                                                                                      \
-    if (!jj_args_ok(r, at, what, a, 1, 1, NULL))                                                                       \
-    return jj_undef
+    if (!lf_jj_args_ok(r, at, what, a, 1, 1, NULL))                                                                    \
+    return lf_jj_undef
 
 #define TYPE_TEST(fn, what, expr)                                                                                      \
     TEST(fn)                                                                                                           \
     {                                                                                                                  \
         NONE(what);                                                                                                    \
-        return jj_bool(expr);                                                                                          \
+        return lf_jj_bool(expr);                                                                                       \
     }
 
-TYPE_TEST(t_defined, "defined", v.t != JJ_UNDEF)
-TYPE_TEST(t_undefined, "undefined", v.t == JJ_UNDEF)
-TYPE_TEST(t_none, "none", v.t == JJ_NONE)
-TYPE_TEST(t_boolean, "boolean", v.t == JJ_BOOL)
-TYPE_TEST(t_true, "true", v.t == JJ_BOOL && v.u.b)
-TYPE_TEST(t_false, "false", v.t == JJ_BOOL && !v.u.b)
-TYPE_TEST(t_integer, "integer", v.t == JJ_INT)
-TYPE_TEST(t_float, "float", v.t == JJ_FLOAT)
-TYPE_TEST(t_number, "number", jj_is_number(v))
-TYPE_TEST(t_string, "string", v.t == JJ_STR)
-TYPE_TEST(t_mapping, "mapping", v.t == JJ_MAP)
+TYPE_TEST(t_defined, "defined", v.t != LF_JJ_UNDEF)
+TYPE_TEST(t_undefined, "undefined", v.t == LF_JJ_UNDEF)
+TYPE_TEST(t_none, "none", v.t == LF_JJ_NONE)
+TYPE_TEST(t_boolean, "boolean", v.t == LF_JJ_BOOL)
+TYPE_TEST(t_true, "true", v.t == LF_JJ_BOOL && v.u.b)
+TYPE_TEST(t_false, "false", v.t == LF_JJ_BOOL && !v.u.b)
+TYPE_TEST(t_integer, "integer", v.t == LF_JJ_INT)
+TYPE_TEST(t_float, "float", v.t == LF_JJ_FLOAT)
+TYPE_TEST(t_number, "number", lf_jj_is_number(v))
+TYPE_TEST(t_string, "string", v.t == LF_JJ_STR)
+TYPE_TEST(t_mapping, "mapping", v.t == LF_JJ_MAP)
 /* The class of an undefined has the methods that these two look for. */
-TYPE_TEST(t_iterable, "iterable", v.t == JJ_STR || v.t == JJ_SEQ || v.t == JJ_MAP || v.t == JJ_UNDEF || v.t == JJ_LOOP)
-TYPE_TEST(t_sequence, "sequence", v.t == JJ_STR || v.t == JJ_SEQ || v.t == JJ_MAP || v.t == JJ_UNDEF)
-TYPE_TEST(t_callable, "callable", v.t == JJ_FUNC || v.t == JJ_LOOP || v.t == JJ_UNDEF)
-TYPE_TEST(t_escaped, "escaped", v.t == JJ_STR && v.pad)
+TYPE_TEST(t_iterable, "iterable",
+          v.t == LF_JJ_STR || v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP || v.t == LF_JJ_UNDEF || v.t == LF_JJ_LOOP)
+TYPE_TEST(t_sequence, "sequence", v.t == LF_JJ_STR || v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP || v.t == LF_JJ_UNDEF)
+TYPE_TEST(t_callable, "callable", v.t == LF_JJ_FUNC || v.t == LF_JJ_LOOP || v.t == LF_JJ_UNDEF)
+TYPE_TEST(t_escaped, "escaped", v.t == LF_JJ_STR && v.pad)
 
 /* Is the string the same when its case is changed, and has it a letter? */
-static jj_val is_case(jj_run *r, jj_val v, enum jj_case how)
+static lf_jj_val is_case(lf_jj_run *r, lf_jj_val v, enum lf_jj_case how)
 {
-    jj_val s = jj_to_str(r, v), same = jj_change_case(r, s, how),
-           other = jj_change_case(r, s, how == JJ_LOWER ? JJ_UPPER : JJ_LOWER);
-    return r->rc ? jj_undef : jj_bool(jj_equal(s, same) && !jj_equal(s, other));
+    lf_jj_val s = lf_jj_to_str(r, v), same = lf_jj_change_case(r, s, how),
+              other = lf_jj_change_case(r, s, how == LF_JJ_LOWER ? LF_JJ_UPPER : LF_JJ_LOWER);
+    return r->rc ? lf_jj_undef : lf_jj_bool(lf_jj_equal(s, same) && !lf_jj_equal(s, other));
 }
 TEST(t_lower)
 {
     NONE("lower");
-    return is_case(r, v, JJ_LOWER);
+    return is_case(r, v, LF_JJ_LOWER);
 }
 TEST(t_upper)
 {
     NONE("upper");
-    return is_case(r, v, JJ_UPPER);
+    return is_case(r, v, LF_JJ_UPPER);
 }
 
-static jj_val modulo(jj_run *r, const jj_node *at, jj_val v, jj_val by, int64_t want)
+static lf_jj_val modulo(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val by, int64_t want)
 {
-    jj_val m = jj_binary(r, at, "%", v, by);
-    return r->rc ? jj_undef : jj_bool(jj_equal(m, jj_int(want)));
+    lf_jj_val m = lf_jj_binary(r, at, "%", v, by);
+    return r->rc ? lf_jj_undef : lf_jj_bool(lf_jj_equal(m, lf_jj_int(want)));
 }
 TEST(t_odd)
 {
     NONE("odd");
-    return modulo(r, at, v, jj_int(2), 1);
+    return modulo(r, at, v, lf_jj_int(2), 1);
 }
 TEST(t_even)
 {
     NONE("even");
-    return modulo(r, at, v, jj_int(2), 0);
+    return modulo(r, at, v, lf_jj_int(2), 0);
 }
 TEST(t_divisibleby)
 {
     ONE("divisibleby");
-    return modulo(r, at, v, jj_arg(a, 0, NULL, jj_undef), 0);
+    return modulo(r, at, v, lf_jj_arg(a, 0, NULL, lf_jj_undef), 0);
 }
 
 /* One object in Python: for what a template can hold, equal values of one simple type, or one container. */
 TEST(t_sameas)
 {
     ONE("sameas");
-    jj_val b = a->v[0];
+    lf_jj_val b = a->v[0];
     if (v.t != b.t)
-        return jj_bool(false);
-    return jj_bool(v.t == JJ_SEQ || v.t == JJ_MAP ? v.u.seq == b.u.seq : jj_equal(v, b));
+        return lf_jj_bool(false);
+    return lf_jj_bool(v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP ? v.u.seq == b.u.seq : lf_jj_equal(v, b));
 }
 
-static jj_val compare(jj_run *r, const jj_node *at, jj_val v, const jj_args *a, const char *op)
+static lf_jj_val compare(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, const char *op)
 {
     ONE(op);
-    bool yes = jj_compare(r, at, op, v, a->v[0]);
-    return r->rc ? jj_undef : jj_bool(yes);
+    bool yes = lf_jj_compare(r, at, op, v, a->v[0]);
+    return r->rc ? lf_jj_undef : lf_jj_bool(yes);
 }
 TEST(t_eq)
 {
@@ -121,13 +122,13 @@ TEST(t_in)
     return compare(r, at, v, a, "in");
 }
 
-static jj_val known(jj_run *r, const jj_node *at, jj_val v, const jj_args *a, bool filter)
+static lf_jj_val known(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, bool filter)
 {
     NONE("filter");
-    if (v.t != JJ_STR)
-        return jj_fail(r, at, "the name of a filter or test is a str");
-    jj_val name = jj_str_copy(r, v.u.s, v.n);
-    return r->rc ? jj_undef : jj_bool(filter ? jj_find_filter(name.u.s) : jj_find_test(name.u.s));
+    if (v.t != LF_JJ_STR)
+        return lf_jj_fail(r, at, "the name of a filter or test is a str");
+    lf_jj_val name = lf_jj_str_copy(r, v.u.s, v.n);
+    return r->rc ? lf_jj_undef : lf_jj_bool(filter ? lf_jj_find_filter(name.u.s) : lf_jj_find_test(name.u.s));
 }
 TEST(t_filter)
 {
@@ -138,11 +139,11 @@ TEST(t_test)
     return known(r, at, v, a, false);
 }
 
-jj_call_fn jj_find_test(const char *name)
+lf_jj_call_fn lf_jj_find_test(const char *name)
 {
     static const struct {
         const char *name;
-        jj_call_fn call;
+        lf_jj_call_fn call;
     } table[] = {{"defined", t_defined},
                  {"undefined", t_undefined},
                  {"none", t_none},
