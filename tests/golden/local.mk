@@ -1,6 +1,6 @@
 # tests of tests/golden
 # Models of the evaluation test.
-EXTRA_DIST += tests/golden/model/README.md tests/golden/model/make_golden.py tests/golden/model/gpt2.h5 tests/golden/model/llama.h5 \
+EXTRA_DIST += tests/golden/README.md tests/golden/model/README.md tests/golden/model/make_golden.py tests/golden/model/gpt2.h5 tests/golden/model/llama.h5 \
   tests/golden/model/mistral.h5 tests/golden/model/qwen3.h5
 
 # Training against PyTorch. train_export is built by hand (make tests/golden/train_export) to make curve.txt again.
