@@ -21,6 +21,7 @@ extern const char *fk_dir;  /* $LF_FAKE_DIR */
 extern const char *fk_name; /* the command's name */
 void fk_die(int code, const char *fmt, ...) __attribute__((noreturn, format(printf, 2, 3)));
 void fk_enter(void); /* take the lock, read the state */
+void fk_save(void);  /* write the state, keep the lock */
 void fk_leave(void); /* write the state, release */
 json_t *fk_jobs(void);
 json_t *fk_acct(void);  /* records of ended incarnations, oldest first; never purged */

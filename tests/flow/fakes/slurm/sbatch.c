@@ -351,6 +351,7 @@ static long long enter_job(json_t *j, const json_t *o, const char *script)
     free(cluster);
     spool_script(j, script);
     json_array_append(fk_jobs(), j);
+    fk_save(); /* before the history: a test that reads of a job may kill this command */
     fk_append("history", "%.3f submit %lld %s %s\n", fk_now(), id, fk_s(j, "name"), fk_s(j, "comment"));
     fk_ctld_ensure();
     fk_leave();

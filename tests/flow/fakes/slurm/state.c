@@ -128,7 +128,8 @@ void fk_enter(void)
     purge();
 }
 
-void fk_leave(void)
+/* Write the state, the lock is kept: what a killed command has done is then there, whatever it told of it. */
+void fk_save(void)
 {
     char path[PATH_MAX], tmp[PATH_MAX];
     fk_path(path, sizeof path, "state.json");
@@ -144,6 +145,11 @@ void fk_leave(void)
     }
     free(text);
     free(old);
+}
+
+void fk_leave(void)
+{
+    fk_save();
     close(lock_fd);
     lock_fd = -1;
 }
