@@ -88,7 +88,7 @@ static const int32_t end_token[] = {7};
 
 static void make_jobs(lf_gen_job *jobs)
 {
-    static char ids[N_JOBS][8];
+    static char ids[N_JOBS][16];
     for (int i = 0; i < N_JOBS; i++) {
         size_t n = 1 + (size_t)(i * 7) % 23;
         for (size_t k = 0; k < n; k++)
