@@ -165,6 +165,47 @@ static void test_bounds(void)
     expect("{{ range(100001) }}", NULL, LF_EINVAL, "more than 100000");
 }
 
+/* Chains that nest when they are evaluated though they do not in the text, and values that grow inwards. */
+static void test_chains(void)
+{
+    static const struct {
+        const char *begin, *link, *middle, *back, *end, *message;
+    } chains[] = {
+        {"{{ 1", " + 1", "", "", " }}", "nested more than"},  {"{{ s", " | trim", "", "", " }}", "nested more than"},
+        {"{{ s", "[0]", "", "", " }}", "nested more than"},   {"{{ s", " and s", "", "", " }}", "nested more than"},
+        {"{% set ", "(", "x", ")", " = 1 %}", "levels deep"}, {"{% for ", "(", "x", ")", " in xs %}", "levels deep"}};
+    for (size_t i = 0; i < sizeof(chains) / sizeof(chains[0]); i++) {
+        lf_buf b;
+        struct result r;
+        json_t *vars = json_pack("{s:s, s:[i]}", "s", "text", "xs", 1);
+        lf_buf_init(&b);
+        lf_buf_adds(&b, chains[i].begin);
+        for (int k = 0; k < 200000; k++)
+            lf_buf_adds(&b, chains[i].link);
+        lf_buf_adds(&b, chains[i].middle);
+        for (int k = 0; k < 200000; k++)
+            lf_buf_adds(&b, chains[i].back);
+        lf_buf_adds(&b, chains[i].end);
+        render(&r, b.data, vars, NULL);
+        tap_ok(r.rc < 0 && strstr(r.err.text, chains[i].message), "200000 of '%s' (%s)", chains[i].link, r.err.text);
+        done(&r);
+        lf_buf_fini(&b);
+        json_decref(vars);
+    }
+    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = [ns.v] %}{% endfor %}", NULL,
+           LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = {'k': ns.v} %}{% endfor %}", NULL,
+           LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(v={}) %}{% for i in range(100000) %}{% set ns.v = dict(k=ns.v) %}{% endfor %}", NULL,
+           LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = [ns.v] | list %}{% endfor %}", NULL,
+           LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(a=[], b=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = "
+           "[ns.b, ns.b] %}"
+           "{% endfor %}{{ ns.a == ns.b }}",
+           NULL, LF_ENOMEM, "too much to be put into another");
+}
+
 static void test_depth(void)
 {
     static const char *const close[] = {")", "]", "", "", "}", "", ")", "]", "", ""},
@@ -231,6 +272,7 @@ int main(int argc, char **argv)
     test_comparison();
     test_messages();
     test_bounds();
+    test_chains();
     test_depth();
     test_scraps();
     return tap_done();

@@ -8,6 +8,8 @@
 
 #include "engine/text/jinja/priv.h"
 
+#define NESTED_MAX 4000
+
 static lf_jj_val eval(lf_jj_run *r, const lf_jj_node *n);
 static void exec(lf_jj_run *r, const lf_jj_node *n);
 
@@ -197,8 +199,10 @@ lf_jj_val lf_jj_call(lf_jj_run *r, const lf_jj_node *at, lf_jj_val fn, const lf_
 static lf_jj_val eval_list(lf_jj_run *r, const lf_jj_node *n)
 {
     lf_jj_val v = lf_jj_seq_make(r, n->n, n->kind == LF_JJ_TUPLE);
-    for (size_t i = 0; r->rc == 0 && i < n->n; i++)
+    for (size_t i = 0; r->rc == 0 && i < n->n; i++) {
         v.u.seq->v[i] = eval(r, n->list[i]);
+        lf_jj_nestable(r, n, v.u.seq->v[i]);
+    }
     return v;
 }
 
@@ -207,7 +211,7 @@ static lf_jj_val eval_dict(lf_jj_run *r, const lf_jj_node *n)
     lf_jj_val v = lf_jj_map_make(r, n->n / 2);
     for (size_t i = 0; r->rc == 0 && i + 1 < n->n; i += 2) {
         lf_jj_val k = eval(r, n->list[i]), x = r->rc ? lf_jj_undef : eval(r, n->list[i + 1]);
-        if (r->rc == 0 && lf_jj_hashable(r, n, k))
+        if (r->rc == 0 && lf_jj_nestable(r, n, k) && lf_jj_nestable(r, n, x) && lf_jj_hashable(r, n, k))
             lf_jj_map_set(r, v.u.map, k, x);
     }
     return v;
@@ -275,18 +279,32 @@ static lf_jj_val eval_two(lf_jj_run *r, const lf_jj_node *n)
     return n->kind == LF_JJ_BINARY ? lf_jj_binary(r, n, n->s, a, b) : lf_jj_index(r, n, a, b);
 }
 
+/* One more evaluation inside of those under way; every success needs an r->nested--. Parsing bounds what nests in the
+ * text, but "1 + 1 + ..." and "x | trim | trim ..." are as deep as they are long. */
 static bool step(lf_jj_run *r, const lf_jj_node *n)
 {
     if (r->rc == 0 && ++r->steps > r->o.max_steps)
         lf_jj_fail_rc(r, n, LF_ENOMEM, "more than %zu steps", r->o.max_steps);
+    if (r->rc == 0 && r->nested >= NESTED_MAX)
+        lf_jj_fail_rc(r, n, LF_ENOMEM, "evaluations are nested more than %d deep", NESTED_MAX);
+    r->nested += r->rc == 0;
     return r->rc == 0;
 }
 
+static lf_jj_val eval_node(lf_jj_run *r, const lf_jj_node *n);
+
 static lf_jj_val eval(lf_jj_run *r, const lf_jj_node *n)
 {
-    lf_jj_val v;
     if (!step(r, n))
         return lf_jj_undef;
+    lf_jj_val v = eval_node(r, n);
+    r->nested--;
+    return v;
+}
+
+static lf_jj_val eval_node(lf_jj_run *r, const lf_jj_node *n)
+{
+    lf_jj_val v;
     switch (n->kind) {
     case LF_JJ_CONST_STR:
         return lf_jj_str(n->s, n->len);
@@ -489,10 +507,8 @@ static void exec_body(lf_jj_run *r, const lf_jj_node *n)
         exec(r, n->list[i]);
 }
 
-static void exec(lf_jj_run *r, const lf_jj_node *n)
+static void exec_node(lf_jj_run *r, const lf_jj_node *n)
 {
-    if (!step(r, n))
-        return;
     switch (n->kind) {
     case LF_JJ_BODY:
         exec_body(r, n);
@@ -538,6 +554,14 @@ static void exec(lf_jj_run *r, const lf_jj_node *n)
     default:
         LF_BUG("node %d is no statement", (int)n->kind);
     }
+}
+
+static void exec(lf_jj_run *r, const lf_jj_node *n)
+{
+    if (!step(r, n))
+        return;
+    exec_node(r, n);
+    r->nested--;
 }
 
 /* ---- rendering ---- */

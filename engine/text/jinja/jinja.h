@@ -14,8 +14,8 @@
  * tojson trim unique upper wordcount tests        all of Jinja's methods      of strings, dicts and lists, those that
  * change nothing globals      namespace raise_exception strftime_now range dict
  *
- * A template is untrusted: steps, depth, memory and output are bounded, and there is nothing outside of its variables
- * that it could reach. Values are immutable but for namespaces.
+ * A template is untrusted: steps, depth (of calls, evaluations, values), memory and output are bounded, and there is
+ * nothing outside of its variables that it could reach. Values are immutable but for namespaces.
  */
 #ifndef LF_TEXT_JINJA_JINJA_H
 #define LF_TEXT_JINJA_JINJA_H

@@ -118,7 +118,8 @@ static lf_jj_val affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const
     if (!lf_jj_args_ok(r, at, what, a, 1, 1, NULL))
         return lf_jj_undef;
     lf_jj_val one = a->v[0];
-    struct lf_jj_seq single = {1, true, &one}, *all = one.t == LF_JJ_SEQ && one.u.seq->tuple ? one.u.seq : &single;
+    struct lf_jj_seq single = {.n = 1, .tuple = true, .v = &one},
+                     *all = one.t == LF_JJ_SEQ && one.u.seq->tuple ? one.u.seq : &single;
     for (size_t i = 0; i < all->n; i++) {
         lf_jj_val x = all->v[i];
         if (x.t != LF_JJ_STR)
@@ -699,7 +700,8 @@ static lf_jj_val make_map(lf_jj_run *r, const lf_jj_node *at, const lf_jj_args *
         }
     }
     for (size_t i = 0; r->rc == 0 && i < a->n_names; i++)
-        lf_jj_map_set(r, m.u.map, lf_jj_strz(a->names[i]), a->values[i]);
+        if (lf_jj_nestable(r, at, a->values[i]))
+            lf_jj_map_set(r, m.u.map, lf_jj_strz(a->names[i]), a->values[i]);
     m.t = t;
     return m;
 }

@@ -577,11 +577,11 @@ static bool tuple_ends(const lf_jj_parser *p)
            lf_jj_at_name(p, "recursive");
 }
 
-/* Without conditions for the iterable of a `for`, whose `if` is a filter. */
-lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p, bool with_cond)
+/* One of what `parse` reads, or several with commas as a tuple. */
+static lf_jj_node *several(lf_jj_parser *p, lf_jj_node *(*parse)(lf_jj_parser *p, bool option), bool option)
 {
     const lf_jj_token *at = p->tok;
-    lf_jj_node *n = with_cond ? lf_jj_parse_expr(p) : parse_or(p), *t = NULL;
+    lf_jj_node *n = parse(p, option), *t = NULL;
     while (p->rc == 0 && lf_jj_take_op(p, ",")) {
         if (!t) {
             t = lf_jj_node_make(p, LF_JJ_TUPLE, at);
@@ -591,16 +591,31 @@ lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p, bool with_cond)
         }
         if (tuple_ends(p))
             break;
-        lf_jj_push(p, t, with_cond ? lf_jj_parse_expr(p) : parse_or(p));
+        lf_jj_push(p, t, parse(p, option));
     }
     return p->rc ? NULL : t ? t : n;
+}
+
+/* Without conditions for the iterable of a `for`, whose `if` is a filter. */
+static lf_jj_node *one_value(lf_jj_parser *p, bool with_cond)
+{
+    return with_cond ? lf_jj_parse_expr(p) : parse_or(p);
+}
+
+lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p, bool with_cond)
+{
+    return several(p, one_value, with_cond);
 }
 
 static lf_jj_node *one_target(lf_jj_parser *p, bool attributes)
 {
     const lf_jj_token *at = p->tok;
-    if (lf_jj_take_op(p, "(")) {
+    if (lf_jj_at_op(p, "(")) {
+        if (!lf_jj_enter(p))
+            return NULL;
+        p->tok++;
         lf_jj_node *n = lf_jj_parse_target(p, false);
+        p->depth--;
         return lf_jj_expect_op(p, ")") ? n : NULL;
     }
     if (at->type != LF_JJ_T_NAME)
@@ -615,20 +630,7 @@ static lf_jj_node *one_target(lf_jj_parser *p, bool attributes)
 
 lf_jj_node *lf_jj_parse_target(lf_jj_parser *p, bool attributes)
 {
-    const lf_jj_token *at = p->tok;
-    lf_jj_node *n = one_target(p, attributes), *t = NULL;
-    while (p->rc == 0 && lf_jj_take_op(p, ",")) {
-        if (!t) {
-            t = lf_jj_node_make(p, LF_JJ_TUPLE, at);
-            if (!t)
-                return NULL;
-            lf_jj_push(p, t, n);
-        }
-        if (tuple_ends(p))
-            break;
-        lf_jj_push(p, t, one_target(p, false));
-    }
-    return p->rc ? NULL : t ? t : n;
+    return several(p, one_target, attributes);
 }
 
 bool lf_jj_parse_params(lf_jj_parser *p, lf_jj_node *n)

@@ -158,12 +158,14 @@ enum lf_jj_type {
 
 typedef struct lf_jj_val lf_jj_val;
 struct lf_jj_seq {
-    size_t n;
+    size_t n, size; /* size, depth: of all that is inside; 0: not measured */
+    unsigned depth;
     bool tuple;
     lf_jj_val *v;
 };
 struct lf_jj_map {
-    size_t n, cap;
+    size_t n, cap, size;
+    unsigned depth;
     lf_jj_val *k, *v;
 };
 struct lf_jj_scope;
@@ -226,7 +228,7 @@ struct lf_jj_run {
     const lf_jinja *t;
     lf_arena *arena;
     lf_jinja_opts o;
-    size_t steps, depth, memory;
+    size_t steps, depth, nested, memory;
     struct lf_jj_scope *scope;
     lf_buf *out;        /* where text goes: the caller's or a capture */
     lf_buf *root;       /* the caller's */
@@ -261,6 +263,9 @@ const lf_jj_val *lf_jj_map_get(const struct lf_jj_map *m, lf_jj_val k);
 const lf_jj_val *lf_jj_map_gets(const struct lf_jj_map *m, const char *key);
 lf_jj_val lf_jj_from_json(lf_jj_run *r, json_t *j);
 
+/* May v become part of another value? Not when that nests too deep, or is too much to walk through: the walks over
+ * values recurse and are not counted as steps. A failure when not. */
+bool lf_jj_nestable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 bool lf_jj_truth(lf_jj_val v);
 bool lf_jj_equal(lf_jj_val a, lf_jj_val b);
 /* <0, 0, >0; fails where Python would. */

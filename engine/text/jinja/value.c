@@ -7,7 +7,9 @@
 
 #include "engine/text/jinja/priv.h"
 
-#define JSON_DEPTH_MAX 200
+#define JSON_DEPTH_MAX  200
+#define VALUE_DEPTH_MAX 400 /* what comes with the variables, and as much again */
+#define VALUE_SIZE_MAX  ((size_t)4 << 20)
 
 const lf_jj_val lf_jj_none = {.t = LF_JJ_NONE}, lf_jj_undef = {.t = LF_JJ_UNDEF, .u.s = "a value that is not there"};
 
@@ -107,7 +109,7 @@ lf_jj_val lf_jj_seq_make(lf_jj_run *r, size_t n, bool tuple)
     lf_jj_val *v = s ? lf_jj_alloc(r, n, sizeof(*v)) : NULL;
     if (!v)
         return lf_jj_undef;
-    *s = (struct lf_jj_seq){n, tuple, v};
+    *s = (struct lf_jj_seq){.n = n, .tuple = tuple, .v = v};
     return (lf_jj_val){.t = LF_JJ_SEQ, .u.seq = s};
 }
 
@@ -153,6 +155,8 @@ void lf_jj_map_set(lf_jj_run *r, struct lf_jj_map *m, lf_jj_val k, lf_jj_val v)
     }
     m->k[m->n] = k;
     m->v[m->n++] = v;
+    m->size = 0;
+    r->steps += m->n / 16; /* a key is looked for among all: large dicts cost more than a step */
 }
 
 const lf_jj_val *lf_jj_map_get(const struct lf_jj_map *m, lf_jj_val k)
@@ -222,6 +226,53 @@ static lf_jj_val from_json(lf_jj_run *r, json_t *j, int depth)
 lf_jj_val lf_jj_from_json(lf_jj_run *r, json_t *j)
 {
     return from_json(r, j, 0);
+}
+
+/* Parts that were made part of something before are measured already, so this goes no deeper than what is new. */
+static void measure(lf_jj_val v, unsigned *depth, size_t *size)
+{
+    const lf_jj_val *part[2] = {NULL, NULL};
+    size_t n = 0, sum = 1;
+    unsigned most = 0;
+    if (v.t == LF_JJ_SEQ && v.u.seq->size == 0) {
+        n = v.u.seq->n;
+        part[0] = v.u.seq->v;
+    } else if (v.t == LF_JJ_MAP && v.u.map->size == 0) {
+        n = v.u.map->n;
+        part[0] = v.u.map->k;
+        part[1] = v.u.map->v;
+    }
+    for (size_t i = 0; i < 2 * n; i++) {
+        unsigned d = 0;
+        size_t s = 1;
+        if (part[i & 1])
+            measure(part[i & 1][i / 2], &d, &s);
+        most = d > most ? d : most;
+        sum = sum + s < sum ? SIZE_MAX : sum + s;
+    }
+    if (v.t == LF_JJ_SEQ && v.u.seq->size == 0) {
+        v.u.seq->size = sum;
+        v.u.seq->depth = most + 1;
+    } else if (v.t == LF_JJ_MAP && v.u.map->size == 0) {
+        v.u.map->size = sum;
+        v.u.map->depth = most + 1;
+    }
+    *size = v.t == LF_JJ_SEQ ? v.u.seq->size : v.t == LF_JJ_MAP ? v.u.map->size : 1;
+    *depth = v.t == LF_JJ_SEQ ? v.u.seq->depth : v.t == LF_JJ_MAP ? v.u.map->depth : 0;
+}
+
+bool lf_jj_nestable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v)
+{
+    unsigned depth;
+    size_t size;
+    if (r->rc)
+        return false;
+    measure(v, &depth, &size);
+    if (depth < VALUE_DEPTH_MAX && size <= VALUE_SIZE_MAX)
+        return true;
+    lf_jj_fail_rc(r, at, LF_ENOMEM, "a value with %zu parts, nested %u deep, is too much to be put into another", size,
+                  depth);
+    return false;
 }
 
 bool lf_jj_is_number(lf_jj_val v)
