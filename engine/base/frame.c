@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
+#include "engine/base/le.h"
 #include "engine/base/mem.h"
 
 /* Reflected polynomial 0x82F63B78, four bits at a time: records are short and a 64-byte table needs no set-up. */
@@ -52,17 +53,6 @@ uint32_t lf_crc32c(uint32_t crc, const void *data, size_t n)
         return ~crc_sse42(~crc, data, n);
 #endif
     return ~crc_nibbles(~crc, data, n);
-}
-
-static void put_u32(uint8_t *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
-
-static uint32_t get_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 /* ---- scanning ---- */
@@ -111,7 +101,7 @@ static int scan_record(struct scan *s, size_t *len, lf_err *err)
         return 0;
     if ((rc = lf_io_pread_all(s->fd, head, sizeof head, (off_t)s->offset, s->path, err)) < 0)
         return rc;
-    uint32_t n = get_u32(head);
+    uint32_t n = (uint32_t)lf_get_le(head, 4);
     if (n == 0 || n > LF_FRAME_MAX) {
         if ((rc = all_zero_to_end(s, &zero, err)) < 0)
             return rc;
@@ -123,7 +113,7 @@ static int scan_record(struct scan *s, size_t *len, lf_err *err)
         return 0;
     if ((rc = lf_io_pread_all(s->fd, s->buf, n, (off_t)s->offset + LF_FRAME_HEAD, s->path, err)) < 0)
         return rc;
-    if (lf_crc32c(0, s->buf, n) != get_u32(head + 4)) {
+    if (lf_crc32c(0, s->buf, n) != lf_get_le(head + 4, 4)) {
         s->tail = (int64_t)n == left - LF_FRAME_HEAD ? TAIL_TORN : TAIL_CORRUPT;
         return 0;
     }
@@ -285,8 +275,8 @@ int lf_frame_append(lf_frame_writer *w, const void *payload, size_t n, lf_err *e
 {
     if (n == 0 || n > LF_FRAME_MAX)
         return lf_fail(err, LF_EINVAL, "%s: a record of %zu bytes (1 to %zu fit)", w->path, n, LF_FRAME_MAX);
-    put_u32(w->buf, (uint32_t)n);
-    put_u32(w->buf + 4, lf_crc32c(0, payload, n));
+    lf_put_le(w->buf, n, 4);
+    lf_put_le(w->buf + 4, lf_crc32c(0, payload, n), 4);
     memcpy(w->buf + LF_FRAME_HEAD, payload, n);
     int rc = lf_io_pwrite_all(w->fd, w->buf, LF_FRAME_HEAD + n, (off_t)w->offset, w->path, err);
     if (rc < 0) {

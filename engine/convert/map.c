@@ -13,14 +13,6 @@
 
 #define MAX_NAMED 6 /* tensors that one message names */
 
-const char *lf_map_kind_name(enum lf_map_kind k)
-{
-    static const char *const names[] = {
-        "",       "copy",      "transpose", "stack", "transposed stack", "q,k,v by groups", "q,k,v by rows",
-        "expert", "tied copy", "ignored"};
-    return names[k];
-}
-
 /* ---- what our model declares ---- */
 
 static int declare(lf_map *m, const lf_model_config *c, lf_err *err)

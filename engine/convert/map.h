@@ -120,7 +120,6 @@ void lf_map_fini(lf_map *m);
 int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name), lf_err *err);
 
 const struct lf_map_item *lf_map_find(const lf_map *m, const char *name); /* NULL: none */
-const char *lf_map_kind_name(enum lf_map_kind k);                         /* "copy", "stack", ... */
 
 /* Does `when` hold? */
 bool lf_map_when(const char *when, const lf_model_config *c);

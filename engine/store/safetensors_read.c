@@ -7,20 +7,13 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/le.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/store/safetensors.h"
 #include "engine/store/safetensors_priv.h"
 
 /* ---- the header of one file ---- */
-
-static uint64_t get_u64le(const unsigned char *p)
-{
-    uint64_t v = 0;
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
-}
 
 static int get_shape(int64_t *shape, int *ndim, json_t *v, const char *what, lf_err *err)
 {
@@ -193,7 +186,7 @@ static int add_safetensors(lf_st *s, int fd, const char *path, lf_err *err)
     int rc = lf_io_pread_all(fd, head, sizeof head, 0, path, err);
     if (rc < 0)
         return rc;
-    uint64_t n = get_u64le(head);
+    uint64_t n = lf_get_le(head, 8);
     if (n > LF_SAFETENSORS_MAX_HEADER)
         return lf_fail(err, LF_EFORMAT, "%s: a header of %llu bytes is announced, more than %d: not a safetensors file",
                        path, (unsigned long long)n, LF_SAFETENSORS_MAX_HEADER);

@@ -93,11 +93,6 @@ const struct lf_pg_row *lf_pg_find(const char *module, size_t module_len, const 
     return NULL;
 }
 
-const struct lf_pg_row *lf_pg_at(size_t i)
-{
-    return &GLOBALS[i];
-}
-
 size_t lf_pg_index(const struct lf_pg_row *row)
 {
     return (size_t)(row - GLOBALS);

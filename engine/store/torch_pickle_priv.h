@@ -32,7 +32,6 @@ struct lf_pg_row {
 
 /* The row of a global, or NULL: refuse it. */
 const struct lf_pg_row *lf_pg_find(const char *module, size_t module_len, const char *name, size_t name_len);
-const struct lf_pg_row *lf_pg_at(size_t i);
 size_t lf_pg_index(const struct lf_pg_row *row);
 
 struct lf_pickle {

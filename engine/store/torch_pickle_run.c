@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "engine/base/le.h"
 #include "engine/base/str.h"
 #include "engine/base/utf8.h"
 #include "engine/store/torch_pickle_priv.h"
@@ -23,11 +24,9 @@ static int need(lf_pickle *p, uint64_t n)
     return lf_pickle_fail(p, LF_EFORMAT, "the text ends here (truncated?)");
 }
 
-static uint64_t take_uint(lf_pickle *p, int bytes)
+static uint64_t take_uint(lf_pickle *p, size_t bytes)
 {
-    uint64_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        v = v << 8 | p->p[i];
+    uint64_t v = lf_get_le(p->p, bytes);
     p->p += bytes;
     return v;
 }
@@ -171,9 +170,9 @@ static int push_long(lf_pickle *p, uint64_t n)
     p->p += n;
     if (n > 8)
         return push(p, lf_pickle_value(p, LF_PV_OTHER));
-    uint64_t v = n && b[n - 1] & 0x80 ? UINT64_MAX : 0;
-    for (uint64_t i = n; i-- > 0;)
-        v = v << 8 | b[i];
+    uint64_t v = lf_get_le(b, (size_t)n);
+    if (n > 0 && n < 8 && b[n - 1] & 0x80)
+        v |= UINT64_MAX << 8 * n; /* negative: the sign goes on */
     return push_int(p, LF_PV_INT, (int64_t)v);
 }
 
@@ -389,7 +388,7 @@ static int op_small(lf_pickle *p)
     }
 }
 
-static int op_with_number(lf_pickle *p, int bytes)
+static int op_with_number(lf_pickle *p, size_t bytes)
 {
     int rc = need(p, (uint64_t)bytes);
     if (rc < 0)

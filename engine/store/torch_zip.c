@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/io.h"
+#include "engine/base/le.h"
 #include "engine/base/mem.h"
 #include "engine/store/torch_file_priv.h"
 
@@ -19,14 +20,6 @@
 #define MAX_COMMENT 65535
 #define MAX_DIR     ((int64_t)256 << 20)
 #define MAX_RECORDS ((uint64_t)2 << 20) /* twice as many as tensors */
-
-static uint64_t get(const unsigned char *p, int bytes)
-{
-    uint64_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
-}
 
 void lf_zip_fini(struct lf_zip *z)
 {
@@ -49,17 +42,18 @@ static int find_end64(struct where *w, const struct lf_st_file *f, int64_t end, 
     int rc = lf_io_pread_all(f->fd, loc, sizeof loc, end - LOC64_BYTES, f->path, err);
     if (rc < 0 || memcmp(loc, "PK\6\7", 4) != 0)
         return rc;
-    uint64_t at = get(loc + 8, 8);
+    uint64_t at = lf_get_le(loc + 8, 8);
     if (at > (uint64_t)end || (uint64_t)end - at < END64_BYTES + LOC64_BYTES)
         return lf_fail(err, LF_EFORMAT, "%s: its zip64 end record lies outside of the file", f->path);
     rc = lf_io_pread_all(f->fd, e, sizeof e, (off_t)at, f->path, err);
     if (rc < 0)
         return rc;
-    if (memcmp(e, "PK\6\6", 4) != 0 || get(e + 16, 4) || get(e + 20, 4) || get(e + 24, 8) != get(e + 32, 8))
+    if (memcmp(e, "PK\6\6", 4) != 0 || lf_get_le(e + 16, 4) || lf_get_le(e + 20, 4) ||
+        lf_get_le(e + 24, 8) != lf_get_le(e + 32, 8))
         return lf_fail(err, LF_EFORMAT, "%s: its zip64 end record is damaged", f->path);
-    w->n = get(e + 32, 8);
-    w->bytes = get(e + 40, 8);
-    w->offset = get(e + 48, 8);
+    w->n = lf_get_le(e + 32, 8);
+    w->bytes = lf_get_le(e + 40, 8);
+    w->offset = lf_get_le(e + 48, 8);
     w->limit = at;
     return 0;
 }
@@ -74,14 +68,15 @@ static int find_end(struct where *w, const struct lf_st_file *f, lf_err *err)
         return lf_fail(err, LF_EFORMAT, "%s: too short for a zip file (truncated?)", f->path);
     rc = lf_io_pread_all(f->fd, tail, (size_t)n, f->bytes - n, f->path, err);
     for (int64_t i = n - END_BYTES; rc == 0 && at < 0 && i >= 0; i--)
-        if (memcmp(tail + i, "PK\5\6", 4) == 0 && (int64_t)get(tail + i + 20, 2) == n - END_BYTES - i)
+        if (memcmp(tail + i, "PK\5\6", 4) == 0 && (int64_t)lf_get_le(tail + i + 20, 2) == n - END_BYTES - i)
             at = i;
     if (rc == 0 && at < 0)
         rc = lf_fail(err, LF_EFORMAT, "%s: a zip file without its directory (truncated?)", f->path);
     if (rc == 0) {
         const unsigned char *e = tail + at;
-        *w = (struct where){get(e + 10, 2), get(e + 12, 4), get(e + 16, 4), (uint64_t)(f->bytes - n + at)};
-        if (get(e + 4, 2) != get(e + 6, 2) || get(e + 8, 2) != get(e + 10, 2))
+        *w = (struct where){lf_get_le(e + 10, 2), lf_get_le(e + 12, 4), lf_get_le(e + 16, 4),
+                            (uint64_t)(f->bytes - n + at)};
+        if (lf_get_le(e + 4, 2) != lf_get_le(e + 6, 2) || lf_get_le(e + 8, 2) != lf_get_le(e + 10, 2))
             rc = lf_fail(err, LF_ENOTSUP, "%s: one volume of a divided zip file", f->path);
         else
             rc = find_end64(w, f, f->bytes - n + at, err);
@@ -95,16 +90,16 @@ static bool zip64_sizes(const unsigned char *x, size_t n, uint64_t *usize, uint6
 {
     uint64_t *const want[3] = {usize, csize, offset};
     while (n >= 4) {
-        size_t len = (size_t)get(x + 2, 2);
+        size_t len = (size_t)lf_get_le(x + 2, 2);
         if (len > n - 4)
             return false;
-        if (get(x, 2) == 1) {
+        if (lf_get_le(x, 2) == 1) {
             size_t at = 0;
             for (int i = 0; i < 3; i++)
                 if (*want[i] == 0xFFFFFFFFu) {
                     if (len - at < 8)
                         return false;
-                    *want[i] = get(x + 4 + at, 8);
+                    *want[i] = lf_get_le(x + 4 + at, 8);
                     at += 8;
                 }
             return true;
@@ -138,9 +133,9 @@ static int check_record(const unsigned char *e, const struct lf_zip_record *r, c
     if (!harmless_name(r->name, r->name_len))
         return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" is named outside of its archive; refused", f->path, len,
                        r->name);
-    if (unix_made && (get(e + 38, 4) >> 16 & S_IFMT) == S_IFLNK)
+    if (unix_made && (lf_get_le(e + 38, 4) >> 16 & S_IFMT) == S_IFLNK)
         return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" is a symbolic link; refused", f->path, len, r->name);
-    if (get(e + 8, 2) & 1)
+    if (lf_get_le(e + 8, 2) & 1)
         return lf_fail(err, LF_ENOTSUP, "%s: record \"%.*s\" is encrypted", f->path, len, r->name);
     if (csize > INT64_MAX || (r->stored && csize != usize))
         return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" has %llu stored bytes for %llu", f->path, len, r->name,
@@ -156,14 +151,16 @@ static int parse_dir(struct lf_zip *z, const struct where *w, const struct lf_st
         if (end - p < ENTRY_BYTES || memcmp(p, "PK\1\2", 4) != 0)
             return lf_fail(err, LF_EFORMAT, "%s: the zip directory is damaged at record %llu of %llu", f->path,
                            (unsigned long long)i, (unsigned long long)w->n);
-        size_t name = (size_t)get(p + 28, 2), extra = (size_t)get(p + 30, 2), comment = (size_t)get(p + 32, 2);
-        uint64_t csize = get(p + 20, 4), usize = get(p + 24, 4), offset = get(p + 42, 4);
+        size_t name = (size_t)lf_get_le(p + 28, 2), extra = (size_t)lf_get_le(p + 30, 2),
+               comment = (size_t)lf_get_le(p + 32, 2);
+        uint64_t csize = lf_get_le(p + 20, 4), usize = lf_get_le(p + 24, 4), offset = lf_get_le(p + 42, 4);
         if ((size_t)(end - p) - ENTRY_BYTES < name + extra + comment ||
             !zip64_sizes(p + ENTRY_BYTES + name, extra, &usize, &csize, &offset) || offset > w->offset)
             return lf_fail(err, LF_EFORMAT, "%s: the zip directory is damaged at record %llu of %llu", f->path,
                            (unsigned long long)i, (unsigned long long)w->n);
-        *r = (struct lf_zip_record){(const char *)p + ENTRY_BYTES, (uint32_t)name,     (int64_t)offset, (int64_t)csize,
-                                    (uint32_t)get(p + 16, 4),      get(p + 10, 2) == 0};
+        *r = (struct lf_zip_record){
+            (const char *)p + ENTRY_BYTES,  (uint32_t)name,           (int64_t)offset, (int64_t)csize,
+            (uint32_t)lf_get_le(p + 16, 4), lf_get_le(p + 10, 2) == 0};
         int rc = check_record(p, r, f, csize, usize, err);
         if (rc < 0)
             return rc;
@@ -246,13 +243,13 @@ int lf_zip_data(const struct lf_zip *z, const struct lf_zip_record *r, const str
                        f->path, len, r->name);
     int rc = r->header > z->end - LOCAL_BYTES ? LF_EFORMAT
                                               : lf_io_pread_all(f->fd, h, sizeof h, (off_t)r->header, f->path, err);
-    size_t name_len = rc == 0 ? (size_t)get(h + 26, 2) : 0;
+    size_t name_len = rc == 0 ? (size_t)lf_get_le(h + 26, 2) : 0;
     int64_t at = r->header + LOCAL_BYTES;
     bool ok = rc == 0 && memcmp(h, "PK\3\4", 4) == 0 && name_len == r->name_len && name_len <= sizeof name &&
               (int64_t)name_len <= z->end - at &&
               lf_io_pread_all(f->fd, name, name_len, (off_t)at, f->path, err) == 0 &&
               memcmp(name, r->name, name_len) == 0;
-    at += ok ? (int64_t)name_len + (int64_t)get(h + 28, 2) : 0;
+    at += ok ? (int64_t)name_len + (int64_t)lf_get_le(h + 28, 2) : 0;
     if (!ok || at > z->end || r->bytes > z->end - at)
         return lf_fail(err, LF_EFORMAT,
                        "%s: record \"%.*s\" is not where the zip directory says (truncated or damaged?)", f->path, len,

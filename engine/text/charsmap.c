@@ -11,20 +11,16 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "engine/base/le.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/text/uniclass.h"
 
 #define CLUSTER_MAX 6 /* clusters of fewer bytes are looked up whole */
 
-static uint32_t get_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 int lf_charsmap_init(lf_charsmap *m, const uint8_t *blob, size_t len, const char *what, lf_err *err)
 {
-    uint32_t bytes = len >= 4 ? get_u32(blob) : 0;
+    uint32_t bytes = len >= 4 ? (uint32_t)lf_get_le(blob, 4) : 0;
     if (len < 4 || bytes > len - 4 || bytes % 4 != 0 || bytes == 0)
         return lf_fail(err, LF_EFORMAT, "%s: the precompiled normalisation of %zu bytes is cut or broken", what, len);
     size_t n = bytes / 4, n_texts = len - 4 - bytes;
@@ -40,7 +36,7 @@ int lf_charsmap_init(lf_charsmap *m, const uint8_t *blob, size_t len, const char
         return rc;
     }
     for (size_t i = 0; i < n; i++)
-        made.units[i] = get_u32(blob + 4 + 4 * i);
+        made.units[i] = (uint32_t)lf_get_le(blob + 4 + 4 * i, 4);
     memcpy(made.texts, texts, n_texts);
     made.texts[n_texts] = 0;
     *m = made;

@@ -54,11 +54,6 @@ const lf_tokenizer *lf_grower_base(const lf_grower *g)
     return g->t;
 }
 
-bool lf_grower_is_model(const lf_grower *g)
-{
-    return !g->root;
-}
-
 size_t lf_grower_old_size(const lf_grower *g)
 {
     return g->old;

@@ -53,7 +53,6 @@ typedef struct lf_grown {
 lf_grower *lf_grower_create(const char *data, size_t len, const char *path, lf_err *err);
 void lf_grower_destroy(lf_grower *g);
 const lf_tokenizer *lf_grower_base(const lf_grower *g); /* borrowed */
-bool lf_grower_is_model(const lf_grower *g);            /* the file is a tokenizer.model */
 
 /* Count the words of a new text; s is a state of the base, used by this thread only. */
 int lf_grower_count(const lf_grower *g, lf_word_counts *w, lf_tok_state *s, const char *text, size_t len, bool strict,

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "engine/base/le.h"
+
 static bool varint(lf_proto *m, uint64_t *out)
 {
     uint64_t v = 0;
@@ -26,9 +28,7 @@ static bool fixed(lf_proto *m, size_t n)
 {
     if ((size_t)(m->end - m->p) < n)
         return false;
-    m->value = 0;
-    for (size_t i = 0; i < n; i++)
-        m->value |= (uint64_t)m->p[i] << (8 * i);
+    m->value = lf_get_le(m->p, n);
     m->p += n;
     return true;
 }
