@@ -120,6 +120,24 @@ static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char
     return rc;
 }
 
+/* What an option names. A Megatron index, NAME.idx, stands for the tokens in NAME.bin. */
+static int hash_input(lf_buf *out, struct hasher *h, const char *path, const char *rel, lf_err *err)
+{
+    int rc = hash_path(out, h, path, rel, 0, err);
+    if (rc < 0 || !lf_str_has_suffix(path, ".idx"))
+        return rc;
+    lf_buf bin;
+    struct stat st;
+    lf_buf_init(&bin);
+    lf_buf_add(&bin, path, strlen(path) - strlen("idx"));
+    lf_buf_adds(&bin, "bin");
+    rc = lf_buf_check(&bin, err);
+    if (rc == 0 && stat(bin.data, &st) == 0)
+        rc = hash_path(out, h, bin.data, "bin", 0, err);
+    lf_buf_fini(&bin);
+    return rc;
+}
+
 static int hash_outside(lf_buf *out, struct hasher *h, const char *project, const char *text, lf_err *err)
 {
     lf_buf path, list;
@@ -131,7 +149,7 @@ static int hash_outside(lf_buf *out, struct hasher *h, const char *project, cons
     struct stat st;
     int rc = 0;
     if (stat(path.data, &st) == 0) {
-        rc = hash_path(&list, h, path.data, "", 0, err);
+        rc = hash_input(&list, h, path.data, "", err);
     } else {
         glob_t g;
         memset(&g, 0, sizeof g);
@@ -139,7 +157,7 @@ static int hash_outside(lf_buf *out, struct hasher *h, const char *project, cons
             rc = lf_fail(err, LF_ENOENT, "input %s does not exist", path.data);
         for (size_t i = 0; rc == 0 && i < g.gl_pathc; i++) {
             const char *base = strrchr(g.gl_pathv[i], '/');
-            rc = hash_path(&list, h, g.gl_pathv[i], base != NULL ? base + 1 : g.gl_pathv[i], 0, err);
+            rc = hash_input(&list, h, g.gl_pathv[i], base != NULL ? base + 1 : g.gl_pathv[i], err);
         }
         globfree(&g);
     }

@@ -6,6 +6,8 @@
  *        "model": description when there is one, "inputs": {option: [text with each reference replaced by
  *        "stage:<spec id of the producer>.<output>", or "sha256:<hash of an outside file or tree>"]}}
  *
+ * A Megatron index NAME.idx enters with the data it stands for, NAME.bin.
+ *
  * So the ids of a whole chain are known before anything runs. Names, paths, times and executables are not part of it.
  * Hashes of outside files are cached in PROJECT/.loong/hashcache.json by path, size, mtime, ctime and inode; a file whose
  * mtime or ctime lies within two seconds of the moment it was hashed is hashed again (it may have changed without its mtime moving).

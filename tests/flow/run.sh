@@ -40,6 +40,21 @@ runs 0 "$LF" plan
 like out '^  run  first' "another content of an outside file is another spec"
 echo "text to read" >in.txt
 
+# A Megatron index stands for tokens that it does not hold.
+top=$PWD
+mkdir pair
+cd pair
+printf '[pipeline]\nname = pair\n[stage a]\nkind = work\ninput = d.idx\nsteps = 1\n' >pipeline.ini
+echo 1 >d.idx
+echo 1 >d.bin
+runs 0 "$LF" run
+runs 0 "$LF" plan
+unlike out '^  run' "an index and its data: done"
+echo 2 >d.bin
+runs 0 "$LF" plan
+like out '^  run  a' "another content of d.bin is another spec of the stage that names d.idx"
+cd "$top"
+
 # Ctrl-C: stages save, exit 75, resume continues and the result is the same.
 "$LF" run --new --set first.step_time=40 >o 2>&1 &
 p=$!
