@@ -49,7 +49,7 @@ echo 1 >d.idx
 echo 1 >d.bin
 runs 0 "$LF" run
 runs 0 "$LF" plan
-unlike out '^  run' "an index and its data: done"
+unlike out '^  run  a' "an index and its data: done"
 echo 2 >d.bin
 runs 0 "$LF" plan
 like out '^  run  a' "another content of d.bin is another spec of the stage that names d.idx"
