@@ -215,8 +215,12 @@ static json_t *make_state(const lf_ckpt *from, const lf_model_config *c, json_t 
     json_t *o = model
                     ? json_pack("{s:I,s:o,s:O}", "step", (json_int_t)lf_ckpt_step(from), "model", model, "grown", grown)
                     : NULL;
-    if (!o)
+    json_t *sha = json_object_get(grown, "tokenizer_sha256"); /* where pretrain keeps and looks for it */
+    if (!o || (sha && json_object_set(o, "tokenizer_sha256", sha))) {
+        json_decref(o);
         lf_fail(err, LF_ENOMEM, "no memory for the state of the grown checkpoint");
+        return NULL;
+    }
     return o;
 }
 

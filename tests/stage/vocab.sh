@@ -94,6 +94,16 @@ grow="--base $dir/tok/tokenizer --checkpoint $dir/train/checkpoint --new-tokens=
 # shellcheck disable=SC2086
 run --out "$dir/g" --threads=1 $grow
 ok $rc "a vocabulary and a model grow"
+grep -q 'another tokenizer' "$dir/err"
+[ $? -eq 1 ]
+ok $? "its own tokenizer is no other"
+mkdir "$dir/resaved"
+cp -R "$dir/tok/tokenizer/." "$dir/resaved"
+rm -f "$dir/resaved/manifest.json"
+echo >>"$dir/resaved/tokenizer.json"
+run --out "$dir/g-other" --base "$dir/resaved" --checkpoint "$dir/train/checkpoint" --new-tokens=20 "$dir/new.txt"
+[ $rc -eq 0 ] && grep -q 'another tokenizer than base' "$dir/err"
+ok $? "a base that the checkpoint was not trained with is told"
 # shellcheck disable=SC2086
 run --out "$dir/g3" --threads=3 $grow
 diff -r "$dir/g" "$dir/g3" >/dev/null
@@ -161,6 +171,12 @@ stage tokenize --out "$dir/new" --tokenizer "$dir/g/tokenizer" --doc-split=size 
 printf '[stage]\n' >"$dir/more.ini"
 sed -n '/^seq_length/,$p' "$dir/train.ini" >>"$dir/more.ini"
 stage pretrain --config "$dir/more.ini" --data "$dir/new/shards" --init-from "$dir/g/checkpoint" --steps=40 --out "$dir/more"
+grep -q 'another tokenizer' "$dir/err"
+[ $? -eq 1 ]
+ok $? "data of the grown tokenizer are those of the grown model"
+stage pretrain --config "$dir/more.ini" --data "$dir/tok/shards" --init-from "$dir/g/checkpoint" --steps=6 --out "$dir/wrong"
+grep -q 'another tokenizer' "$dir/err"
+ok $? "data of the old one are told to be others"
 bits() { # bits NAME CHECKPOINT TOKENIZER TEXT
     stage eval --out "$dir/eval-$1" --checkpoint "$2" --tokenizer "$3" --text "$4"
     number "$dir/eval-$1/results/results.json" '"bits_per_byte,none":' >"$dir/bits-$1"
