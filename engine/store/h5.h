@@ -94,8 +94,9 @@ typedef struct lf_h5_dataset {
 
 /* Type, shape and place of a dataset (contiguous, or 1-D chunked). LF_EFORMAT when there is none of that name. */
 int lf_h5_stat(lf_h5 *f, const char *name, lf_h5_dataset *out, lf_err *err);
-/* Is there anything of that name in the root group? */
+/* Is there anything of that name in the root group? An attribute of it? */
 bool lf_h5_has(lf_h5 *f, const char *name);
+bool lf_h5_has_attr(lf_h5 *f, const char *name);
 void lf_h5_dataset_fini(lf_h5_dataset *d);
 
 #endif

@@ -282,6 +282,14 @@ bool lf_h5_has(lf_h5 *f, const char *name)
     return there > 0;
 }
 
+bool lf_h5_has_attr(lf_h5 *f, const char *name)
+{
+    lf_h5_enter();
+    htri_t there = H5Aexists(f->file, name);
+    lf_h5_leave();
+    return there > 0;
+}
+
 void lf_h5_dataset_fini(lf_h5_dataset *d)
 {
     free(d->extents);

@@ -52,14 +52,16 @@ static int read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, s
 
 static int read_attrs(lf_shard *s, lf_h5 *f, lf_err *err)
 {
-    char *format = NULL, *sha = NULL;
+    char *format = NULL, *sha = NULL, *rows = NULL;
     uint8_t digest[LF_HASH_BYTES];
     int rc;
     if ((rc = lf_h5_get_attr_str(f, "lf_format", &format, err)) < 0 ||
         (rc = lf_h5_get_attr_str(f, "tokenizer_sha256", &sha, err)) < 0 ||
         (rc = lf_h5_get_attr_i64(f, "vocab_size", &s->info.vocab_size, err)) < 0 ||
         (rc = lf_h5_get_attr_i64(f, "eos_id", &s->info.eos_id, err)) < 0 ||
-        (rc = lf_h5_get_attr_str(f, "source", &s->source, err)) < 0)
+        (rc = lf_h5_get_attr_str(f, "source", &s->source, err)) < 0 ||
+        (lf_h5_has_attr(f, "lf_rows") && ((rc = lf_h5_get_attr_str(f, "lf_rows", &rows, err)) < 0 ||
+                                          (rc = lf_shard_rows_parse(&s->info.rows, rows, s->path, err)) < 0)))
         goto out;
     if (strcmp(format, LF_SHARD_FORMAT) != 0)
         rc = lf_fail(err, LF_EFORMAT, "%s: lf_format is '%.40s', needed is '%s'", s->path, format, LF_SHARD_FORMAT);
@@ -75,6 +77,7 @@ static int read_attrs(lf_shard *s, lf_h5 *f, lf_err *err)
 out:
     free(format);
     free(sha);
+    free(rows);
     return rc;
 }
 
@@ -120,6 +123,23 @@ static int read_all(lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type typ
     else
         memcpy(out_ptr, &v, sizeof v);
     return rc;
+}
+
+/* What the attribute lf_rows promises. */
+static int read_rows(lf_shard *s, lf_h5 *f, lf_err *err)
+{
+    struct lf_shard_parts *p = &s->parts;
+    uint64_t docs = s->info.n_docs;
+    int rc = 0;
+    if (s->info.rows == LF_ROWS_PAIRS && lf_h5_has(f, "margin"))
+        rc = read_all(s, f, "margin", LF_H5_F32, docs / 2, &p->margin, err);
+    if (s->info.rows == LF_ROWS_UNPAIRED)
+        rc = read_all(s, f, "label", LF_H5_U8, docs, &p->label, err);
+    if (s->info.rows == LF_ROWS_PROMPTS)
+        rc = read_all(s, f, "rest_offsets", LF_H5_U64, docs + 1, &p->rest_offset, err);
+    if (rc == 0 && p->rest_offset)
+        rc = read_all(s, f, "rest", LF_H5_U8, p->rest_offset[docs], &p->rest, err);
+    return rc < 0 ? rc : lf_shard_rows_check(p, s->info.rows, docs, s->path, err);
 }
 
 static int read_parts(lf_shard *s, lf_h5 *f, lf_err *err)
@@ -170,7 +190,7 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err)
         rc = lf_fail_errno(err, "cannot open %s", path);
         goto out;
     }
-    if ((rc = read_offsets(s, &offs, err)) < 0 || (rc = read_parts(s, f, err)) < 0)
+    if ((rc = read_offsets(s, &offs, err)) < 0 || (rc = read_parts(s, f, err)) < 0 || (rc = read_rows(s, f, err)) < 0)
         goto out;
     *out = s;
     s = NULL;

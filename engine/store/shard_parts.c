@@ -171,6 +171,10 @@ void lf_shard_parts_fini(struct lf_shard_parts *p)
     free(p->doc_seqs);
     free(p->seq_offsets);
     free(p->modes);
+    free(p->margin);
+    free(p->label);
+    free(p->rest_offset);
+    free(p->rest);
 }
 
 bool lf_shard_has_mask(const lf_shard *s)

@@ -31,6 +31,8 @@ struct lf_shard_writer {
     size_t n_docs, cap;
     uint64_t n_tokens;
     struct lf_shard_extra extra;
+    enum lf_rows kind;
+    struct lf_shard_rows rows;
     bool failed; /* an append failed half-way: finish must not make it look whole */
 };
 
@@ -40,6 +42,7 @@ static void writer_free(lf_shard_writer *w)
     free(w->chunk);
     free(w->offsets);
     lf_shard_extra_fini(&w->extra);
+    lf_shard_rows_fini(&w->rows);
     free(w);
 }
 
@@ -69,6 +72,7 @@ int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info
         return LF_ENOMEM;
     w->token_bytes = token_bytes;
     w->vocab_size = info->vocab_size;
+    w->kind = info->rows;
     rc = LF_ENOMEM;
     if (!(w->path = lf_strdup(path, err)) || !(w->chunk = lf_malloc(CHUNK_TOKENS, (size_t)token_bytes, err)) ||
         lf_grow(&w->offsets, &w->cap, 0, sizeof *w->offsets, err) < 0)
@@ -81,6 +85,7 @@ int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info
         (rc = lf_h5_put_attr_i64(w->h5, "vocab_size", info->vocab_size, err)) < 0 ||
         (rc = lf_h5_put_attr_i64(w->h5, "eos_id", info->eos_id, err)) < 0 ||
         (rc = lf_h5_put_attr_str(w->h5, "source", info->source ? info->source : "", err)) < 0 ||
+        (info->rows && (rc = lf_h5_put_attr_str(w->h5, "lf_rows", lf_rows_name(info->rows), err)) < 0) ||
         (rc = lf_h5_begin_growing(w->h5, "tokens", token_bytes == 2 ? LF_H5_U16 : LF_H5_U32, CHUNK_TOKENS, err)) < 0) {
         lf_shard_abort(w);
         return rc;
@@ -125,6 +130,8 @@ int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err)
                            tokens[i], i, (long long)w->vocab_size);
     if ((rc = lf_grow(&w->offsets, &w->cap, w->n_docs + 1, sizeof *w->offsets, err)) < 0)
         return rc;
+    if ((rc = lf_shard_rows_add(&w->rows, w->kind, d, w->n_docs, err)) < 0)
+        return rc;
     if ((rc = lf_shard_extra_add(&w->extra, d, w->offsets, w->n_docs, w->n_tokens, err)) < 0) {
         w->failed = true;
         return rc;
@@ -154,6 +161,8 @@ int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
         rc = lf_h5_put(w->h5, "doc_offsets", LF_H5_U64, w->offsets, w->n_docs + 1, err);
     if (rc == 0)
         rc = lf_shard_extra_put(&w->extra, w->h5, w->n_tokens, err);
+    if (rc == 0)
+        rc = lf_shard_rows_put(&w->rows, w->kind, w->h5, w->n_docs, err);
     if (rc < 0) {
         lf_shard_abort(w);
         return rc;

@@ -38,6 +38,7 @@ static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *
     const char *what = strcmp(a->tokenizer_sha256, b->tokenizer_sha256) != 0 ? "tokenizer_sha256"
                        : a->vocab_size != b->vocab_size                      ? "vocab_size"
                        : a->eos_id != b->eos_id                              ? "eos_id"
+                       : a->rows != b->rows                                  ? "lf_rows"
                                                                              : NULL;
     return what ? lf_fail(err, LF_EFORMAT, "%s: %s has another %s than %s", dir, name, what, s->m[0].name) : 0;
 }
@@ -184,6 +185,32 @@ uint64_t lf_shardset_count_trained(const lf_shardset *s, uint64_t doc, uint64_t 
 {
     const struct member *m = member_of(s, doc);
     return lf_shard_count_trained(m->shard, m->offsets[doc - m->first_doc] + first, n);
+}
+
+bool lf_shardset_has_margin(const lf_shardset *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->n; i++)
+        any = any || lf_shard_has_margin(s->m[i].shard);
+    return any;
+}
+
+float lf_shardset_margin(const lf_shardset *s, uint64_t pair)
+{
+    const struct member *m = member_of(s, 2 * pair);
+    return lf_shard_margin(m->shard, pair - m->first_doc / 2);
+}
+
+bool lf_shardset_label(const lf_shardset *s, uint64_t doc)
+{
+    const struct member *m = member_of(s, doc);
+    return lf_shard_label(m->shard, doc - m->first_doc);
+}
+
+const char *lf_shardset_rest(const lf_shardset *s, uint64_t doc, size_t *len)
+{
+    const struct member *m = member_of(s, doc);
+    return lf_shard_rest(m->shard, doc - m->first_doc, len);
 }
 
 static uint64_t seqs_of(const struct member *m, const uint64_t **offsets)
