@@ -142,7 +142,14 @@ struct lf_k_colsum {
  *     dx[r] = d total / d x[r] * inv_tokens * loss_scale;  dw (+)= likewise, f32;  db (+)= likewise
  * With dx NULL it is the forward alone (validation, scoring). loss, lse and argmax may be NULL. rec sums are added to
  * (loss_sum, z_sum, tokens, correct) in row order. v_real: columns >= v_real are padding and count as -inf.
- * A target >= v_real gives a NaN loss and NaN gradients. rec NULL: no sums, z_loss 0, inv_tokens * loss_scale 1. */
+ * A target >= v_real gives a NaN loss and NaN gradients. rec NULL: no sums, z_loss 0, inv_tokens * loss_scale 1.
+ * inv_temperature t (0: 1): logits are multiplied by it after the soft cap.
+ *
+ * Losses that are arithmetic on log-probabilities outside need two more forms of the same computation, with the same bits:
+ *     logp[r]    = logits[r][target[r]] - logsumexp(logits[r])  = -loss[r];  0 for target < 0
+ *     entropy[r] = -sum_v p_v log p_v of the row's softmax;                  0 for target < 0
+ * dlogp or dentropy given: dx, dw, db are the gradients of sum_r dlogp[r] logp[r] + dentropy[r] entropy[r] instead of total's, whose
+ * factors are not applied and whose sums are not made. */
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real;
     const void *x;       /* [R, K] x_type */
@@ -153,11 +160,13 @@ struct lf_k_linear_xent {
     float *loss;         /* [R] */
     float *lse;          /* [R] */
     int32_t *argmax;     /* [R] lowest index of the largest logit */
+    float *logp, *entropy;          /* [R] or NULL */
+    const float *dlogp, *dentropy;  /* [R] or NULL */
     void *dx;            /* [R, K] x_type or NULL */
     float *dw;           /* [V, K] or NULL (frozen) */
     float *db;           /* [V] or NULL */
     int64_t ldx, ldw, lddx;
-    float softcap;
+    float softcap, inv_temperature;
     bool accumulate;     /* of dw, db */
     uint8_t x_type, mode;
     struct lf_step_record *rec;
@@ -166,14 +175,14 @@ struct lf_k_linear_xent {
 };
 
 /* What a draw needs of rows of logits that gemm made with the output layer, with the bits of linear_xent:
- * z[r] becomes softcap(z[r]) in place over columns < v_real (0: off); lse[r] = logsumexp; argmax[r] (NULL allowed) lowest index of
- * the largest. */
+ * z[r] becomes inv_temperature * softcap(z[r]) in place over columns < v_real (softcap 0: off, inv_temperature 0: 1); lse[r] =
+ * logsumexp; argmax[r] (NULL allowed) lowest index of the largest. */
 struct lf_k_logit_stats {
     int64_t rows, v_real, ldz;
     float *z;
     float *lse;
     int32_t *argmax;
-    float softcap;
+    float softcap, inv_temperature;
 };
 
 /* ---- embeddings ------------------------------------------------------------------------------------------------ */

@@ -156,14 +156,28 @@ static int run_vjps(struct lf_ad *ad)
     return g->err.rc;
 }
 
+/* Does the loss, or an output with a gradient from outside, depend on anything that is trained? Outside gradients begin
+ * here. */
+static bool seed_gradients(struct lf_ad *ad)
+{
+    lf_graph *g = ad->g;
+    bool any = g->xent >= 0 && ad->needs[g->n[g->xent].out[XENT_LOSS]];
+    for (size_t i = 0; i < g->n_seed; i++) {
+        any = any || ad->needs[g->seed[i].value];
+        lf_ad_contribute(ad, g->seed[i].value, g->seed[i].grad);
+    }
+    return any;
+}
+
 int lf_autodiff(lf_graph *g, lf_err *err)
 {
     struct lf_ad ad = {.g = g, .n = g->n_t, .block = -1};
     int rc = lf_graph_check(g, err);
     if (rc)
         return rc;
-    if (g->xent < 0)
-        return lf_fail(err, LF_EINVAL, "graph %s has no loss (lf_xent), so there is nothing to differentiate", g->name);
+    if (g->xent < 0 && !g->n_seed)
+        return lf_fail(err, LF_EINVAL,
+                       "graph %s has no loss (lf_xent, lf_output_grad), so there is nothing to differentiate", g->name);
     ad.grad = lf_calloc(g->n_t, sizeof *ad.grad, err);
     ad.uses = lf_calloc(g->n_t, sizeof *ad.uses, err);
     ad.needs = lf_calloc(g->n_t, sizeof *ad.needs, err);
@@ -173,8 +187,7 @@ int lf_autodiff(lf_graph *g, lf_err *err)
     }
     g->n_fwd = g->n_n;
     mark_needs(&ad);
-    const struct lf_node *loss = &g->n[g->xent];
-    if (!ad.needs[loss->out[XENT_LOSS]]) {
+    if (!seed_gradients(&ad)) {
         rc = lf_fail(err, LF_EINVAL, "graph %s: every parameter before the loss is frozen, nothing would be trained",
                      g->name);
         goto out;

@@ -162,3 +162,14 @@ void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const 
     if (o->want_argmax)
         lf_output(g, (lf_val){out[XENT_ARGMAX]}, "argmax");
 }
+
+struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_logp_opts *o)
+{
+    const int32_t in[] = {x.id, w.id, bias.id, target.id};
+    const struct lf_attr a = {
+        .softcap = o->softcap, .v_real = o->v_real, .scale = o->inv_temperature, .entropy = o->want_entropy};
+    lf_val logp = add_node(g, LF_OP_LOGP, in, 4, &a);
+    if (!logp.id)
+        return (struct lf_logps){LF_NONE, LF_NONE};
+    return (struct lf_logps){logp, (lf_val){g->n[g->t[logp.id].producer].out[LOGP_ENTROPY]}};
+}

@@ -39,6 +39,7 @@ void lf_graph_destroy(lf_graph *g)
     lf_arena_destroy(g->arena);
     free(g->t);
     free(g->n);
+    free(g->seed);
     free(g);
 }
 
@@ -318,6 +319,26 @@ void lf_output(lf_graph *g, lf_val v, const char *name)
     g->t[v.id].is_output = true;
     g->t[v.id].dense_only = true;
     g->t[v.id].out_name = lf_arena_strdup(g->arena, name, &g->err);
+}
+
+void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_name)
+{
+    lf_output(g, v, name);
+    if (g->err.rc)
+        return;
+    const struct lf_tensor t = g->t[v.id];
+    if (!t.pinned || !lf_is_float(t.dtype)) {
+        lf_graph_fail(g, LF_EINVAL, "output %s: %s must be pinned to f32 to take a gradient from outside", name, t.name);
+        return;
+    }
+    if (find_named(g, LF_ROLE_INPUT, grad_name)) {
+        lf_graph_fail(g, LF_EINVAL, "output %s: there is an input %s already", name, grad_name);
+        return;
+    }
+    lf_val d = lf_input(g, grad_name, LF_F32, t.rows, t.cols);
+    if (!d.id || lf_grow(&g->seed, &g->cap_seed, g->n_seed, sizeof *g->seed, &g->err))
+        return;
+    g->seed[g->n_seed++] = (struct lf_seed){v.id, d.id};
 }
 
 void lf_pin_f32(lf_graph *g, lf_val v)

@@ -82,6 +82,11 @@ void lf_block_end(lf_graph *g);
 /* Keep v until the end of the run and give it a name to read it by (lf_exec_read). It has the compute type; lf_pin_f32
  * first where f32 is wanted whatever the precision (logits). v is a whole activation, not a slice. */
 void lf_output(lf_graph *g, lf_val v, const char *name);
+/* The same for a value whose gradient comes from outside: between LF_FWD and LF_BWD the host reads it, and writes the
+ * gradient of whatever it makes of it to the input `grad_name`, f32 of the same shape. In a graph that is differentiated
+ * it stands beside lf_xent or in its place; elsewhere the input is not read. v is f32: fixed so by its op, or pinned.
+ * Several outputs of a graph may have one. */
+void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_name);
 /* The value stays f32 in every precision; casts appear where bf16 nodes read it, once for all of them. Only values that
  * a linear, embedding, norm... node made or inputs may be pinned: the node then writes f32 itself where its kernel can.
  */
@@ -186,5 +191,19 @@ struct lf_xent_opts {
 /* The loss: logits = x w^T + bias against target i32 [R, 1] (-1: not trained). Sums go to the step record. In a graph
  * that is differentiated the same node forms dX and dW; elsewhere it is the forward alone. One per graph. */
 void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_xent_opts *o);
+
+struct lf_logp_opts {
+    int64_t v_real;        /* 0: all of w's rows */
+    float softcap;
+    float inv_temperature; /* 1 / T: logits are multiplied by it after the soft cap; 0: 1 */
+    bool want_entropy;
+};
+struct lf_logps {
+    lf_val logp, entropy; /* f32 [R, 1]; 0 where the target is -1 */
+};
+/* log p of target i32 [R, 1] (-1: none) under softmax(inv_temperature * softcap(x w^T + bias)), and on demand that row's
+ * entropy in nats. For losses that are arithmetic outside the graph: give the values to lf_output_grad. Logits are never
+ * held beyond a chunk of rows; the backward forms them again. logp has the bits of -loss of lf_xent. */
+struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_logp_opts *o);
 
 #endif

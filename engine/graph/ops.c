@@ -168,5 +168,12 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
     [LF_OP_MOE_BALANCE] = {
         .name = "moe_balance", .in_types = "", .out_types = "", .alias = {END}, .flags = LF_OPF_SIDE, .numeric = "rows",
         .kernel = KID(moe_balance), .emit = lf_emit_moe_balance},
+    [LF_OP_LOGP] = {
+        .name = "logp", .in_types = "cwwi", .out_types = "ff", .shape = lf_shape_logp, .vjp = lf_vjp_logp,
+        .saves = "x; logits are formed again", .alias = {END}, .numeric = "row", .flops = lf_flops_logp,
+        .kernel = KID(linear_xent), .emit = lf_emit_logp},
+    [LF_OP_LOGP_BWD] = {
+        .name = "logp_bwd", .in_types = "cwwiff", .out_types = "cgg", .alias = {END}, .numeric = "row",
+        .flops = lf_flops_logp_bwd, .kernel = KID(linear_xent), .emit = lf_emit_logp_bwd},
 };
 /* clang-format on */

@@ -36,6 +36,18 @@ LF_FLOPS(xent)
     return one * (1.0 + (n->out[XENT_DX] ? 1.0 : 0.0) + (n->out[XENT_DW] ? 1.0 : 0.0));
 }
 
+LF_FLOPS(logp)
+{
+    (void)full;
+    return 2.0 * (double)g->t[n->in[LOGP_X]].rows * area(g, n->in[LOGP_W]);
+}
+
+/* dX and dW; that it forms the logits again is the price of not holding them. */
+LF_FLOPS(logp_bwd)
+{
+    return lf_flops_logp(g, n, full) * ((n->out[LOGPB_DX] ? 1.0 : 0.0) + (n->out[LOGPB_DW] ? 1.0 : 0.0));
+}
+
 /* Mean number of keys a query of a document of T tokens sees. */
 static double keys_seen(const lf_graph *g, const struct lf_node *n, bool full)
 {

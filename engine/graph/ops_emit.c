@@ -382,35 +382,64 @@ LF_EMIT(gather)
     return 0;
 }
 
+/* What the three nodes over the output layer have in common. */
+static struct lf_k_linear_xent head_args(const struct lf_bind *b, const struct lf_node *n)
+{
+    int32_t x = n->in[XENT_X], w = n->in[XENT_W];
+    const bool computed = T(b, w)->role != LF_ROLE_PARAM; /* its gradient is no sum over micro-batches yet */
+    return (struct lf_k_linear_xent){.rows = R(b, x),
+                                     .k = C(b, x),
+                                     .v = R(b, w),
+                                     .v_real = n->a.v_real,
+                                     .x = P(b, x),
+                                     .w = P(b, w),
+                                     .w_packed = b->packed ? b->packed(b, w) : NULL,
+                                     .bias = P(b, n->in[XENT_BIAS]),
+                                     .target = P(b, n->in[XENT_TARGET]),
+                                     .ldx = LD(b, x),
+                                     .ldw = C(b, w),
+                                     .softcap = n->a.softcap,
+                                     .inv_temperature = n->a.scale,
+                                     .accumulate = b->acc && !computed,
+                                     .x_type = DT(b, x),
+                                     .mode = (uint8_t)b->numeric};
+}
+
 LF_EMIT(xent)
 {
     struct lf_k_linear_xent *k = args;
-    int32_t x = n->in[XENT_X], w = n->in[XENT_W];
     const int32_t *o = n->out;
-    const bool computed = T(b, w)->role != LF_ROLE_PARAM; /* its gradient is no sum over micro-batches yet */
-    *k = (struct lf_k_linear_xent){.rows = R(b, x),
-                                   .k = C(b, x),
-                                   .v = R(b, w),
-                                   .v_real = n->a.v_real,
-                                   .x = P(b, x),
-                                   .w = P(b, w),
-                                   .bias = P(b, n->in[XENT_BIAS]),
-                                   .target = P(b, n->in[XENT_TARGET]),
-                                   .loss = P(b, o[XENT_LOSS]),
-                                   .lse = P(b, o[XENT_LSE]),
-                                   .argmax = P(b, o[XENT_ARGMAX]),
-                                   .dx = P(b, o[XENT_DX]),
-                                   .dw = P(b, o[XENT_DW]),
-                                   .db = P(b, o[XENT_DB]),
-                                   .ldx = LD(b, x),
-                                   .ldw = C(b, w),
-                                   .lddx = LD(b, o[XENT_DX]),
-                                   .softcap = n->a.softcap,
-                                   .accumulate = b->acc && !computed,
-                                   .x_type = DT(b, x),
-                                   .mode = (uint8_t)b->numeric,
-                                   .rec = b->rec};
-    k->w_packed = b->packed ? b->packed(b, w) : NULL;
+    *k = head_args(b, n);
+    k->loss = P(b, o[XENT_LOSS]);
+    k->lse = P(b, o[XENT_LSE]);
+    k->argmax = P(b, o[XENT_ARGMAX]);
+    k->dx = P(b, o[XENT_DX]);
+    k->dw = P(b, o[XENT_DW]);
+    k->db = P(b, o[XENT_DB]);
+    k->lddx = LD(b, o[XENT_DX]);
+    k->rec = b->rec;
+    return 0;
+}
+
+LF_EMIT(logp)
+{
+    struct lf_k_linear_xent *k = args;
+    *k = head_args(b, n);
+    k->logp = P(b, n->out[LOGP_LOGP]);
+    k->entropy = P(b, n->out[LOGP_ENTROPY]);
+    return 0;
+}
+
+LF_EMIT(logp_bwd)
+{
+    struct lf_k_linear_xent *k = args;
+    *k = head_args(b, n);
+    k->dlogp = P(b, n->in[LOGPB_DLOGP]);
+    k->dentropy = P(b, n->in[LOGPB_DENTROPY]);
+    k->dx = P(b, n->out[LOGPB_DX]);
+    k->dw = P(b, n->out[LOGPB_DW]);
+    k->db = P(b, n->out[LOGPB_DB]);
+    k->lddx = LD(b, n->out[LOGPB_DX]);
     return 0;
 }
 

@@ -306,10 +306,18 @@ LF_SHAPE(gather)
     return make(g, n, 0, g->t[n->in[1]].rows, g->t[n->in[0]].cols, "");
 }
 
-LF_SHAPE(xent)
+/* Results that are f32 in every precision, and so are their gradients. */
+static int make_f32(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
 {
-    if (g->xent >= 0)
-        return lf_graph_fail(g, LF_EINVAL, "xent: a graph has one loss");
+    int rc = make_fixed(g, n, slot, LF_F32, rows, cols, suffix);
+    if (!rc)
+        g->t[n->out[slot]].pinned = true;
+    return rc;
+}
+
+/* What the loss and log-probabilities read: x, the output layer, targets. */
+static int need_head(lf_graph *g, struct lf_node *n)
+{
     if (need_float(g, n, XENT_X, "x") || need(g, n, XENT_W, "w"))
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[XENT_X]];
@@ -323,23 +331,38 @@ LF_SHAPE(xent)
     if (n->a.v_real == 0)
         n->a.v_real = v;
     if (n->a.v_real < 1 || n->a.v_real > v)
-        return lf_graph_fail(g, LF_EINVAL, "xent: %lld real columns of %lld", (long long)n->a.v_real, (long long)v);
+        return lf_graph_fail(g, LF_EINVAL, "%s: %lld real columns of %lld", op_name(n), (long long)n->a.v_real,
+                             (long long)v);
+    return 0;
+}
+
+LF_SHAPE(xent)
+{
+    if (g->xent >= 0)
+        return lf_graph_fail(g, LF_EINVAL, "xent: a graph has one loss");
+    int rc = need_head(g, n);
+    if (rc)
+        return rc;
+    int64_t rows = g->t[n->in[XENT_X]].rows;
     if (make_fixed(g, n, XENT_LOSS, LF_F32, rows, 1, ".loss") || make_fixed(g, n, XENT_LSE, LF_F32, rows, 1, ".lse") ||
         make_fixed(g, n, XENT_ARGMAX, LF_I32, rows, 1, ".argmax"))
         return g->err.rc;
     return 0;
 }
 
-/* ---- mixture of experts ---- */
-
-/* Results of routing are f32 in every precision, and so are their gradients. */
-static int make_f32(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
+LF_SHAPE(logp)
 {
-    int rc = make_fixed(g, n, slot, LF_F32, rows, cols, suffix);
-    if (!rc)
-        g->t[n->out[slot]].pinned = true;
-    return rc;
+    int rc = need_head(g, n);
+    if (rc)
+        return rc;
+    if (!(n->a.scale >= 0))
+        return lf_graph_fail(g, LF_EINVAL, "logp: 1 / temperature must be positive");
+    int64_t rows = g->t[n->in[LOGP_X]].rows;
+    rc = make_f32(g, n, LOGP_LOGP, rows, 1, ".logp");
+    return rc || !n->a.entropy ? rc : make_f32(g, n, LOGP_ENTROPY, rows, 1, ".entropy");
 }
+
+/* ---- mixture of experts ---- */
 
 static int need_pinned(lf_graph *g, const struct lf_node *n, int slot, const char *what)
 {

@@ -237,6 +237,27 @@ LF_VJP(xent)
     return 0;
 }
 
+LF_VJP(logp)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t x = n.in[LOGP_X], w = n.in[LOGP_W];
+    const int32_t in[] = {x,
+                          w,
+                          n.in[LOGP_BIAS],
+                          n.in[LOGP_TARGET],
+                          lf_ad_grad_of(ad, n.out[LOGP_LOGP]),
+                          lf_ad_grad_of(ad, n.out[LOGP_ENTROPY])};
+    const int32_t out[] = {lf_ad_wants(ad, x) ? lf_ad_slot(ad, x) : 0, weight_grad(ad, w),
+                           param_grad(ad, n.in[LOGP_BIAS])};
+    if (ad->g->err.rc || (!out[LOGPB_DX] && !out[LOGPB_DW] && !out[LOGPB_DB]))
+        return ad->g->err.rc;
+    emit(ad, LF_OP_LOGP_BWD, &n.a, in, 6, out, 3);
+    lf_ad_contribute(ad, x, out[LOGPB_DX]);
+    if (lf_ad_wants(ad, w))
+        lf_ad_contribute(ad, w, out[LOGPB_DW]);
+    return ad->g->err.rc;
+}
+
 /* ---- mixture of experts ---- */
 
 /* The last node that added up loads: its sums are those of all layers. NULL: the graph counts nothing. */

@@ -131,7 +131,8 @@ static void mark_store(lf_plan *p, const struct lf_chain *c)
             if (t->role == LF_ROLE_PARAM || t->role == LF_ROLE_GRAD)
                 p->ps->g[t->group].need[t->pkind] = true;
         }
-        if (!c->o.packed || (n->op != LF_OP_LINEAR && n->op != LF_OP_XENT) || g->t[n->in[1]].role != LF_ROLE_PARAM)
+        if (!c->o.packed || (n->op != LF_OP_LINEAR && n->op != LF_OP_XENT && n->op != LF_OP_LOGP) ||
+            g->t[n->in[1]].role != LF_ROLE_PARAM)
             continue;
         struct lf_pgroup *pg = &p->ps->g[g->t[n->in[1]].group];
         pg->need_pack = true;

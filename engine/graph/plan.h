@@ -65,7 +65,7 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
 void lf_plan_destroy(lf_plan *p);
 
 struct lf_chain_opts {
-    bool train; /* differentiate towards the store's trained tensors; needs lf_xent in the graph */
+    bool train; /* differentiate towards the store's trained tensors; needs lf_xent or lf_output_grad in the graph */
     enum lf_recompute recompute;
     int slots;     /* micro-batches in flight; 0 means 1 */
     uint32_t eras; /* when it lives; 0 means all */

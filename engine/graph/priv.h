@@ -69,6 +69,8 @@ enum lf_op {
     LF_OP_MOE_COMBINE_BWD,
     LF_OP_ROW_GATE_BWD,
     LF_OP_MOE_BALANCE,
+    LF_OP_LOGP,
+    LF_OP_LOGP_BWD,
     LF_OP_COUNT
 };
 
@@ -86,6 +88,9 @@ enum { PAGED_Q, PAGED_KP, PAGED_VP, PAGED_SEQ, PAGED_POS, PAGED_TABLE, PAGED_ALI
 enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
 enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
 enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB };
+enum { LOGP_X, LOGP_W, LOGP_BIAS, LOGP_TARGET, LOGPB_DLOGP, LOGPB_DENTROPY };
+enum { LOGP_LOGP, LOGP_ENTROPY };
+enum { LOGPB_DX, LOGPB_DW, LOGPB_DB };
 enum { LDX_DY, LDX_W, LDX_RES };
 enum { LDW_DY, LDW_X };
 enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
@@ -122,6 +127,7 @@ struct lf_attr {
     int32_t experts, k, top_groups, moe_layers; /* of a mixture of experts; groups: of experts */
     float aux;                                  /* coefficient of the load-balancing loss */
     bool sigmoid, renorm;
+    bool entropy; /* logp: the row's entropy is wanted */
 };
 
 struct lf_node {
@@ -156,6 +162,11 @@ struct lf_tensor {
     bool saved;          /* lives from forward into backward */
 };
 
+/* An output whose gradient the host writes. */
+struct lf_seed {
+    int32_t value, grad; /* tensors; grad is an input */
+};
+
 struct lf_graph {
     lf_arena *arena;
     lf_pstore *ps;
@@ -167,6 +178,8 @@ struct lf_graph {
     size_t n_fwd; /* forward nodes; == n_n before differentiation */
     int32_t block;
     int32_t xent; /* node of the loss, -1 none */
+    struct lf_seed *seed;
+    size_t n_seed, cap_seed;
     lf_err err;   /* sticky */
 };
 
@@ -271,6 +284,7 @@ LF_SHAPE(add);
 LF_SHAPE(dropout);
 LF_SHAPE(gather);
 LF_SHAPE(xent);
+LF_SHAPE(logp);
 LF_SHAPE(moe_route);
 LF_SHAPE(moe_stats);
 LF_SHAPE(moe_sort);
@@ -292,6 +306,7 @@ LF_VJP(scale);
 LF_VJP(copy);
 LF_VJP(dropout);
 LF_VJP(xent);
+LF_VJP(logp);
 LF_VJP(moe_route);
 LF_VJP(moe_permute);
 LF_VJP(moe_linear);
@@ -313,6 +328,8 @@ LF_EMIT(scale);
 LF_EMIT(dropout);
 LF_EMIT(gather);
 LF_EMIT(xent);
+LF_EMIT(logp);
+LF_EMIT(logp_bwd);
 LF_EMIT(linear_dx);
 LF_EMIT(linear_dw);
 LF_EMIT(colsum);
@@ -341,6 +358,8 @@ LF_FLOPS(linear_dw);
 LF_FLOPS(attn);
 LF_FLOPS(attn_bwd);
 LF_FLOPS(xent);
+LF_FLOPS(logp);
+LF_FLOPS(logp_bwd);
 LF_FLOPS(moe_linear);
 LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);

@@ -300,7 +300,12 @@ static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *po
     float *out = lf_exec_host_ptr(r->exec, r->bucket_chain[k], 0, "logits");
     if (!out)
         return lf_fail(err, LF_ENOTSUP, "logits are not in host memory on this backend");
-    struct lf_k_logit_stats s = {n_want, r->model.vocab, r->model.vocab, out, r->lse, NULL, (float)r->model.logit_softcap};
+    struct lf_k_logit_stats s = {.rows = n_want,
+                                .v_real = r->model.vocab,
+                                .ldz = r->model.vocab,
+                                .z = out,
+                                .lse = r->lse,
+                                .softcap = (float)r->model.logit_softcap};
     if (r->back->kernels->logit_stats.run(r->back->queue, &s) != LF_K_OK)
         return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed", (long long)n_want);
     *result = (struct lf_gen_logits){out, r->model.vocab, r->lse};

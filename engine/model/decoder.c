@@ -176,6 +176,39 @@ lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char 
     return loss_graph(d, ps, name, r, false, true, err);
 }
 
+static void output(struct lf_dec_build *b, lf_val v, bool train, const char *name, const char *grad)
+{
+    if (train)
+        lf_output_grad(b->g, v, name, grad);
+    else
+        lf_output(b->g, v, name);
+}
+
+lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
+                                 const struct lf_decoder_heads *h, lf_err *err)
+{
+    struct lf_dec_build b;
+    if (begin_documents(&b, d, ps, name, r, false, err))
+        return NULL;
+    b.train = h->train; /* balance of experts is counted; dropout stays off */
+    lf_val x = trunk(&b), targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
+    if (h->logp) {
+        const struct lf_logp_opts o = {.softcap = (float)d->c.logit_softcap,
+                                       .inv_temperature = (float)h->inv_temperature,
+                                       .want_entropy = h->entropy};
+        struct lf_logps p = lf_logp(b.g, x, head_weight(&b), head_bias(&b), targets, &o);
+        output(&b, p.logp, h->train, "lp", "dlp");
+        if (h->entropy)
+            output(&b, p.entropy, h->train, "entropy", "dentropy");
+    }
+    if (h->score) {
+        lf_val score = lf_linear(b.g, x, lf_param(b.g, "score.weight"), LF_NONE);
+        lf_pin_f32(b.g, score);
+        output(&b, score, h->train, "score", "dscore");
+    }
+    return done(b.g, err);
+}
+
 lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                   lf_err *err)
 {

@@ -64,6 +64,20 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
 /* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                  lf_err *err);
+/* Heads whose losses are arithmetic outside the graph. */
+struct lf_decoder_heads {
+    bool train; /* outputs take their gradients from inputs; without, forward alone (reference, values) */
+    bool logp;  /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
+    bool entropy; /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
+    bool score; /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E] of ps, which who trains one declares beside
+                 * the decoder's own tensors; gradient input "dscore" */
+    double inv_temperature; /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T here. */
+};
+/* Log-probabilities, entropies and scores of packed documents. Never with dropout: who compares log-probabilities of two
+ * passes wants the same function twice. In invariant numerics lp has the bits of -loss of the score graph and, for the same
+ * T, of what a generator gets from the logits of the paged graph through lf_k_logit_stats. */
+lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
+                                 const struct lf_decoder_heads *h, lf_err *err);
 /* Every row's logits, output "logits" f32 [R, V], before the soft cap of the description (lf_decoder_softcap). */
 lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                   lf_err *err);
@@ -72,7 +86,8 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
  * and value and sees positions 0..positions[r] of its sequence. Prefill and decode differ in `rows` only. Further
  * inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages]; prefix is i32 [n_seq, 1] here and all of a prefix is fed in one
  * step (its tokens see each other in every layer); select i32 [n_select, 1]: rows whose logits are wanted. Output
- * "logits" f32 [n_select, V]. States kv.N.k, kv.N.v [n_pages * page_tokens, G*D], shared by name. */
+ * "logits" f32 [n_select, V], before soft cap and temperature: lf_k_logit_stats applies both and sums up (soft cap first, then
+ * 1 / T, as in training). States kv.N.k, kv.N.v [n_pages * page_tokens, G*D], shared by name. */
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
     enum lf_dtype cache; /* the compute type */

@@ -8,8 +8,10 @@ engine_libengine_a_SOURCES += \
   engine/model/weights.h engine/model/weights.c
 EXTRA_DIST += engine/model/README.md
 
-check_PROGRAMS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test
-TESTS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test
+check_PROGRAMS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test tests/unit/model_heads_test
+TESTS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test tests/unit/model_heads_test
+tests_unit_model_heads_test_SOURCES = tests/unit/model_heads_test.c
+tests_unit_model_heads_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_model_moe_test_SOURCES = tests/unit/model_moe_test.c
 tests_unit_model_moe_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/moe/make_aux.py tests/golden/moe/aux.safetensors

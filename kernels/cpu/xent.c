@@ -29,6 +29,11 @@ struct row_out {
     int32_t argmax;
 };
 
+/* What every element of a row's gradient is made of: dz_j = (a + b (z_j - max)) e^(z_j - max) - g [j == target]. */
+struct row_dz {
+    float a, b, g;
+};
+
 struct layout {
     int64_t rows, ld; /* of a chunk; ld in f32 elements */
     size_t logits, outs, gemm;
@@ -89,7 +94,7 @@ size_t LF_SYM(linear_xent_work)(const struct lf_k_linear_xent *a, int threads)
 int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
 {
     bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v && a->v <= INT32_MAX &&
-              lf_is_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0;
+              lf_is_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0 && a->inv_temperature >= 0;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -137,25 +142,53 @@ static float row_sum_exp(const float *z, int64_t n, float max)
     return total;
 }
 
+/* Sum of e^(z - max) (z - max), in the order of row_sum_exp: the mean of log p but for the log of the sum. */
+static float row_sum_exp_log(const float *z, int64_t n, float max)
+{
+    const lf_v m = lf_v_set1(max);
+    float total = 0;
+    for (int64_t b = 0; b < n; b += XENT_BLOCK) {
+        lf_v s[CHAINS] = {lf_v_zero(), lf_v_zero(), lf_v_zero(), lf_v_zero()};
+        int64_t end = min64(b + XENT_BLOCK, n);
+        for (int64_t j = b, c = 0; j < end; j += LF_VL, c++) {
+            int64_t w = min64(end - j, LF_VL);
+            lf_v d = lf_v_load_n(z + j, (int)w) - m;
+            s[c % CHAINS] += lf_v_select(lf_vi_iota() < lf_vi_set1((int)w), lf_v_exp(d) * d, lf_v_zero());
+        }
+        total += lf_v_hsum((s[0] + s[1]) + (s[2] + s[3]));
+    }
+    return total;
+}
+
 static void row_softcap(float *z, int64_t n, float cap)
 {
     const lf_v c = lf_v_set1(cap), inv = lf_v_set1(1.0f / cap);
     LF_EACH_VEC(j, w, n) lf_put(z, j, LF_F32, w, c * lf_v_tanh(lf_get(z, j, LF_F32, w) * inv));
 }
 
-/* z becomes dz in place: dz_j = (a e^(z_j - max) - g [j == t]) (1 - (z_j / cap)^2); bf16 goes to the front of the same row. */
-LF_INLINE void row_grad(float *z, int64_t n, float max, float a, float g, int32_t target, float cap, const uint8_t type)
+static void row_scale(float *z, int64_t n, float factor)
 {
-    const lf_v m = lf_v_set1(max), va = lf_v_set1(a), vg = lf_v_set1(g), one = lf_v_set1(1.0f);
-    const lf_v inv = lf_v_set1(cap > 0 ? 1.0f / cap : 0.0f);
-    const lf_vi t = lf_vi_set1(target);
+    const lf_v f = lf_v_set1(factor);
+    LF_EACH_VEC(j, w, n) lf_put(z, j, LF_F32, w, f * lf_get(z, j, LF_F32, w));
+}
+
+/* z becomes dz in place, through t (z / t: the capped logit) and the cap, whose slope is 1 - (z / (t cap))^2; bf16 goes to the
+ * front of the same row. */
+LF_INLINE void row_grad(float *z, int64_t n, float max, struct row_dz k, int32_t target, float cap, float t, const uint8_t type)
+{
+    const lf_v m = lf_v_set1(max), va = lf_v_set1(k.a), vb = lf_v_set1(k.b), vg = lf_v_set1(k.g), one = lf_v_set1(1.0f);
+    const lf_v inv = lf_v_set1(cap > 0 ? 1.0f / (cap * t) : 0.0f), vt = lf_v_set1(t);
+    const lf_vi at = lf_vi_set1(target);
+    const bool bent = k.b < 0 || k.b > 0;
     lf_vi idx = lf_vi_iota();
     for (int64_t j = 0; j < n; j += LF_VL, idx += LF_VL) {
         int64_t w = min64(n - j, LF_VL);
         lf_v x = lf_get(z, j, LF_F32, w);
-        lf_v d = va * lf_v_exp(x - m) - lf_v_select(idx == t, vg, lf_v_zero());
+        lf_v d = (bent ? va + vb * (x - m) : va) * lf_v_exp(x - m) - lf_v_select(idx == at, vg, lf_v_zero());
         if (cap > 0)
             d *= one - (x * inv) * (x * inv);
+        if (t < 1 || t > 1)
+            d *= vt;
         lf_put(z, j, type, w, d);
     }
 }
@@ -167,21 +200,39 @@ static void row_zero(float *z, int64_t from, int64_t to, uint8_t type)
 }
 
 /* The reduction that loss, scoring and sampling share. */
-static void row_stats(float *z, int64_t n, float softcap, float *max, float *sum, struct row_out *out)
+static void row_stats(float *z, int64_t n, float softcap, float t, float *max, float *sum, struct row_out *out)
 {
     if (softcap > 0)
         row_softcap(z, n, softcap);
+    if (t < 1 || t > 1)
+        row_scale(z, n, t);
     *max = row_max(z, n, &out->argmax);
     *sum = row_sum_exp(z, n, *max);
     out->lse = *max + logf(*sum);
 }
 
-static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struct row_out *out)
+/* 0 stands for 1, so that who knows no temperature need not name one. */
+LF_INLINE float temperature(float inv) { return inv > 0 ? inv : 1.0f; }
+
+/* The gradient's factors of row r. entropy: of the row, where dentropy asks for it. */
+static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, float sum, float lse, float entropy)
+{
+    if (a->target[r] >= a->v_real)
+        return (struct row_dz){NAN, 0, 0};
+    if (a->dlogp || a->dentropy) { /* p_j = e^(z_j - max) / sum, log p_j = z_j - max - log sum */
+        float dl = a->dlogp ? a->dlogp[r] : 0, dh = a->dentropy ? a->dentropy[r] : 0;
+        return (struct row_dz){-(dl + dh * (entropy - logf(sum))) / sum, -dh / sum, -dl};
+    }
+    const float coef = a->rec ? a->rec->z_loss : 0, g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
+    return (struct row_dz){g * (1.0f + 2.0f * coef * lse) / sum, 0, g};
+}
+
+/* The row's results where they are asked for. Returns its entropy, 0 when nobody wants it. */
+static float row_results(const struct lf_k_linear_xent *a, const float *z, int64_t r, float max, float sum, struct row_out *out)
 {
     const int32_t t = a->target[r];
-    const float coef = a->rec ? a->rec->z_loss : 0, g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
-    float max, sum;
-    row_stats(z, a->v_real, a->softcap, &max, &sum, out);
+    const bool bent = (a->entropy || a->dentropy) && t >= 0;
+    float entropy = bent ? logf(sum) - row_sum_exp_log(z, a->v_real, max) / sum : 0.0f;
     out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
     if (a->loss)
         a->loss[r] = out->loss;
@@ -189,24 +240,38 @@ static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struc
         a->lse[r] = out->lse;
     if (a->argmax)
         a->argmax[r] = out->argmax;
+    if (a->logp)
+        a->logp[r] = t < 0 ? 0.0f : t < a->v_real ? z[t] - out->lse : NAN;
+    if (a->entropy)
+        a->entropy[r] = entropy;
+    return entropy;
+}
+
+static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struct row_out *out)
+{
+    const int32_t t = a->target[r];
+    const float inv = temperature(a->inv_temperature);
+    float max, sum;
+    row_stats(z, a->v_real, a->softcap, inv, &max, &sum, out);
+    float entropy = row_results(a, z, r, max, sum, out);
     if (!a->dx && !a->dw && !a->db)
         return;
     if (t < 0) {
         row_zero(z, 0, a->v, a->x_type);
         return;
     }
-    float scale = t < a->v_real ? g * (1.0f + 2.0f * coef * out->lse) / sum : NAN;
+    struct row_dz k = row_factors(a, r, sum, out->lse, entropy);
     if (a->x_type == LF_BF16)
-        row_grad(z, a->v_real, max, scale, g, t, a->softcap, LF_BF16);
+        row_grad(z, a->v_real, max, k, t, a->softcap, inv, LF_BF16);
     else
-        row_grad(z, a->v_real, max, scale, g, t, a->softcap, LF_F32);
+        row_grad(z, a->v_real, max, k, t, a->softcap, inv, LF_F32);
     row_zero(z, a->v_real, a->v, a->x_type);
 }
 
 static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, int64_t r0, int64_t rows)
 {
     struct lf_step_record *rec = a->rec;
-    for (int64_t i = 0; rec && i < rows; i++) {
+    for (int64_t i = 0; rec && !a->dlogp && !a->dentropy && i < rows; i++) {
         int32_t t = a->target[r0 + i];
         if (t < 0)
             continue;
@@ -289,7 +354,9 @@ size_t LF_SYM(logit_stats_work)(const struct lf_k_logit_stats *a, int threads)
 
 int LF_SYM(logit_stats_check)(const struct lf_k_logit_stats *a)
 {
-    return a->rows >= 0 && a->v_real > 0 && a->v_real <= INT32_MAX && a->ldz >= a->v_real && a->softcap >= 0 ? LF_K_OK : LF_K_EINVAL;
+    return a->rows >= 0 && a->v_real > 0 && a->v_real <= INT32_MAX && a->ldz >= a->v_real && a->softcap >= 0 && a->inv_temperature >= 0
+               ? LF_K_OK
+               : LF_K_EINVAL;
 }
 
 int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
@@ -300,7 +367,7 @@ int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
     for (int64_t r = 0; r < a->rows; r++) {
         struct row_out out;
         float max, sum;
-        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, &max, &sum, &out);
+        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max, &sum, &out);
         a->lse[r] = out.lse;
         if (a->argmax)
             a->argmax[r] = out.argmax;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear_xent and colsum on every instruction set. The reference is the loss as a function of (x, w, bias) in f64; gradients are
+ * linear_xent (as the loss, and as log-probabilities and entropies whose gradients come from outside) and colsum on every instruction set. The reference is the loss as a function of (x, w, bias) in f64; gradients are
  * compared with its central differences at sampled places and with its analytic form everywhere. Also: padding columns, ignored and
  * invalid targets, soft capping, z-loss, accumulation, sentinels, thread invariance, several chunks, forward only.
  */
@@ -13,14 +13,16 @@ struct xcase {
     uint8_t type;
     bool bias, packed, accumulate, forward, frozen;
     float softcap, z_loss;
+    bool outside, entropy; /* gradients of sum dlogp logp (+ dentropy entropy) */
+    float inv_t;
 };
 
 struct xdata {
-    struct op_buf x, w, bias, packed, dx, dw, db, loss, lse, arg, work, target;
+    struct op_buf x, w, bias, packed, dx, dw, db, loss, lse, arg, work, target, logp, entropy, dlogp, dentropy;
     struct lf_step_record rec;
     struct lf_k_linear_xent a;
     /* f64 reference */
-    double *p, *rloss, *rlse, *rdx, *rdw, *rdb, *sx, *sw, *sb;
+    double *p, *rloss, *rlse, *rlogp, *rent, *rdx, *rdw, *rdb, *sx, *sw, *sb;
     int32_t *rarg;
 };
 
@@ -32,14 +34,16 @@ static double *doubles(int64_t n)
     return p;
 }
 
-/* Capped logits of row r. */
+static double inverse_t(const struct xcase *t) { return t->inv_t > 0 ? (double)t->inv_t : 1; }
+
+/* Capped logits of row r, by temperature. */
 static void ref_logits(const struct xdata *d, const struct xcase *t, int64_t r, double *z)
 {
     for (int64_t j = 0; j < t->v_real; j++) {
         double s = t->bias ? op_get(d->bias.p, j, t->type) : 0;
         for (int64_t c = 0; c < t->k; c++)
             s += op_get(d->x.p, r * d->a.ldx + c, t->type) * op_get(d->w.p, j * d->a.ldw + c, t->type);
-        z[j] = t->softcap > 0 ? (double)t->softcap * tanh(s / (double)t->softcap) : s;
+        z[j] = inverse_t(t) * (t->softcap > 0 ? (double)t->softcap * tanh(s / (double)t->softcap) : s);
     }
 }
 
@@ -53,7 +57,17 @@ static double ref_lse(const double *z, int64_t n)
     return m + log(s);
 }
 
-/* total of the header's formula, times inv_tokens and loss_scale */
+static double ref_entropy(const double *z, int64_t n, double lse)
+{
+    double h = 0;
+    for (int64_t j = 0; j < n; j++)
+        h -= exp(z[j] - lse) * (z[j] - lse);
+    return h;
+}
+
+static double outside(const struct op_buf *b, int64_t r) { return b->p ? op_get(b->p, r, LF_F32) : 0; }
+
+/* total of the header's formula, times inv_tokens and loss_scale; or the sums whose gradients come from outside */
 static double ref_total(const struct xdata *d, const struct xcase *t)
 {
     double *z = doubles(t->v), total = 0;
@@ -63,38 +77,62 @@ static double ref_total(const struct xdata *d, const struct xcase *t)
             continue;
         ref_logits(d, t, r, z);
         double lse = ref_lse(z, t->v_real);
-        total += lse - z[y] + (double)t->z_loss * lse * lse;
+        if (t->outside)
+            total += outside(&d->dlogp, r) * (z[y] - lse) + outside(&d->dentropy, r) * ref_entropy(z, t->v_real, lse);
+        else
+            total += lse - z[y] + (double)t->z_loss * lse * lse;
     }
     free(z);
+    if (t->outside)
+        return total;
     return total * (double)d->rec.inv_tokens * (double)d->rec.loss_scale;
+}
+
+/* d total / d z_j of one row, and how large the terms of it are. */
+static double ref_dz(const struct xdata *d, const struct xcase *t, int64_t r, double zj, double lse, double entropy, bool target, double *size)
+{
+    double p = exp(zj - lse), dz;
+    if (t->outside) {
+        double dl = outside(&d->dlogp, r), dh = outside(&d->dentropy, r);
+        dz = dl * (target - p) - dh * p * (zj - lse + entropy);
+        *size = fabs(dl) * (target + p) + fabs(dh) * p * (fabs(zj - lse) + entropy);
+    } else {
+        dz = (double)d->rec.inv_tokens * (double)d->rec.loss_scale * (p * (1 + 2 * (double)t->z_loss * lse) - target);
+        *size = fabs(dz);
+    }
+    double capped = zj / inverse_t(t) / (t->softcap > 0 ? (double)t->softcap : 1), slope = inverse_t(t);
+    if (t->softcap > 0)
+        slope *= 1 - capped * capped;
+    *size *= fabs(slope);
+    return dz * slope;
 }
 
 static void reference(struct xdata *d, const struct xcase *t)
 {
-    const double g = (double)d->rec.inv_tokens * (double)d->rec.loss_scale;
     for (int64_t r = 0; r < t->rows; r++) {
         double *z = d->p;
         int32_t y = ((const int32_t *)d->target.p)[r];
         ref_logits(d, t, r, z);
         double lse = ref_lse(z, t->v_real);
         d->rlse[r] = lse;
+        double entropy = ref_entropy(z, t->v_real, lse);
         d->rloss[r] = y < 0 ? 0 : lse - z[y];
+        d->rlogp[r] = -d->rloss[r];
+        d->rent[r] = y < 0 ? 0 : entropy;
         for (int64_t j = 1; j < t->v_real; j++)
             if (z[j] > z[d->rarg[r]])
                 d->rarg[r] = (int32_t)j;
         for (int64_t j = 0; j < t->v_real && y >= 0; j++) {
-            double dz = g * (exp(z[j] - lse) * (1 + 2 * (double)t->z_loss * lse) - (j == y));
-            if (t->softcap > 0)
-                dz *= 1 - (z[j] / (double)t->softcap) * (z[j] / (double)t->softcap);
+            double size, dz = ref_dz(d, t, r, z[j], lse, entropy, j == y, &size);
             double store = t->type == LF_BF16 ? fabs(dz) / 256 : 0; /* dz is rounded to x_type */
             d->rdb[j] += dz;
-            d->sb[j] += fabs(dz) + store / 1e-6;
+            d->sb[j] += size + store / 1e-6;
             for (int64_t c = 0; c < t->k; c++) {
                 double x = op_get(d->x.p, r * d->a.ldx + c, t->type), w = op_get(d->w.p, j * d->a.ldw + c, t->type);
                 d->rdx[r * t->k + c] += dz * w;
                 d->rdw[j * t->k + c] += dz * x;
-                d->sx[r * t->k + c] += (fabs(dz) + store / 1e-6) * fabs(w);
-                d->sw[j * t->k + c] += (fabs(dz) + store / 1e-6) * fabs(x);
+                d->sx[r * t->k + c] += (size + store / 1e-6) * fabs(w);
+                d->sw[j * t->k + c] += (size + store / 1e-6) * fabs(x);
             }
         }
     }
@@ -106,8 +144,8 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
     *d = (struct xdata){0};
     d->rec = (struct lf_step_record){.z_loss = t->z_loss, .inv_tokens = 1.0f / 37, .loss_scale = 2.0f};
     *a = (struct lf_k_linear_xent){.rows = t->rows, .k = t->k, .v = t->v, .v_real = t->v_real, .ldx = t->k + t->pad, .ldw = t->k + t->pad,
-                                   .lddx = t->k, .softcap = t->softcap, .accumulate = t->accumulate, .x_type = t->type,
-                                   .mode = LF_INVARIANT, .rec = &d->rec};
+                                   .lddx = t->k, .softcap = t->softcap, .inv_temperature = t->inv_t, .accumulate = t->accumulate,
+                                   .x_type = t->type, .mode = LF_INVARIANT, .rec = t->outside ? NULL : &d->rec};
     d->x = op_random((t->rows - 1) * a->ldx + t->k, t->type, 50, 1);
     d->w = op_random((t->v - 1) * a->ldw + t->k, t->type, 51, 1);
     d->target = op_alloc((size_t)t->rows * 4);
@@ -123,6 +161,15 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
     d->loss = op_random(t->rows, LF_F32, 55, 1);
     d->lse = op_random(t->rows, LF_F32, 56, 1);
     d->arg = op_alloc((size_t)t->rows * 4);
+    if (t->outside) {
+        d->logp = op_random(t->rows, LF_F32, 60, 1), d->entropy = op_random(t->rows, LF_F32, 61, 1);
+        d->dlogp = op_random(t->rows, LF_F32, 62, 1);
+        a->logp = d->logp.p, a->entropy = d->entropy.p, a->dlogp = d->dlogp.p;
+    }
+    if (t->entropy) {
+        d->dentropy = op_random(t->rows, LF_F32, 63, 1);
+        a->dentropy = d->dentropy.p;
+    }
     a->loss = d->loss.p;
     a->lse = d->lse.p;
     a->argmax = d->arg.p;
@@ -148,6 +195,7 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
     a->work_bytes = k->linear_xent.work(a, lf_cpu_queue_threads(q));
     d->work = op_alloc(a->work_bytes);
     a->work = d->work.p;
+    d->rlogp = doubles(t->rows), d->rent = doubles(t->rows);
     d->p = doubles(t->v), d->rloss = doubles(t->rows), d->rlse = doubles(t->rows), d->rarg = calloc((size_t)t->rows, 4);
     d->rdx = doubles(t->rows * t->k), d->sx = doubles(t->rows * t->k);
     d->rdw = doubles(t->v * t->k), d->sw = doubles(t->v * t->k), d->rdb = doubles(t->v), d->sb = doubles(t->v);
@@ -161,6 +209,8 @@ static void teardown(struct xdata *d)
 {
     op_free(&d->x), op_free(&d->w), op_free(&d->bias), op_free(&d->packed), op_free(&d->dx), op_free(&d->dw), op_free(&d->db);
     op_free(&d->loss), op_free(&d->lse), op_free(&d->arg), op_free(&d->work), op_free(&d->target);
+    op_free(&d->logp), op_free(&d->entropy), op_free(&d->dlogp), op_free(&d->dentropy);
+    free(d->rlogp), free(d->rent);
     free(d->p), free(d->rloss), free(d->rlse), free(d->rdx), free(d->rdw), free(d->rdb), free(d->sx), free(d->sw), free(d->sb);
     free(d->rarg);
 }
@@ -169,7 +219,7 @@ static bool sums_right(const struct xdata *d, const struct xcase *t)
 {
     double loss = 0, z = 0;
     int64_t tokens = 0, correct = 0;
-    for (int64_t r = 0; r < t->rows; r++) {
+    for (int64_t r = 0; r < t->rows && !t->outside; r++) {
         int32_t y = ((const int32_t *)d->target.p)[r];
         if (y < 0)
             continue;
@@ -198,6 +248,12 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct xcase
     ok = say(op_compare(d.loss.p, LF_F32, d.rloss, NULL, t->rows, kt), "loss") && ok;
     ok = say(op_compare(d.lse.p, LF_F32, d.rlse, NULL, t->rows, kt), "lse") && ok;
     ok = !memcmp(d.arg.p, d.rarg, (size_t)t->rows * 4) && sums_right(&d, t) && ok;
+    if (t->outside) {
+        ok = say(op_compare(d.logp.p, LF_F32, d.rlogp, NULL, t->rows, kt), "logp") && op_guards_intact(&d.logp) && ok;
+        ok = say(op_compare(d.entropy.p, LF_F32, d.rent, NULL, t->rows, ft + kt), "entropy") && op_guards_intact(&d.entropy) && ok;
+        for (int64_t r = 0; r < t->rows; r++)
+            ok = ((const float *)d.logp.p)[r] == -((const float *)d.loss.p)[r] && ok;
+    }
     if (!t->forward)
         ok = say(op_compare(d.dx.p, t->type, d.rdx, d.sx, t->rows * t->k, ft + kt), "dx") && op_guards_intact(&d.dx) && ok;
     if (!t->forward && !t->frozen) {
@@ -216,9 +272,10 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct xcase
 }
 
 /* The kernel's gradients against central differences of ref_total, which shares no derivative with anything. */
-static void differences(const struct lf_kernels *k, lf_queue *q)
+static void differences(const struct lf_kernels *k, lf_queue *q, bool outside)
 {
-    const struct xcase t = {.rows = 9, .k = 11, .v = 23, .v_real = 21, .type = LF_F32, .bias = true, .softcap = 3, .z_loss = 0.01f};
+    const struct xcase t = {.rows = 9, .k = 11, .v = 23, .v_real = 21, .type = LF_F32, .bias = true, .softcap = 3, .z_loss = 0.01f,
+                            .outside = outside, .entropy = outside, .inv_t = outside ? 1 / 0.7f : 0};
     struct xdata d;
     setup(&d, &t, k, q);
     bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
@@ -237,7 +294,8 @@ static void differences(const struct lf_kernels *k, lf_queue *q)
             double err = fabs((up - down) / (hi - lo) - (double)((const float *)out[i]->p)[e]);
             worst = fmax(worst, err);
         }
-    tap_ok(ok && worst < 3e-6, "%s: gradients equal central differences of the f64 loss", k->family);
+    tap_ok(ok && worst < (outside ? 3e-5 : 3e-6), "%s: gradients%s equal central differences of the f64 loss", k->family,
+           outside ? " from outside" : "");
     tap_diag("largest difference %.2g", worst);
     teardown(&d);
 }
@@ -284,9 +342,10 @@ static void same_bits(const struct lf_kernels *k, uint8_t type)
 }
 
 /* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the bits of the fused layer. */
-static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type)
+static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type, float inv_t)
 {
-    const struct xcase t = {.rows = 21, .k = 40, .v = 4500, .v_real = 4490, .type = type, .bias = true, .packed = true, .softcap = 5};
+    const struct xcase t = {.rows = 21, .k = 40, .v = 4500, .v_real = 4490, .type = type, .bias = true, .packed = true, .softcap = 5,
+                            .outside = true, .inv_t = inv_t};
     struct xdata d;
     setup(&d, &t, k, q);
     bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
@@ -300,14 +359,14 @@ static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t typ
         struct op_buf work = op_random((int64_t)k->gemm.work(&g, 2) / 4 + 1, LF_F32, 1, 1);
         g.work = work.p;
         g.work_bytes = work.bytes;
-        struct lf_k_logit_stats s = {1, t.v_real, t.v, z, &lse, &arg, t.softcap};
+        struct lf_k_logit_stats s = {1, t.v_real, t.v, z, &lse, &arg, t.softcap, inv_t};
         ok = k->gemm.run(q, &g) == LF_K_OK && k->logit_stats.check(&s) == LF_K_OK && k->logit_stats.run(q, &s) == LF_K_OK;
         int32_t y = ((const int32_t *)d.target.p)[r];
-        float loss = y < 0 ? 0 : lse - z[y];
-        ok = ok && lse == ((const float *)d.lse.p)[r] && arg == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
+        float loss = y < 0 ? 0 : lse - z[y], logp = y < 0 ? 0 : z[y] - lse;
+        ok = ok && logp == ((const float *)d.logp.p)[r] && lse == ((const float *)d.lse.p)[r] && arg == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
         op_free(&work);
     }
-    tap_ok(ok && z, "%s: type %d: sampling sees the log-probabilities of the loss, bit for bit", k->family, type);
+    tap_ok(ok && z, "%s: type %d, 1/T %g: sampling sees the log-probabilities of the loss, bit for bit", k->family, type, (double)inv_t);
     free(z);
     teardown(&d);
 }
@@ -353,6 +412,12 @@ int main(void)
         {.rows = 515, .k = 8, .v = 33, .v_real = 30, .accumulate = true},
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .forward = true, .packed = true},
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .frozen = true},
+        {.rows = 33, .k = 40, .v = 97, .v_real = 95, .bias = true, .outside = true, .entropy = true},
+        {.rows = 1, .k = 1, .v = 1, .v_real = 1, .outside = true, .entropy = true},
+        {.rows = 19, .k = 24, .v = 5000, .v_real = 4999, .outside = true, .entropy = true, .softcap = 30, .inv_t = 1.25f},
+        {.rows = 515, .k = 8, .v = 33, .v_real = 30, .accumulate = true, .outside = true, .inv_t = 0.5f},
+        {.rows = 12, .k = 20, .v = 50, .v_real = 50, .packed = true, .frozen = true, .outside = true, .inv_t = 2},
+        {.rows = 12, .k = 20, .v = 50, .v_real = 50, .forward = true, .outside = true, .inv_t = 1 / 0.7f},
     };
     for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
         const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
@@ -364,12 +429,14 @@ int main(void)
             for (int type = LF_F32; type <= LF_BF16; type++) {
                 struct xcase t = cases[i];
                 t.type = (uint8_t)type;
-                bad += !run_case(k, q, &t, i == 0);
+                bad += !run_case(k, q, &t, i == 0 || i == 8);
             }
         tap_ok(bad == 0, "%s: %d cases agree with the f64 reference", k->family, (int)(2 * sizeof cases / sizeof *cases));
-        differences(k, q);
-        sampling_agrees(k, q, LF_F32);
-        sampling_agrees(k, q, LF_BF16);
+        differences(k, q, false);
+        differences(k, q, true);
+        sampling_agrees(k, q, LF_F32, 1);
+        sampling_agrees(k, q, LF_F32, 1 / 0.7f);
+        sampling_agrees(k, q, LF_BF16, 1 / 0.7f);
         invalid_target(k, q);
         same_bits(k, LF_F32);
         same_bits(k, LF_BF16);
