@@ -48,8 +48,8 @@ enum lf_role { LF_ROLE_SYSTEM, LF_ROLE_USER, LF_ROLE_ASSISTANT, LF_ROLE_TOOL, LF
 const char *lf_role_name(enum lf_role r); /* "system", "user", "assistant", "tool", "function_call" */
 
 /* One turn of a conversation. text is NULL where the content is no string (a list of parts, or null beside tool_calls):
- * what it is then stands in `json`, the whole message with whatever else it has (tool_calls, reasoning_content, name);
- * NULL for turns that came from plain columns. */
+ * what it is then stands in `json`, the whole message with whatever else it has (tool_calls, reasoning_content, name),
+ * under the names role and content, the role as `role` says or "developer"; NULL for turns that came from plain columns. */
 typedef struct lf_turn {
     enum lf_role role;
     const char *text;

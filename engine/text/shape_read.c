@@ -66,12 +66,17 @@ static int get_text(json_t **out, const struct lf_row_ctx *c, const char *name, 
     return 0;
 }
 
-/* The member of a message under its usual names ("role" or "from"), or as columns renames it. */
+/* The member of a message under its usual names ("role" or "from"), or as columns renames it. From now on it goes by
+ * our name in the message, which is what templates know. */
 static json_t *member(const struct lf_row_ctx *c, json_t *m, const char *ours, const char *sharegpt)
 {
     const char *name = lf_shape_column(c->o, ours);
     json_t *v = json_object_get(m, name);
-    return v || strcmp(name, ours) != 0 ? v : json_object_get(m, sharegpt);
+    if (!v && strcmp(name, ours) == 0)
+        v = json_object_get(m, name = sharegpt);
+    if (v && strcmp(name, ours) != 0 && json_object_set(m, ours, v) == 0)
+        json_object_del(m, name);
+    return v;
 }
 
 static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const char *column, lf_err *err)
@@ -88,6 +93,9 @@ static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const ch
     if (!json_is_string(content) && !json_is_array(content) && !calls)
         return lf_fail(err, LF_EFORMAT, "%s: a turn of %s in \"%s\" has no content", c->where, lf_role_name(t->role),
                        column);
+    if (strcmp(json_string_value(role), "developer") != 0 && strcmp(json_string_value(role), lf_role_name(t->role)) != 0 &&
+        json_object_set_new(m, "role", json_string(lf_role_name(t->role))) != 0)
+        return lf_fail(err, LF_ENOMEM, "no memory for a turn");
     t->json = m;
     t->text = json_string_value(content);
     t->len = json_string_length(content);

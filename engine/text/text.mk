@@ -59,3 +59,11 @@ tests_unit_text_shape_SOURCES = tests/unit/text_shape.c
 tests_unit_text_shape_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_datadoc_SOURCES = tests/unit/text_datadoc.c
 tests_unit_text_datadoc_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# chat templates
+engine_libengine_a_SOURCES += engine/text/chat.h engine/text/chat_priv.h engine/text/chat.c engine/text/chat_file.c \
+  engine/text/chat_encode.c
+check_PROGRAMS += tests/unit/text_chat
+TESTS += tests/unit/text_chat
+tests_unit_text_chat_SOURCES = tests/unit/text_chat.c
+tests_unit_text_chat_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/chat/make_chat.py tests/golden/chat/chat.json tests/golden/chat/tokenizer.json

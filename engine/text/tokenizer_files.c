@@ -20,7 +20,8 @@
 #define ENTRIES_MAX  100000
 #define NAME_LEN_MAX 255
 
-static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"};
+static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+                                     "chat_template.jinja"};
 
 const lf_buf *lf_tok_files_get(const lf_tok_files *f, const char *name)
 {

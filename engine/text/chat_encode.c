@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Conversations to ids and loss masks: where the assistant's turns lie in the tokens of the whole text.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/text/chat_priv.h"
+
+void lf_chat_doc_init(lf_chat_doc *d)
+{
+    *d = (lf_chat_doc){0};
+    lf_buf_init(&d->text);
+    lf_buf_init(&d->part);
+}
+
+void lf_chat_doc_fini(lf_chat_doc *d)
+{
+    lf_ids_fini(&d->ids);
+    lf_ids_fini(&d->part_ids);
+    lf_buf_fini(&d->text);
+    lf_buf_fini(&d->part);
+    free(d->mask);
+    free(d->spans);
+}
+
+struct call {
+    lf_chat_doc *d;
+    const lf_chat *c;
+    lf_tok_state *t;
+    const lf_turn *turns;
+    size_t n;
+    json_t *tools;
+    const lf_chat_train *o;
+};
+
+static bool is_answer(const lf_turn *t)
+{
+    return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
+}
+
+/* Is turn i to be trained? */
+static bool wanted(const struct call *k, size_t i, size_t last)
+{
+    const lf_turn *t = &k->turns[i];
+    const json_t *flag = json_object_get(t->json, "train");
+    if (!is_answer(t) || i < k->o->first || json_is_false(flag))
+        return false;
+    return !k->o->last_only || i == last || json_is_true(flag);
+}
+
+static int fault(lf_chat_doc *d, enum lf_chat_fault f, int rc)
+{
+    if (rc < 0 && rc != LF_ENOMEM)
+        d->fault = f;
+    return rc;
+}
+
+static int non_prefix(lf_chat_doc *d, size_t turn, const char *what, lf_err *err)
+{
+    size_t at = 0;
+    while (at < d->part.len && at < d->text.len && d->part.data[at] == d->text.data[at])
+        at++;
+    return fault(d, LF_CHAT_NON_PREFIX,
+                 lf_fail(err, LF_EFORMAT,
+                         "the template is not prefix-preserving here: the text up to %s turn %zu does not begin %s of "
+                         "the conversation (from byte %zu on); train_turns = last, or a template with {%% generation "
+                         "%%}, may do",
+                         what, turn + 1, at == d->part.len ? "the tokens" : "the text", at));
+}
+
+/* Tokens of the first `len` bytes of the whole text; -1: they are not its first tokens. The prefix is in d->part. */
+static int count_prefix(const struct call *k, size_t *count, bool *fits, lf_err *err)
+{
+    lf_chat_doc *d = k->d;
+    d->part_ids.n = 0;
+    int rc = lf_tokenizer_encode(k->t, d->part.data, d->part.len, 0, &d->part_ids, NULL, err);
+    *count = d->part_ids.n;
+    *fits = rc == 0 && *count <= d->ids.n &&
+            (*count == 0 || memcmp(d->part_ids.v, d->ids.v, *count * sizeof *d->ids.v) == 0);
+    return rc;
+}
+
+static bool begins(const lf_chat_doc *d)
+{
+    return d->part.len <= d->text.len && memcmp(d->part.data, d->text.data, d->part.len) == 0;
+}
+
+/* An end-of-text token behind the whole conversation is not the turn's. */
+static void cut_closing(const lf_chat *c, lf_chat_doc *d)
+{
+    const json_t *eos = json_object_get(c->vars, "eos_token");
+    size_t n = json_string_length(eos);
+    if (n > 0 && n <= d->part.len && memcmp(d->part.data + d->part.len - n, json_string_value(eos), n) == 0)
+        d->part.data[d->part.len -= n] = 0;
+}
+
+/* Tokens before the end of turns[: n]; *fits false: they do not begin those of the conversation. */
+static int measure(const struct call *k, size_t n, bool generation_prompt, size_t *count, bool *fits, lf_err *err)
+{
+    lf_chat_doc *d = k->d;
+    *fits = true;
+    if (n == k->n && !generation_prompt) {
+        *count = d->ids.n;
+        return 0;
+    }
+    lf_buf_clear(&d->part);
+    int rc = lf_chat_render(k->c, k->turns, n, k->tools, generation_prompt, &d->part, err);
+    if (rc < 0)
+        return fault(d, LF_CHAT_BROKEN, rc);
+    if (!begins(d) && !generation_prompt)
+        cut_closing(k->c, d);
+    *fits = begins(d);
+    return *fits ? count_prefix(k, count, fits, err) : 0;
+}
+
+static int add_span(lf_chat_doc *d, size_t begin, size_t end, bool trained, lf_err *err)
+{
+    int rc = lf_grow(&d->spans, &d->cap_spans, d->n_spans, sizeof *d->spans, err);
+    if (rc == 0)
+        d->spans[d->n_spans++] = (lf_chat_span){begin, end, trained};
+    return rc;
+}
+
+/* ---- by prefixes ---- */
+
+static int prefix_turn(const struct call *k, size_t i, bool train, lf_err *err)
+{
+    size_t begin = 0, end = 0;
+    bool fits = false;
+    int rc = measure(k, i, true, &begin, &fits, err);
+    if (rc == 0 && !fits)
+        return train ? non_prefix(k->d, i, "the prompt of", err) : 0;
+    if (rc == 0)
+        rc = measure(k, i + 1, false, &end, &fits, err);
+    if (rc == 0 && (!fits || end < begin))
+        return train ? non_prefix(k->d, i, "the end of", err) : 0;
+    return rc == 0 ? add_span(k->d, begin, end, train, err) : rc;
+}
+
+/* Turns that are not trained are looked for as far as it goes: what the template says about them is no failure. */
+static int by_prefixes(const struct call *k, size_t last, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < k->n && rc == 0; i++) {
+        bool train = wanted(k, i, last);
+        lf_err why = LF_ERR_INIT;
+        if (train) {
+            rc = prefix_turn(k, i, true, err);
+        } else if (k->o->all_spans && is_answer(&k->turns[i])) {
+            rc = prefix_turn(k, i, false, &why);
+            k->d->fault = LF_CHAT_FINE;
+            rc = rc == LF_ENOMEM ? lf_fail(err, rc, "%s", why.text) : 0;
+        }
+    }
+    return rc;
+}
+
+/* ---- by the template's own marks ---- */
+
+static int mark_turn(const struct call *k, const lf_jinja_span *s, size_t turn, bool train, lf_err *err)
+{
+    lf_chat_doc *d = k->d;
+    size_t at[2] = {s->begin, s->end}, count[2] = {0};
+    for (int e = 0; e < 2; e++) {
+        bool fits = false;
+        lf_buf_clear(&d->part);
+        lf_buf_add(&d->part, d->text.data, at[e]);
+        int rc = lf_buf_check(&d->part, err);
+        if (rc == 0)
+            rc = count_prefix(k, &count[e], &fits, err);
+        if (rc < 0)
+            return rc;
+        if (!fits)
+            return train ? non_prefix(d, turn, e ? "the end of" : "the prompt of", err) : 0;
+    }
+    return add_span(d, count[0], count[1], train, err);
+}
+
+/* A block for each turn of the assistant, or some other number: then they are all trained alike. */
+static int by_marks(const struct call *k, const lf_jinja_spans *spans, size_t last, lf_err *err)
+{
+    size_t answers = 0, s = 0, need = 0;
+    int rc = 0;
+    for (size_t i = 0; i < k->n; i++) {
+        answers += is_answer(&k->turns[i]);
+        need += is_answer(&k->turns[i]) && wanted(k, i, last);
+    }
+    if (answers != spans->n && need != answers)
+        return fault(
+            k->d, LF_CHAT_BROKEN,
+            lf_fail(err, LF_EFORMAT,
+                    "the template marks %zu blocks in a conversation with %zu turns of the assistant, so %zu of "
+                    "them cannot be chosen",
+                    spans->n, answers, need));
+    if (answers != spans->n) {
+        for (s = 0; s < spans->n && rc == 0; s++)
+            rc = mark_turn(k, &spans->v[s], s, true, err);
+        return rc;
+    }
+    for (size_t i = 0; i < k->n && rc == 0; i++)
+        if (is_answer(&k->turns[i])) {
+            bool train = wanted(k, i, last);
+            if (train || k->o->all_spans)
+                rc = mark_turn(k, &spans->v[s], i, train, err);
+            s++;
+        }
+    return rc;
+}
+
+/* ---- the mask ---- */
+
+/* Where the last special token of [begin, end) stands; end: there is none. */
+static size_t end_of_turn(const struct call *k, size_t begin, size_t end)
+{
+    for (size_t i = end; i > begin; i--)
+        if (lf_tokenizer_is_special(k->c->tok, k->d->ids.v[i - 1]))
+            return i - 1;
+    return end;
+}
+
+static int fill_mask(const struct call *k, lf_err *err)
+{
+    lf_chat_doc *d = k->d;
+    bool any = false;
+    if (d->ids.n > d->cap_mask) {
+        int rc = lf_realloc(&d->mask, d->ids.n, 1, err);
+        if (rc < 0)
+            return rc;
+        d->cap_mask = d->ids.n;
+    }
+    if (d->ids.n)
+        memset(d->mask, 0, d->ids.n);
+    for (size_t s = 0; s < d->n_spans; s++) {
+        size_t b = d->spans[s].begin, e = d->spans[s].end;
+        e = k->o->no_end ? end_of_turn(k, b, e) : e;
+        if (d->spans[s].trained && e > b) {
+            memset(d->mask + b, 1, e - b);
+            any = true;
+        }
+    }
+    if (any)
+        d->mask[0] = 0; /* nothing predicts it */
+    return any ? 0
+               : fault(d, LF_CHAT_NO_TARGET,
+                       lf_fail(err, LF_EFORMAT, "no turn of the assistant is trained in this conversation"));
+}
+
+static int check_bos(const struct call *k, lf_err *err)
+{
+    int64_t bos = lf_tokenizer_bos(k->c->tok);
+    const lf_ids *v = &k->d->ids;
+    if (bos < 0 || v->n < 2 || v->v[0] != (uint32_t)bos || v->v[1] != (uint32_t)bos)
+        return 0;
+    return fault(k->d, LF_CHAT_BROKEN, lf_fail(err, LF_EFORMAT, "the template writes the BOS token twice"));
+}
+
+int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
+                   const lf_chat_train *o, lf_err *err)
+{
+    struct call k = {d, c, t, turns, n, tools, o};
+    lf_jinja_spans spans = {0};
+    size_t last = n;
+    d->ids.n = d->n_spans = 0;
+    d->fault = LF_CHAT_FINE;
+    lf_buf_clear(&d->text);
+    for (size_t i = 0; i < n; i++)
+        last = is_answer(&turns[i]) ? i : last;
+    int rc = lf_chat_render_spans(c, turns, n, tools, false, &d->text, &spans, err);
+    if (rc < 0)
+        fault(d, LF_CHAT_BROKEN, rc);
+    bool tools_side = c->tools && (json_array_size(tools) > 0 || json_string_length(tools) > 0);
+    bool marks = tools_side ? c->tools_marks : c->marks;
+    if (rc == 0 && o->mask == LF_CHAT_MASK_GENERATION && !marks)
+        rc = lf_fail(err, LF_EINVAL, "mask = generation needs a template with {%% generation %%}; this one has none");
+    if (rc == 0)
+        rc = lf_tokenizer_encode(t, d->text.data, d->text.len, 0, &d->ids, NULL, err);
+    if (rc == 0)
+        rc = check_bos(&k, err);
+    if (rc == 0)
+        rc = marks && o->mask != LF_CHAT_MASK_PREFIX ? by_marks(&k, &spans, last, err) : by_prefixes(&k, last, err);
+    if (rc == 0)
+        rc = fill_mask(&k, err);
+    free(spans.v);
+    return rc;
+}
