@@ -11,4 +11,5 @@ include engine/model/local.mk
 include engine/convert/local.mk
 include engine/train/local.mk
 include engine/infer/local.mk
+include engine/post/local.mk
 EXTRA_DIST += engine/README.md

@@ -26,6 +26,7 @@ allowed() {
     engine/graph) echo "engine/base engine/back kernels" ;;
     engine/model) echo "engine/base engine/graph engine/back engine/store kernels" ;;
     engine/train | engine/infer) echo "engine/base engine/text engine/store engine/comm engine/back engine/graph engine/model kernels" ;;
+    engine/post) echo "engine/base engine/text engine/store engine/comm engine/back engine/graph engine/model engine/train engine/infer kernels" ;;
     engine/convert) echo "engine/base engine/store engine/back engine/graph engine/model kernels" ;;
     db) echo "engine/base" ;;
     flow) echo "db engine/base stages/opts.h" ;;

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where scores of completions come from besides a model: built-in rules and an external command. A reward is the sum of sources, each
+ * times its weight; every source's own score is kept and reported.
+ */
+#ifndef LF_POST_REWARD_H
+#define LF_POST_REWARD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/err.h"
+
+/* What is scored. Borrowed. */
+struct lf_reward_item {
+    const char *id;         /* "prompt 17 sample 3": for messages and requests */
+    const char *prompt;     /* text */
+    const char *completion; /* text, without special tokens */
+    int64_t tokens;         /* of the completion */
+    bool ended;             /* its last token is an end token */
+    json_t *rest;           /* other columns of the prompt's row (object), or NULL */
+};
+
+/* ---- rules ---- */
+
+typedef struct lf_rule lf_rule;
+
+/* "[WEIGHT *] KIND:ARGUMENT", scores 0 or 1 unless said:
+ *     exact:COLUMN            the completion without surrounding white space is the row's COLUMN
+ *     regex:COLUMN:PATTERN    group 1 (or all) of the last match of PATTERN (PCRE2) is COLUMN
+ *     number:COLUMN           the number behind the last "####", else the last number, equals that of COLUMN, found in the same way
+ *     number-strict:COLUMN    the same, but without "####" it is wrong (GSM8K's strict match)
+ *     format:PATTERN          PATTERN matches the whole completion
+ *     length:MAX              -min(1, (tokens - MAX) / MAX) where there are more than MAX, else 0
+ * Numbers are compared as decimals of any length: 1,200.50 is 1200.5. Returns owned; NULL with err naming the spec. */
+lf_rule *lf_rule_create(const char *spec, lf_err *err);
+void lf_rule_destroy(lf_rule *r);
+const char *lf_rule_name(const lf_rule *r); /* KIND, or KIND of the second and later ones as the caller tells apart; borrowed */
+double lf_rule_weight(const lf_rule *r);
+/* LF_EFORMAT: the row has no such column, or it holds no number. Not for several threads at once. */
+int lf_rule_score(lf_rule *r, const struct lf_reward_item *it, double *score, lf_err *err);
+
+/* The decimal that a text is about, canonical ("-12.5"), owned; NULL: none (not an error). strict: behind "####" only. */
+char *lf_rule_number(const char *text, bool strict);
+
+/* ---- a command ---- */
+
+/* A program of the user, started once through sh -c, in a process group of its own. For each completion it is given one JSON line
+ *     {"id","prompt","completion","tokens","ended","rest"}
+ * on standard input and answers with one line: a number, or an object with "reward" (and, if it likes, "id", which must then be the
+ * request's). What it writes to standard error goes to ours.
+ *
+ * What can go wrong is counted by kind. After a failure the command is ended and started afresh, and the same request is sent again,
+ * `retries` times; then either the run fails, naming the request, or it gets the score `fallback`. */
+enum lf_cmd_fault { LF_CMD_TIMEOUT = 0, LF_CMD_DIED, LF_CMD_NONSENSE, LF_CMD_NAN, LF_CMD_FAULTS };
+const char *lf_cmd_fault_name(enum lf_cmd_fault f); /* "timeout", "died", "nonsense", "nan" */
+
+struct lf_cmd_opts {
+    const char *command;
+    double timeout_s; /* for one answer */
+    int retries;
+    bool use_fallback;
+    double fallback;
+    bool (*stop)(void); /* asked while waiting; may be NULL */
+};
+struct lf_cmd_counts {
+    int64_t asked, fault[LF_CMD_FAULTS], restarts, fallbacks;
+};
+
+typedef struct lf_cmd lf_cmd;
+/* Starts nothing yet. The caller ignores SIGPIPE (lf_stop_install does). o's strings are copied. */
+lf_cmd *lf_cmd_create(const struct lf_cmd_opts *o, lf_err *err);
+/* Ends the command: its input is closed, and what is still there after two seconds is killed with its group. */
+void lf_cmd_destroy(lf_cmd *c);
+/* LF_EINTR: stop() said so. LF_EFORMAT: failed for good. */
+int lf_cmd_score(lf_cmd *c, const struct lf_reward_item *it, double *score, lf_err *err);
+const struct lf_cmd_counts *lf_cmd_get_counts(const lf_cmd *c);
+
+#endif
