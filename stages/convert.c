@@ -25,6 +25,9 @@
 typedef struct convert {
     struct lf_convert_opts c;
     const char *out, *verify;
+    char **left; /* [n_from] directories of earlier incarnations with the artifact that is being made */
+    const char **from;
+    size_t n_from;
     int to;
     bool inspect;
     struct convert_data d;
@@ -40,7 +43,38 @@ static void warn(void *arg, const char *text)
 
 static void destroy(void *self)
 {
-    free(self);
+    convert *v = self;
+    for (size_t i = 0; v && i < v->n_from; i++)
+        free(v->left[i]);
+    if (v) {
+        free(v->left);
+        free(v->from);
+    }
+    free(v);
+}
+
+static int earlier_runs(convert *v, const lf_optset *o, lf_err *err)
+{
+    size_t n = lf_optset_count(o, "resume_from");
+    if (!(v->from = lf_calloc(n + 1, sizeof *v->from, err)) || !(v->left = lf_calloc(n + 1, sizeof *v->left, err)))
+        return LF_ENOMEM;
+    for (; v->n_from < n; v->n_from++)
+        v->from[v->n_from] = lf_optset_str_at(o, "resume_from", v->n_from);
+    return 0;
+}
+
+/* v->c writes the artifact of this name into dir; so did runs before. */
+static int aim(convert *v, const char *name, const char *dir, lf_err *err)
+{
+    v->c.out = dir;
+    for (size_t i = 0; i < v->n_from; i++) {
+        free(v->left[i]);
+        if (!(v->left[i] = lf_path_join(v->from[i], name, err)))
+            return LF_ENOMEM;
+    }
+    v->c.left = (const char *const *)v->left;
+    v->c.n_left = v->n_from;
+    return 0;
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)
@@ -71,7 +105,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         return lf_fail(err, LF_EINVAL, "family and tokenizer are of exports, to = checkpoint is an import");
     if (v->to == TO_HF && v->verify)
         return lf_fail(err, LF_EINVAL, "verify is of imports; an export says what the checkpoint says");
-    return 0;
+    return earlier_runs(v, o, err);
 }
 
 /* What is written, as far as it can be known: as much as is there. */
@@ -128,6 +162,9 @@ static void report(const char *dir, const struct lf_convert_result *r, double t0
 {
     char text[32], hex[LF_HASH_HEX];
     lf_hash_hex(hex, r->identity);
+    if (r->reused)
+        lf_log(2, "%s: %s were in place already, written by a run that did not end", dir,
+               lf_fmt_bytes(text, sizeof text, (double)r->reused));
     lf_log(2, "%s: %lld tensors, family %s, %s in %.1f s; identity %.16s", dir, (long long)r->tensors, r->family,
            lf_fmt_bytes(text, sizeof text, (double)r->bytes), lf_now_s() - t0, hex);
     if (r->nonfinite)
@@ -156,8 +193,9 @@ static int import_weights(convert *v, const char *dir, lf_err *err)
     if (rc || done)
         return rc;
     double t0 = lf_now_s();
-    v->c.out = dir;
-    rc = lf_convert_import(&v->c, &r, err);
+    rc = aim(v, "checkpoint", dir, err);
+    if (!rc)
+        rc = lf_convert_import(&v->c, &r, err);
     if (!rc)
         report(dir, &r, t0);
     return rc;
@@ -222,8 +260,9 @@ static int export(convert *v, lf_err *err)
     if (!rc && v->verify)
         rc = lf_fail(err, LF_EINVAL, "verify is of imports; %s is a checkpoint", v->c.from);
     if (!rc && !done) {
-        v->c.out = dir;
-        rc = lf_convert_export(&v->c, &r, err);
+        rc = aim(v, "model", dir, err);
+        if (!rc)
+            rc = lf_convert_export(&v->c, &r, err);
         if (!rc)
             report(dir, &r, t0);
     }

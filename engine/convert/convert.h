@@ -4,8 +4,9 @@
  *
  * Both ways stream: a block of at most a few MiB per thread is read, cast, hashed and written; a model never lies in
  * memory. Every outside tensor is visited exactly once and every tensor of ours written exactly once (map.h), or
- * nothing is published. What is made becomes an artifact when its manifest is linked, last; a run that is killed leaves
- * a directory without manifest, which the next one removes and makes again.
+ * nothing is published. What is made becomes an artifact when its manifest is linked, last; a run that is killed or
+ * stopped leaves a directory without manifest, with a record of what is in place (engine/store/partial.h): the next run
+ * from the same files with the same settings goes on from there.
  */
 #ifndef LF_CONVERT_CONVERT_H
 #define LF_CONVERT_CONVERT_H
@@ -21,6 +22,8 @@ enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF
 struct lf_convert_opts {
     const char *from;   /* directory */
     const char *out;    /* the artifact that is made: a directory that is new or holds what a killed run left */
+    const char *const *left; /* where earlier runs wrote, oldest first; any may be absent */
+    size_t n_left;
     int dtype;          /* enum lf_convert_dtype */
     int64_t file_bytes; /* a file of the output is closed above this; 0: one file */
     int threads;
@@ -35,14 +38,15 @@ struct lf_convert_opts {
 struct lf_convert_result {
     char family[24];
     int64_t tensors, bytes; /* of the artifact */
-    int64_t nonfinite;      /* values that are NaN or infinite */
+    int64_t nonfinite;      /* values that are NaN or infinite, among those that this run has read */
+    int64_t reused;         /* bytes that an earlier run had written */
     uint8_t identity[LF_HASH_BYTES];
 };
 
 /* Hugging Face to checkpoint. What the checkpoint's state keeps besides the model's description ("hf"): the config.json
  * as it was, the type of every outside tensor, and which second copies there were, so that an export writes the same
  * files. F16 becomes F32 there, exactly. LF_EINVAL, LF_EFORMAT, LF_ENOTSUP: named file, key or tensor; LF_EINTR: stop()
- * said so; nothing is published then. */
+ * said so; nothing is published then, and what was written is kept for the next run. */
 int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
 
 /* The files of a Hugging Face directory that belong to its tokenizer and to generation, as an artifact of kind

@@ -25,8 +25,9 @@ struct export
     lf_st_decl *decls;
     int *items; /* [n] of decls: index in map.items */
     size_t n;
+    struct lf_convert_left left;
     double total, done;
-    int64_t nonfinite;
+    int64_t nonfinite, reused;
 };
 
 static enum lf_st_dtype ours_dtype(void *ctx, int src)
@@ -165,7 +166,7 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
     for (int64_t at = 0; at < m.rows * m.width && !rc; at += n) {
         n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
         if (ex->o->stop && ex->o->stop())
-            return lf_fail(err, LF_EINTR, "stopped on request; nothing is published");
+            return lf_fail(err, LF_EINTR, "stopped on request; the files that are complete are kept for the next run");
         rc = lf_move_block(&m, at, n, buf, err);
         if (!rc)
             rc = lf_st_writer_put(w, buf, (size_t)(n * elem), err);
@@ -192,16 +193,21 @@ static int write_weights(struct export *ex, lf_artifact *a, lf_err *err)
     lf_st_written *files = NULL;
     size_t n_files = 0, k;
     char hex[LF_HASH_HEX];
-    lf_st_write_options wo = {.max_file = ex->o->file_bytes, .hash_tensors = true};
+    lf_st_write_options wo = {.max_file = ex->o->file_bytes, .hash_tensors = true, .resume = ex->left.resume};
     json_t *hashes = json_object();
     void *buf = lf_malloc((size_t)BLOCK_BYTES, 1, err);
     int rc = buf && hashes ? lf_st_writer_create(&w, ex->o->out, ex->decls, ex->n, &wo, err) : LF_ENOMEM;
+    ex->reused = rc ? 0 : lf_st_writer_reused(w);
+    ex->done = (double)ex->reused;
     while (!rc && (k = lf_st_writer_next(w)) < ex->n)
-        if (!(rc = write_item(ex, w, k, buf, err))) {
-            lf_hash_hex(hex, lf_st_writer_hash(w, k));
-            if (json_object_set_new(hashes, ex->decls[k].name, json_string(hex)))
-                rc = lf_fail(err, LF_ENOMEM, "out of memory");
-        }
+        rc = write_item(ex, w, k, buf, err);
+    for (k = 0; k < ex->n && !rc; k++) {
+        lf_hash_hex(hex, lf_st_writer_hash(w, k));
+        if (json_object_set_new(hashes, ex->decls[k].name, json_string(hex)))
+            rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    if (rc == LF_EINTR && w)
+        lf_st_writer_keep(w);
     if (!rc)
         rc = lf_st_writer_finish(w, &files, &n_files, err);
     for (size_t i = 0; i < n_files && !rc; i++)
@@ -314,11 +320,33 @@ static int prepare(struct export *ex, lf_err *err)
     return rc;
 }
 
+/* What the bytes are a function of, besides names, types and shapes, which the writer adds. */
+static int export_key(struct export *ex, lf_err *err)
+{
+    lf_buf b;
+    uint8_t digest[LF_HASH_BYTES];
+    char hex[LF_HASH_HEX];
+    lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s %s", ex->family->name, hex);
+    int rc = lf_buf_check(&b, err);
+    if (!rc)
+        rc = lf_hash_buf(digest, b.data, b.len, err);
+    if (!rc)
+        lf_hash_hex(ex->left.key, digest);
+    lf_buf_fini(&b);
+    return rc;
+}
+
 int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err)
 {
     struct export ex = {.o = o};
     struct lf_convert_result r = {0};
-    int rc = prepare(&ex, err);
+    int rc = lf_convert_left_begin(&ex.left, o, err);
+    if (!rc)
+        rc = prepare(&ex, err);
+    if (!rc)
+        rc = export_key(&ex, err);
     if (!rc)
         rc = write_model(&ex, &r, err);
     if (!rc) {
@@ -326,6 +354,7 @@ int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result 
         strncpy(r.family, ex.family->name, sizeof r.family - 1);
         r.tensors = (int64_t)ex.n;
         r.nonfinite = ex.nonfinite;
+        r.reused = ex.reused;
         *res = r;
     }
     free(ex.decls);
@@ -333,5 +362,6 @@ int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result 
     free(ex.entries);
     lf_map_fini(&ex.map);
     lf_ckpt_close(ex.ckpt);
+    lf_convert_left_end(&ex.left);
     return rc;
 }

@@ -20,6 +20,7 @@ struct lane {
 struct import {
     const struct lf_convert_opts *o;
     struct lf_hf_model m;
+    struct lf_convert_left left;
     struct lf_move_source from; /* src: items of the map */
     struct lane *lanes;         /* [map.n_ours] */
     lf_ckpt_tensor *tensors;
@@ -45,7 +46,7 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
     struct lane *l = user;
     const struct lf_convert_opts *o = l->im->o;
     if (o->stop && o->stop())
-        return lf_fail(err, LF_EINTR, "stopped on request; nothing is published");
+        return lf_fail(err, LF_EINTR, "stopped on request; what is written is kept for the next run");
     int rc = lf_move_block(&l->move, first, n, dst, err);
     long long done = atomic_fetch_add(&l->im->done, n * (long long)lf_st_dtype_bytes(l->move.dtype));
     if (!rc && o->progress)
@@ -226,7 +227,7 @@ static void warn_nonfinite(const struct import *im, struct lf_convert_result *re
 static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf_err *err)
 {
     lf_ckpt_writer *w = NULL;
-    lf_ckpt_options o = {.threads = im->o->threads, .file_bytes = im->o->file_bytes};
+    lf_ckpt_options o = {.threads = im->o->threads, .file_bytes = im->o->file_bytes, .resume = im->left.resume};
     lf_ckpt_result r = {0};
     json_t *state = make_state(im, err);
     int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->m.map.n_ours, &o, err) : LF_EFORMAT;
@@ -239,6 +240,7 @@ static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf
     if (rc)
         return rc;
     res->bytes = r.bytes;
+    res->reused = r.reused_bytes;
     memcpy(res->identity, r.identity, sizeof res->identity);
     return 0;
 }
@@ -249,7 +251,11 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     struct lf_convert_result r = {0};
     if (o->dtype == LF_CONVERT_F16)
         return lf_fail(err, LF_EINVAL, "checkpoints hold f32 or bf16; dtype = f16 is for exports");
-    int rc = lf_hf_model_open(&im.m, o->from, err);
+    int rc = lf_convert_left_begin(&im.left, o, err);
+    if (!rc)
+        rc = lf_hf_model_open(&im.m, o->from, err);
+    if (!rc)
+        rc = lf_convert_import_key(im.left.key, &im.m, o->dtype, err);
     if (!rc)
         rc = make_lanes(&im, err);
     if (!rc)
@@ -265,5 +271,6 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     free(im.lanes);
     free(im.tensors);
     lf_hf_model_fini(&im.m);
+    lf_convert_left_end(&im.left);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "engine/base/artifact.h"
 #include "engine/convert/convert.h"
 #include "engine/convert/move.h"
+#include "engine/store/partial.h"
 
 #define LF_HF_CONFIG     "config.json"
 #define LF_HF_GENERATION "generation_config.json"
@@ -42,6 +43,20 @@ int lf_hf_copy_files(const char *from, const char *to, lf_artifact *a, size_t *n
  * complete or holds anything else. finish publishes the manifest. */
 int lf_hf_begin_dir(const char *dir, lf_err *err);
 int lf_hf_finish_dir(lf_artifact *a, const char *dir, lf_err *err);
+
+/* Where the bytes of unfinished runs lie; begin sets a left-over in o->out aside. key: to be filled in before resume is
+ * used. end(l) is legal after a failed begin. */
+struct lf_convert_left {
+    const char *out;
+    char *aside;
+    const char **dirs;
+    char key[LF_HASH_HEX];
+    lf_resume resume;
+};
+int lf_convert_left_begin(struct lf_convert_left *l, const struct lf_convert_opts *o, lf_err *err);
+void lf_convert_left_end(struct lf_convert_left *l);
+/* Of an import: what its bytes are a function of. */
+int lf_convert_import_key(char key[LF_HASH_HEX], const struct lf_hf_model *m, int dtype, lf_err *err);
 
 /* Tensor types as checkpoints have them; 0: not possible there. */
 enum lf_h5_type lf_hf_h5_type(enum lf_st_dtype t);

@@ -31,6 +31,7 @@
 #include "engine/base/err.h"
 #include "engine/base/hash.h"
 #include "engine/store/h5.h"
+#include "engine/store/partial.h"
 
 #define LF_CKPT_MAX_DIMS 6
 
@@ -54,6 +55,7 @@ typedef struct lf_ckpt_writer lf_ckpt_writer;
 typedef struct lf_ckpt_result {
     uint8_t identity[LF_HASH_BYTES];
     int64_t bytes;     /* of all files */
+    int64_t reused_bytes; /* of tensors that an earlier save had written */
     double snapshot_s; /* the caller was held up */
     double write_s;    /* in the background */
 } lf_ckpt_result;
@@ -67,6 +69,9 @@ typedef struct lf_ckpt_options {
     int threads;         /* that write and hash; 0 = 1 */
     int64_t file_bytes;  /* a data file is closed above this; 0 = one file */
     int64_t piece_bytes; /* a tensor is cut into pieces of at most this; 0 = never */
+    /* For long saves with fill (no arena): what such a save had written when it was killed or stopped (LF_EINTR of
+     * fill) is not asked for again. The key says what the bytes are a function of. Borrowed until destroy. */
+    lf_resume resume;
 } lf_ckpt_options;
 
 /* The tensors and their memory stay the caller's and must stay where they are; names are copied. Tensors with fill are

@@ -222,7 +222,8 @@ int lf_ckpt_retain(const char *out_dir, int keep_last, int64_t keep_every, lf_er
 static bool is_ours(const char *name)
 {
     size_t n = strlen(name);
-    if (strcmp(name, LF_CKPT_STATE) == 0 || strcmp(name, LF_CKPT_INDEX) == 0)
+    if (strcmp(name, LF_CKPT_STATE) == 0 || strcmp(name, LF_CKPT_INDEX) == 0 || strcmp(name, LF_CKPT_STRUCTURE) == 0 ||
+        strcmp(name, LF_PARTIAL_FILE) == 0)
         return true;
     if (strncmp(name, LF_ARTIFACT_MANIFEST ".", strlen(LF_ARTIFACT_MANIFEST) + 1) == 0)
         return lf_str_has_suffix(name, ".tmp");

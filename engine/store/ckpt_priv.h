@@ -10,6 +10,7 @@
 #define LF_CKPT_KIND        "checkpoint"
 #define LF_CKPT_STATE       "state.json"
 #define LF_CKPT_INDEX       "index.h5"
+#define LF_CKPT_STRUCTURE   "structure.h5" /* for a moment */
 #define LF_CKPT_MAX_TENSORS 1000000
 #define LF_CKPT_MAX_PIECES  10000000
 #define LF_CKPT_MAX_STATE   ((size_t)64 << 20)

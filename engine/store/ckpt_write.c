@@ -8,9 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,55 +19,11 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "engine/store/ckpt_priv.h"
+#include "engine/store/ckpt_write_priv.h"
 
 #define ARENA_ALIGN ((size_t)64)
 #define BLOCK_BYTES ((size_t)1 << 20)
-#define FILL_BYTES  ((size_t)4 << 20) /* of one call of fill: what is transposed is read with fewer, longer reads */
 #define MAX_THREADS 64
-
-struct leaf {
-    size_t rec, index;
-    uint8_t sha256[LF_HASH_BYTES];
-};
-
-struct source { /* of a tensor that is not in memory */
-    int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
-    void *user;
-};
-
-struct lf_ckpt_writer {
-    struct lf_ckpt_meta meta;
-    struct source *sources;     /* [n_recs] fill NULL: in memory */
-    const unsigned char **live; /* [n_recs] the caller's tensors */
-    const unsigned char **from; /* [n_recs] what is written: the snapshot, or live */
-    char (*files)[32];
-    size_t n_files;
-    int *fds;
-    struct leaf *leaves;
-    size_t n_leaves;
-    int64_t piece_bytes; /* as given; 0 = whole tensors */
-    unsigned char *arena;
-    int threads;
-
-    /* one save */
-    pthread_t thread;
-    bool pending; /* begun, not yet waited for */
-    atomic_bool done;
-    char *dir, *state;
-    lf_ckpt_result result;
-    int rc;
-    lf_err err;
-    /* its helpers */
-    atomic_size_t next_leaf;
-    atomic_bool failed;
-    pthread_mutex_t lock; /* guards err while helpers run */
-};
-
-static size_t rec_bytes(const struct lf_ckpt_rec *r)
-{
-    return (size_t)r->n_elems * lf_h5_type_bytes(r->e.dtype);
-}
 
 /* Elements of a piece, all but the last of a tensor. */
 static uint64_t piece_elems(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r)
@@ -115,7 +69,7 @@ static int take_tensor(lf_ckpt_writer *w, const lf_ckpt_tensor *t, lf_err *err)
     r->e.name = r->name;
     r->e.kind = r->kind;
     w->live[w->meta.n_recs - 1] = t->data;
-    w->sources[w->meta.n_recs - 1] = (struct source){t->fill, t->user};
+    w->sources[w->meta.n_recs - 1] = (struct lf_ckpt_source){t->fill, t->user};
     if (t->fill && w->arena)
         return lf_fail(err, LF_EINVAL, "tensor %s (%s) is not in memory, so there is no snapshot of it", t->name, t->kind);
     if (w->meta.n_recs > 1 && lf_ckpt_cmp(&r[-1].e, &r->e) == 0)
@@ -185,12 +139,12 @@ static int plan_leaves(lf_ckpt_writer *w, lf_err *err)
 {
     size_t n = 0;
     for (size_t i = 0; i < w->meta.n_recs; i++)
-        n += (rec_bytes(&w->meta.recs[i]) - 1) / LF_HASH_LEAF + 1;
+        n += (lf_ckpt_rec_bytes(&w->meta.recs[i]) - 1) / LF_HASH_LEAF + 1;
     if (!(w->leaves = lf_calloc(n, sizeof *w->leaves, err)))
         return LF_ENOMEM;
     for (size_t i = 0; i < w->meta.n_recs; i++)
-        for (size_t k = 0; k * LF_HASH_LEAF < rec_bytes(&w->meta.recs[i]); k++)
-            w->leaves[w->n_leaves++] = (struct leaf){.rec = i, .index = k};
+        for (size_t k = 0; k * LF_HASH_LEAF < lf_ckpt_rec_bytes(&w->meta.recs[i]); k++)
+            w->leaves[w->n_leaves++] = (struct lf_ckpt_leaf){.rec = i, .index = k};
     return 0;
 }
 
@@ -236,6 +190,8 @@ int lf_ckpt_writer_create(lf_ckpt_writer **out, const lf_ckpt_tensor *tensors, s
     atomic_init(&w->done, true);
     w->arena = o->arena;
     w->piece_bytes = o->piece_bytes;
+    w->resume = o->resume;
+    w->progress = -1;
     w->threads = o->threads < 1 ? 1 : o->threads > MAX_THREADS ? MAX_THREADS : o->threads;
     int rc = take_all(w, tensors, n, o->file_bytes, err);
     if (rc < 0) {
@@ -266,39 +222,45 @@ void lf_ckpt_writer_destroy(lf_ckpt_writer *w)
 
 /* ---- the background: tensors ---- */
 
-static int file_fd(const lf_ckpt_writer *w, const char *name)
+int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t at, size_t *n, off_t *offset, const char **file)
 {
-    return w->fds[strtoul(name + strlen("data-"), NULL, 10)];
+    size_t elem = lf_h5_type_bytes(r->e.dtype), step = (size_t)piece_elems(w, r) * elem;
+    const struct lf_ckpt_piece *p = &r->pieces[at / step];
+    size_t in = at % step, room = (size_t)(p->flat[1] - p->flat[0]) * elem - in;
+    *n = *n < room ? *n : room;
+    *offset = (off_t)p->offset + (off_t)in;
+    *file = p->file;
+    return w->fds[strtoul(p->file + strlen("data-"), NULL, 10)];
 }
 
 /* Bytes [at, at + n) of a tensor to the pieces they belong to. */
 static int write_block(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, const unsigned char *data, size_t at,
                        size_t n, lf_err *err)
 {
-    size_t elem = lf_h5_type_bytes(r->e.dtype), step = (size_t)piece_elems(w, r) * elem;
-    while (n) {
-        const struct lf_ckpt_piece *p = &r->pieces[at / step];
-        size_t in = at % step, room = (size_t)(p->flat[1] - p->flat[0]) * elem - in, k = n < room ? n : room;
-        int rc = lf_io_pwrite_all(file_fd(w, p->file), data, k, (off_t)p->offset + (off_t)in, p->file, err);
+    for (size_t k; n; data += k, at += k, n -= k) {
+        off_t offset;
+        const char *file;
+        k = n;
+        int fd = lf_ckpt_place(w, r, at, &k, &offset, &file), rc = lf_io_pwrite_all(fd, data, k, offset, file, err);
         if (rc < 0)
             return lf_err_prefix(err, "%s: tensor %s (%s)", w->dir, r->name, r->kind);
-        data += k;
-        at += k;
-        n -= k;
     }
     return 0;
 }
 
-/* buf: FILL_BYTES of this helper's own, made when first needed. */
-static int save_leaf(lf_ckpt_writer *w, struct leaf *leaf, lf_hash *sha, unsigned char **buf, lf_err *err)
+/* buf: LF_CKPT_FILL_BYTES of this helper's own, made when first needed. */
+static int save_leaf(lf_ckpt_writer *w, struct lf_ckpt_leaf *leaf, lf_hash *sha, unsigned char **buf, lf_err *err)
 {
     const struct lf_ckpt_rec *r = &w->meta.recs[leaf->rec];
-    const struct source *s = &w->sources[leaf->rec];
-    size_t at = leaf->index * LF_HASH_LEAF, left = rec_bytes(r) - at, elem = lf_h5_type_bytes(r->e.dtype);
-    size_t block = s->fill ? FILL_BYTES : BLOCK_BYTES;
-    left = left < LF_HASH_LEAF ? left : LF_HASH_LEAF;
-    if (s->fill && !*buf && !(*buf = lf_malloc(FILL_BYTES, 1, err)))
+    const struct lf_ckpt_source *s = &w->sources[leaf->rec];
+    size_t at = leaf->index * LF_HASH_LEAF, left = lf_ckpt_leaf_bytes(r, at), elem = lf_h5_type_bytes(r->e.dtype);
+    size_t block = s->fill ? LF_CKPT_FILL_BYTES : BLOCK_BYTES;
+    if ((s->fill || leaf->left) && !*buf && !(*buf = lf_malloc(LF_CKPT_FILL_BYTES, 1, err)))
         return LF_ENOMEM;
+    if (leaf->left && lf_ckpt_resume_leaf(w, leaf, sha, *buf)) {
+        atomic_fetch_add(&w->reused, (long long)left);
+        return 0;
+    }
     int rc = 0;
     while (left && rc == 0) {
         size_t n = left < block ? left : block;
@@ -311,6 +273,8 @@ static int save_leaf(lf_ckpt_writer *w, struct leaf *leaf, lf_hash *sha, unsigne
         left -= n;
     }
     lf_hash_final(sha, leaf->sha256);
+    if (rc == 0 && w->progress >= 0)
+        lf_partial_add(w->progress, (size_t)(leaf - w->leaves), leaf->sha256);
     return rc;
 }
 
@@ -361,7 +325,7 @@ static int finish_hashes(lf_ckpt_writer *w, lf_err *err)
         struct lf_ckpt_rec *r = &w->meta.recs[i];
         uint8_t le[8];
         for (int k = 0; k < 8; k++)
-            le[k] = (uint8_t)((uint64_t)rec_bytes(r) >> (8 * k));
+            le[k] = (uint8_t)((uint64_t)lf_ckpt_rec_bytes(r) >> (8 * k));
         lf_hash_update(h, "lf-tree-1", strlen("lf-tree-1"));
         lf_hash_update(h, le, sizeof le);
         for (; leaf < w->n_leaves && w->leaves[leaf].rec == i; leaf++)
@@ -398,18 +362,30 @@ static int put_pieces(lf_ckpt_writer *w, lf_h5 *f, const char *file, lf_err *err
     return 0;
 }
 
-static int make_data_file(lf_ckpt_writer *w, size_t i, lf_err *err)
+/* The structure of a data file, with the places of its tensors. */
+static int make_structure(lf_ckpt_writer *w, size_t i, const char *path, lf_err *err)
 {
     lf_h5 *f = NULL;
-    char *path = lf_path_join(w->dir, w->files[i], err);
-    int rc = path ? lf_h5_create(&f, path, err) : LF_ENOMEM;
+    int rc = lf_h5_create(&f, path, err);
     if (rc == 0 && (rc = lf_h5_put_attr_str(f, "lf_format", "lf-ckpt-1", err)) == 0)
         rc = put_pieces(w, f, w->files[i], err);
     int rc2 = lf_h5_close(f, rc < 0 ? NULL : err);
-    rc = rc < 0 ? rc : rc2;
-    if (rc == 0 && (w->fds[i] = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+    return rc < 0 ? rc : rc2;
+}
+
+static int make_data_file(lf_ckpt_writer *w, size_t i, lf_err *err)
+{
+    char *path = lf_path_join(w->dir, w->files[i], err), *apart = lf_path_join(w->dir, LF_CKPT_STRUCTURE, err);
+    int rc = path && apart ? 0 : LF_ENOMEM;
+    bool there = rc == 0 && lf_io_exists(path); /* taken over: dir was empty */
+    if (rc == 0)
+        rc = make_structure(w, i, there ? apart : path, err);
+    if (rc == 0 && (w->fds[i] = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
         rc = lf_fail_errno(err, "cannot open %s", path);
+    if (rc == 0 && there)
+        rc = lf_ckpt_resume_file(w, i, apart, err);
     free(path);
+    free(apart);
     return rc;
 }
 
@@ -438,6 +414,9 @@ static int close_files(lf_ckpt_writer *w, lf_err *err)
             rc = lf_fail_errno(err, "cannot write %s/%s", w->dir, w->files[i]);
         w->fds[i] = -1;
     }
+    if (w->progress >= 0)
+        close(w->progress);
+    w->progress = -1;
     return rc;
 }
 
@@ -472,12 +451,17 @@ static int save_all(lf_ckpt_writer *w)
 {
     lf_err *err = &w->err;
     int rc = lf_io_mkdirs(w->dir, 0750, err);
+    if (rc == 0 && w->resume.key)
+        rc = lf_ckpt_resume_begin(w, err);
     for (size_t i = 0; i < w->n_files && rc == 0; i++)
         rc = make_data_file(w, i, err);
     if (rc == 0)
         rc = save_tensors(w);
     int rc2 = close_files(w, rc < 0 ? NULL : err);
     rc = rc < 0 ? rc : rc2;
+    w->result.reused_bytes = (int64_t)atomic_load(&w->reused);
+    if (rc == 0 && w->resume.key)
+        rc = lf_partial_end(w->dir, err);
     if (rc < 0 || (rc = finish_hashes(w, err)) < 0 || (rc = make_state(w, err)) < 0)
         return rc;
     if (w->n_files > 1 && (rc = lf_ckpt_make_index(&w->meta, w->dir, err)) < 0)
@@ -492,7 +476,8 @@ static void *save_thread(void *arg)
     lf_ckpt_writer *w = arg;
     double t0 = lf_now_s();
     w->rc = save_all(w);
-    if (w->rc < 0 && lf_ckpt_clean(w->dir, NULL) == 0) /* give the space back; a crash here leaves no manifest either */
+    bool keep = w->resume.key && w->rc == LF_EINTR; /* for the run that goes on */
+    if (w->rc < 0 && !keep && lf_ckpt_clean(w->dir, NULL) == 0) /* give the space back; a crash here leaves no manifest either */
         rmdir(w->dir);
     w->result.write_s = lf_now_s() - t0;
     atomic_store(&w->done, true);
@@ -523,7 +508,7 @@ static void snapshot(lf_ckpt_writer *w)
 {
     size_t at = 0;
     for (size_t i = 0; i < w->meta.n_recs; i++) {
-        size_t n = rec_bytes(&w->meta.recs[i]);
+        size_t n = lf_ckpt_rec_bytes(&w->meta.recs[i]);
         w->from[i] = w->live[i];
         if (w->arena) {
             memcpy(w->arena + at, w->live[i], n);

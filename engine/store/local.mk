@@ -4,12 +4,13 @@ engine_libengine_a_SOURCES += \
   engine/store/shard.h engine/store/shard_priv.h engine/store/shard.c engine/store/shard_parts.c engine/store/shard_rows.c engine/store/shard_write.c \
   engine/store/shardset.c engine/store/megatron_data.h engine/store/megatron_priv.h engine/store/megatron_data.c \
   engine/store/megatron_write.c \
-  engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write.c \
+  engine/store/ckpt.h engine/store/ckpt_priv.h engine/store/ckpt_meta.c engine/store/ckpt_write_priv.h \
+  engine/store/ckpt_write.c engine/store/ckpt_resume.c engine/store/partial.h engine/store/partial.c \
   engine/store/ckpt_read.c engine/store/ckpt_dir.c engine/store/ckpt_index.c \
   engine/store/tensors.h engine/store/tensors_priv.h engine/store/tensors.c engine/store/tensors_file.c engine/store/tensors_read.c \
   engine/store/tensors_json.c engine/store/safetensors.h engine/store/safetensors_priv.h engine/store/tensors_open.c \
   engine/store/safetensors_read.c engine/store/safetensors_text.c \
-  engine/store/safetensors_write.c engine/store/sink.h engine/store/sink.c \
+  engine/store/safetensors_write.c engine/store/safetensors_resume.c engine/store/sink.h engine/store/sink.c \
   engine/store/torch_pickle.h engine/store/torch_pickle_priv.h engine/store/torch_pickle.c engine/store/torch_pickle_run.c \
   engine/store/torch_pickle_ops.c \
   engine/store/torch_pickle_make.c engine/store/torch_file.h engine/store/torch_file_priv.h engine/store/torch_file.c \

@@ -19,6 +19,7 @@
 #define LF_STORE_SAFETENSORS_H
 
 #include "engine/base/hash.h"
+#include "engine/store/partial.h"
 #include "engine/store/tensors.h"
 
 #define LF_SAFETENSORS_MAX_HEADER 100000000
@@ -46,7 +47,8 @@ int lf_st_open(lf_st **out, const char *path, lf_err *err);
  * a file of its own. One file: STEM.safetensors; n: STEM-00001-of-0000n.safetensors and STEM.safetensors.index.json.
  *
  * Files are written under temporary names (NAME.tmp) and linked to their own by lf_st_writer_finish, the index last; no
- * file is ever written over. */
+ * file is ever written over. With resume.key, files that an earlier, unfinished writer of the same bytes has completed
+ * are taken over as links after their bytes were hashed again; lf_st_writer_next passes over their tensors. */
 
 typedef struct lf_st_decl {
     const char *name;
@@ -60,6 +62,7 @@ typedef struct lf_st_write_options {
     const char *format; /* "format" of the metadata; NULL: "pt"; "": no metadata */
     int64_t max_file;   /* bytes of tensors in a file; 0: one file */
     bool hash_tensors;  /* make the tree hash of each tensor as well, on the caller's thread */
+    lf_resume resume;   /* key NULL: nothing is taken over; borrowed by create */
 } lf_st_write_options;
 
 typedef struct lf_st_written {
@@ -85,6 +88,10 @@ const uint8_t *lf_st_writer_hash(const lf_st_writer *w, size_t tensor);
 /* fsync, publish; LF_EINVAL when bytes are missing. files (may be NULL): owned array of what was written, free with
  * lf_st_written_free. w is still to be destroyed. */
 int lf_st_writer_finish(lf_st_writer *w, lf_st_written **files, size_t *n_files, lf_err *err);
+/* Bytes of tensors that need not come: they were taken over. */
+int64_t lf_st_writer_reused(const lf_st_writer *w);
+/* To be gone on with: destroy leaves the files that are complete, and their record. */
+void lf_st_writer_keep(lf_st_writer *w);
 /* Before a successful finish: removes everything that was written. destroy(NULL) is legal. */
 void lf_st_writer_destroy(lf_st_writer *w);
 void lf_st_written_free(lf_st_written *files, size_t n);

@@ -40,7 +40,13 @@ struct lf_st_writer {
     int64_t done; /* bytes of that tensor */
     lf_sink *sink;
     size_t file; /* that sink writes */
+    int progress; /* -1: no record is kept */
+    bool keep;
+    int64_t reused; /* bytes */
 };
+
+/* Take over what an earlier writer has left of the planned files, and begin a record. */
+int lf_st_resume_begin(lf_st_writer *w, const lf_resume *r, lf_err *err);
 
 /* Length and header of f, padded; the tensors' bytes follow. Appended to the empty b. */
 int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_file *f, lf_err *err);

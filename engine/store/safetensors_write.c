@@ -162,6 +162,8 @@ static int close_sink(lf_st_writer *w, lf_err *err)
     w->sink = NULL;
     int rc = lf_sink_finish(k, &f->bytes, f->sha256, err);
     f->written = rc == 0;
+    if (rc == 0 && w->progress >= 0)
+        lf_partial_add(w->progress, w->file, f->sha256);
     w->file++;
     return rc;
 }
@@ -172,7 +174,10 @@ static int settle(lf_st_writer *w, lf_err *err)
     int rc = 0;
     while (rc == 0 && w->file < w->n_files) {
         const struct lf_st_out_file *f = &w->files[w->file];
-        if (!w->sink) {
+        if (!w->sink && f->written) { /* taken over */
+            w->at = f->end;
+            w->file++;
+        } else if (!w->sink) {
             rc = open_file(w, err);
         } else if (w->at == f->end) {
             rc = close_sink(w, err);
@@ -235,6 +240,7 @@ int lf_st_writer_create(lf_st_writer **out, const char *dir, const lf_st_decl *t
         return LF_ENOMEM;
     int rc = LF_ENOMEM;
     w->hash_tensors = o->hash_tensors;
+    w->progress = -1;
     if (!(w->dir = lf_strdup(dir, err)) || !(w->stem = lf_strdup(o->stem ? o->stem : "model", err)) ||
         !(w->format = lf_strdup(o->format ? o->format : "pt", err)) ||
         !(w->tensors = lf_calloc(n, sizeof *w->tensors, err)) ||
@@ -246,6 +252,8 @@ int lf_st_writer_create(lf_st_writer **out, const char *dir, const lf_st_decl *t
         rc = take_tensor(w, i, &tensors[i], err);
     if (rc == 0)
         rc = plan(w, o->max_file, err);
+    if (rc == 0 && o->resume.key)
+        rc = lf_st_resume_begin(w, &o->resume, err);
     if (rc == 0)
         rc = settle(w, err);
 out:
@@ -318,6 +326,8 @@ int lf_st_writer_finish(lf_st_writer *w, lf_st_written **files, size_t *n_files,
         rc = write_index(w, err);
     if (rc == 0 && files)
         rc = report(w, &v, &n, err);
+    if (rc == 0 && w->progress >= 0)
+        rc = lf_partial_end(w->dir, err);
     for (size_t f = 0; f < w->n_files && rc == 0; f++)
         rc = publish(&w->files[f], err);
     if (rc == 0 && w->n_files > 1)
@@ -342,9 +352,19 @@ void lf_st_written_free(lf_st_written *files, size_t n)
     free(files);
 }
 
-static void drop_file(struct lf_st_out_file *f, bool keep)
+int64_t lf_st_writer_reused(const lf_st_writer *w)
 {
-    if (f->written)
+    return w->reused;
+}
+
+void lf_st_writer_keep(lf_st_writer *w)
+{
+    w->keep = w->progress >= 0;
+}
+
+static void drop_file(struct lf_st_out_file *f, bool keep_tmp, bool keep)
+{
+    if (f->written && !keep_tmp)
         unlink(f->tmp);
     if (f->published && !keep)
         unlink(f->path);
@@ -359,9 +379,14 @@ void lf_st_writer_destroy(lf_st_writer *w)
     if (!w)
         return;
     lf_sink_destroy(w->sink);
-    drop_file(&w->index, w->finished);
+    if (w->progress >= 0) {
+        close(w->progress);
+        if (!w->finished && !w->keep)
+            lf_partial_end(w->dir, NULL);
+    }
+    drop_file(&w->index, false, w->finished);
     for (size_t i = 0; i < w->n_files && w->files; i++)
-        drop_file(&w->files[i], w->finished);
+        drop_file(&w->files[i], w->keep, w->finished);
     for (size_t i = 0; i < w->n; i++)
         free((char *)(uintptr_t)w->tensors[i].d.name);
     lf_tree_hash_destroy(w->hash);

@@ -121,7 +121,7 @@ static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, in
     struct samples s[2] = {{.n = 0}, {.n = 0}};
     double peak[MAX_ROUNDS];
     for (int r = 0; r < o->rounds; r++) {
-        peak[r] = bench_fma_peak(o->isa, o->threads, bf16 && o->isa >= LF_ISA_AVX512BF16);
+        peak[r] = bench_fma_peak(o->isa, o->threads, bf16);
         for (int m = 0; m < 2; m++) {
             if (r > 0 && o->part && o->part != m + 1)
                 continue; /* the first round runs both: the backward wants lse */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lf-convert is killed, and its disk fills up or fails, at changes that it makes to files, importing (every second, every fourth) and exporting (every): nothing that is
-# half there is published, and started again it ends with the same bytes.
+# half there is published, and started again, in the same place or in a new one beside it, it ends with the same bytes.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -25,7 +25,8 @@ convert() { # convert WAY WHERE
     esac
     w=$1
     shift
-    "$bin" --threads 1 --log-level error --out "$w/out" "$@" >"$w.out" 2>"$w.err"
+    [ -z "${RESUME:-}" ] || set -- "$@" --resume_from "$RESUME"
+    "$bin" --threads 1 --log-level ${LEVEL:-error} --max_file 20000 --out "$w/out" "$@" >"$w.out" 2>"$w.err"
 }
 faulty() { # faulty ACTION N WAY WHERE
     mkdir -p "$4"
@@ -42,7 +43,7 @@ whole() {
     done
 }
 sweep() { # sweep WAY ACTION EXIT
-    tried=0 bad=0 w=$dir/w
+    tried=0 bad=0 reused=0 w=$dir/w
     for i in $(awk -v a="$2" 'a != "enospc" || $2 != "unlink" { k++; if (!($2 == "unlink" && $3 ~ "/.lock")) print (a == "enospc" ? k : $1) }' "$dir/$1.calls"); do
         case $1$2 in inkill) step=2 ;; outkill) step=1 ;; *) step=4 ;; esac
         [ $((i % step)) -eq 0 ] || continue
@@ -52,16 +53,28 @@ sweep() { # sweep WAY ACTION EXIT
         code=$?
         whole "$w" || code=half
         cp "$w.err" "$w.err1"
-        convert "$1" "$w"
+        now=$w
+        if [ "$2" = kill ] && [ $((i / step % 2)) -eq 0 ]; then # as another incarnation of the attempt
+            now=$dir/w2
+            rm -rf "$now"
+            RESUME=$w/out LEVEL=info convert "$1" "$now"
+        else
+            LEVEL=info convert "$1" "$now"
+        fi
         again=$?
-        result "$w" >"$dir/now"
+        grep -q 'were in place already' "$now.err" && reused=$((reused + 1))
+        result "$now" >"$dir/now"
         if [ "$code" != "$3" ] || { [ "$3" = 1 ] && [ "$(wc -l <"$w.err1")" -ne 1 ]; } || [ $again -ne 0 ] || ! cmp -s "$dir/$1.ref" "$dir/now"; then
             bad=$((bad + 1))
-            [ $bad -gt 8 ] || echo "# $1, $2 at $i: exit $code ($(head -c 200 "$w.err1")), then $again ($(head -c 200 "$w.err")): $(diff "$dir/$1.ref" "$dir/now" | head -3 | tr '\n' '~')"
+            [ $bad -gt 8 ] || echo "# $1, $2 at $i: exit $code ($(head -c 200 "$w.err1")), then $again ($(head -c 200 "$now.err")): $(diff "$dir/$1.ref" "$dir/now" | head -3 | tr '\n' '~')"
         fi
     done
     [ $bad -eq 0 ] && [ $tried -gt 5 ]
     ok $? "$1, $2 at each of $tried changes: nothing half there, then the same bytes ($bad are not so)"
+    if [ "$2" = kill ]; then
+        [ $reused -gt 2 ]
+        ok $? "$1: $reused of $tried went on with what the killed one had written"
+    fi
 }
 if grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h"; then
     echo "1..0 # SKIP fail.so cannot be loaded before the sanitizers' own library"

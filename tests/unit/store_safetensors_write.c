@@ -305,6 +305,107 @@ static void sinks(void)
     tap_i64(files_in_dir(), 0, "given up: nothing is left");
 }
 
+/* ---- files of a writer that did not end ---- */
+
+#define PARTS 6
+
+static int put_parts(const char *where, const char *from, const char *key, int stop, int *put, lf_st_written **files,
+                     size_t *n_files)
+{
+    static const char *const names[PARTS] = {"a", "b", "c", "d", "e", "f"};
+    lf_st_decl d[PARTS];
+    lf_st_write_options o = {
+        .max_file = 2400, .hash_tensors = true, .resume = {.key = key, .dirs = &from, .n_dirs = from != NULL}};
+    lf_st_writer *w = NULL;
+    lf_err err = LF_ERR_INIT;
+    int32_t v[250];
+    size_t k;
+    for (int i = 0; i < PARTS; i++)
+        d[i] = (lf_st_decl){.name = names[i], .dtype = LF_ST_I32, .ndim = 1, .shape = {250}};
+    if (lf_io_mkdirs(where, 0750, &err) < 0 || lf_st_writer_create(&w, where, d, PARTS, &o, &err) < 0)
+        tap_bail("%s", err.text);
+    *put = 0;
+    int rc = 0;
+    while (!rc && *put != stop && (k = lf_st_writer_next(w)) < PARTS) {
+        for (int i = 0; i < 250; i++)
+            v[i] = (int32_t)(1000 * k) + i;
+        rc = lf_st_writer_put(w, v, sizeof v, &err);
+        ++*put;
+    }
+    if (!rc && lf_st_writer_next(w) == PARTS)
+        rc = lf_st_writer_finish(w, files, n_files, &err);
+    else
+        lf_st_writer_keep(w);
+    for (size_t i = 0; i < PARTS && rc == 0 && files && *files; i++) {
+        uint8_t want[LF_HASH_BYTES];
+        for (int k2 = 0; k2 < 250; k2++)
+            v[k2] = (int32_t)(1000 * i) + k2;
+        lf_tree_hash *h = lf_tree_hash_create(&err);
+        lf_tree_hash_update(h, v, sizeof v, &err);
+        lf_tree_hash_final(h, want, &err);
+        lf_tree_hash_destroy(h);
+        if (memcmp(want, lf_st_writer_hash(w, i), LF_HASH_BYTES) != 0)
+            rc = LF_EFORMAT;
+    }
+    lf_st_writer_destroy(w);
+    return rc;
+}
+
+static bool same_written(const char *a, const char *b)
+{
+    static const char *const names[] = {"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+                                        "model-00003-of-00003.safetensors", "model.safetensors.index.json"};
+    bool same = true;
+    for (size_t i = 0; i < 4 && same; i++) {
+        lf_buf x, y;
+        lf_err err = LF_ERR_INIT;
+        char *p = lf_path_join(a, names[i], &err), *q = lf_path_join(b, names[i], &err);
+        lf_buf_init(&x);
+        lf_buf_init(&y);
+        same = p && q && lf_io_read_file(p, 1 << 20, &x, &err) == 0 && lf_io_read_file(q, 1 << 20, &y, &err) == 0 &&
+               x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+        lf_buf_fini(&x);
+        lf_buf_fini(&y);
+        free(p);
+        free(q);
+    }
+    return same;
+}
+
+static void resume(void)
+{
+    char want[4096], from[4096], to[4096], file[8192];
+    lf_st_written *files = NULL;
+    size_t n = 0;
+    int put;
+    snprintf(want, sizeof want, "%s/resume-whole", tap_tmpdir());
+    tap_i64(put_parts(want, NULL, NULL, -1, &put, &files, &n), 0, "in one go");
+    lf_st_written_free(files, n);
+    for (int stop = 0; stop < PARTS; stop++) {
+        snprintf(from, sizeof from, "%s/resume-from%d", tap_tmpdir(), stop);
+        snprintf(to, sizeof to, "%s/resume-to%d", tap_tmpdir(), stop);
+        put_parts(from, NULL, "aa", stop, &put, NULL, NULL);
+        files = NULL;
+        tap_i64(put_parts(to, from, "aa", -1, &put, &files, &n), 0, "goes on, with the right hashes");
+        tap_i64(put, PARTS - stop / 2 * 2, "with what is not in a complete file");
+        tap_ok(same_written(want, to), "the same bytes as in one go");
+        lf_st_written_free(files, n);
+    }
+    snprintf(file, sizeof file, "%s/model-00001-of-00003.safetensors.tmp", from);
+    FILE *f = fopen(file, "r+");
+    if (!f || fseek(f, 500, SEEK_SET) != 0 || fputs("damage", f) < 0 || fclose(f) != 0)
+        tap_bail("damage");
+    snprintf(to, sizeof to, "%s/resume-damaged", tap_tmpdir());
+    tap_i64(put_parts(to, from, "aa", -1, &put, NULL, NULL), 0, "a damaged file");
+    tap_i64(put, PARTS - 2, "is made again, the other is not");
+    tap_ok(same_written(want, to), "the same bytes as in one go");
+    snprintf(to, sizeof to, "%s/resume-other", tap_tmpdir());
+    put_parts(to, from, "ab", -1, &put, NULL, NULL);
+    tap_i64(put, PARTS, "another source: nothing is taken over");
+    snprintf(file, sizeof file, "%s/" LF_PARTIAL_FILE, to);
+    tap_ok(access(file, F_OK) != 0, "no record is left");
+}
+
 int main(void)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -313,6 +414,7 @@ int main(void)
     refusals();
     race();
     full_disk();
+    resume();
     sinks();
     return tap_done();
 }
