@@ -76,13 +76,34 @@ void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d)
     ad->g->t[ad->grad[t]].pinned = ad->g->t[lf_root_of(ad->g, t)].pinned;
 }
 
+/* The gradients of t's slices are the slices of one tensor that is shaped like t: it, else 0. A layer whose result took
+ * t as an addend part by part (adapter.c) leaves them so, and then nothing is copied. */
+static int32_t one_whole(const struct lf_ad *ad, int32_t t)
+{
+    const struct lf_tensor *x = ad->g->t;
+    int32_t whole = 0;
+    int64_t covered = 0;
+    for (size_t v = 1; v < ad->n; v++) {
+        const int32_t d = x[v].parent == t ? ad->grad[v] : 0;
+        if (!d)
+            continue;
+        if (x[d].col != x[v].col || x[d].cols != x[v].cols || !x[d].parent || (whole && whole != x[d].parent))
+            return 0;
+        whole = x[d].parent;
+        covered += x[v].cols;
+    }
+    return whole && !x[whole].parent && x[whole].cols == x[t].cols && covered == x[t].cols ? whole : 0;
+}
+
 /* Bring the gradients of t's slices into t's gradient. */
 static void gather_slices(struct lf_ad *ad, int32_t t)
 {
     int64_t covered = 0;
     bool sliced = false;
+    if (!ad->grad[t])
+        ad->grad[t] = one_whole(ad, t);
     for (size_t v = 1; v < ad->n; v++) {
-        if (ad->g->t[v].parent != t)
+        if (ad->g->t[v].parent != t || ad->g->t[v].part)
             continue;
         sliced = true;
         gather_slices(ad, (int32_t)v);
@@ -110,6 +131,13 @@ int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t)
 {
     if (!t)
         return 0;
+    if (ad->g->t[t].part) {
+        const int64_t col = ad->g->t[t].col, cols = ad->g->t[t].cols;
+        const int32_t whole = lf_ad_grad_of(ad, ad->g->t[t].parent);
+        if (!ad->grad[t] && whole)
+            ad->grad[t] = lf_tensor_view(ad->g, whole, col, cols);
+        return ad->grad[t];
+    }
     gather_slices(ad, t);
     return ad->grad[t];
 }
@@ -127,7 +155,7 @@ static void mark_needs(struct lf_ad *ad)
             any = any || (n->in[k] && ad->needs[lf_root_of(g, n->in[k])]);
         for (int k = 0; k < LF_MAX_OUT; k++)
             if (n->out[k] && any)
-                ad->needs[n->out[k]] = true;
+                ad->needs[n->out[k]] = ad->needs[lf_root_of(g, n->out[k])] = true;
         for (int k = 0; k < LF_MAX_IN; k++)
             if (n->in[k] && any)
                 ad->uses[n->in[k]]++;

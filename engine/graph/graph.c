@@ -107,6 +107,7 @@ int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols)
     t.is_output = false;
     t.out_name = NULL;
     t.dense_only = false;
+    t.part = false;
     t.name = lf_arena_printf(g->arena, &g->err, "%s[%lld:%lld]", t.name, (long long)col, (long long)(col + cols));
     return t.name ? append_tensor(g, &t) : 0;
 }
@@ -279,7 +280,7 @@ lf_val lf_slice(lf_graph *g, lf_val v, int64_t first, int64_t cols)
         return v;
     for (size_t i = 1; i < g->n_t; i++) { /* the same slice again is the same value, so that its gradient adds up */
         const struct lf_tensor *t = &g->t[i];
-        if (t->parent != v.id)
+        if (t->parent != v.id || t->part)
             continue;
         if (t->col == first && t->cols == cols)
             return (lf_val){(int32_t)i};

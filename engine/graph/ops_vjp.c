@@ -80,6 +80,7 @@ LF_VJP(linear)
         return lf_graph_fail(ad->g, LF_ENOTSUP, "linear: a computed weight (%s) is trained through the loss only",
                              ad->g->t[n.in[LINEAR_W]].name);
     int32_t dy = lf_ad_grad_of(ad, n.out[LINEAR_Y]);
+    lf_ad_contribute(ad, n.in[LINEAR_RES], dy);
     int32_t dw = param_grad(ad, n.in[LINEAR_W]), db = param_grad(ad, n.in[LINEAR_BIAS]);
     if (dw) {
         const int32_t in[] = {dy, n.in[LINEAR_X]};

@@ -21,6 +21,7 @@
 #define LF_GRAPH_PRIV_H
 
 #include "engine/base/mem.h"
+#include "engine/graph/adapter.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/plan.h"
 
@@ -145,6 +146,7 @@ struct lf_tensor {
     bool pinned;                /* user wants f32 */
     bool dense_only;            /* some node can only handle row distance == cols */
     bool is_output;
+    bool part; /* a view that a forward node writes: its root is made of such parts, which nobody else reads */
     int64_t rows, cols;
     int32_t parent; /* view: the tensor it is a part of, else 0 */
     int64_t col;    /* first column in parent */
@@ -422,6 +424,11 @@ struct lf_param {
     int64_t offset; /* elements from the group's start */
     int64_t n;
 };
+struct lf_padapter {
+    int32_t group;
+    uint32_t members; /* bits; 0: the group as a whole */
+    struct lf_adapter_desc d;
+};
 struct lf_back;
 struct lf_pstore {
     lf_arena *arena;
@@ -429,6 +436,8 @@ struct lf_pstore {
     size_t n_p, cap_p;
     struct lf_pgroup *g;
     size_t n_g, cap_g;
+    struct lf_padapter *ad;
+    size_t n_ad, cap_ad;
     size_t bytes[LF_P_KINDS], pack_bytes;
     char *data[LF_P_KINDS], *pack;
     struct lf_back *back;  /* NULL: not bound */

@@ -3,11 +3,13 @@
  * Logical tensors, their groups, where each kind of them lies, and host access to them. Weights change through this
  * file or through a kernel; either way the version moves, and copies and panels made from an older one are stale.
  */
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/back/back.h"
+#include "engine/base/bf16.h"
 #include "engine/base/rng.h"
 #include "engine/graph/priv.h"
 
@@ -57,6 +59,7 @@ void lf_pstore_destroy(lf_pstore *ps)
         return;
     free(ps->p);
     free(ps->g);
+    free(ps->ad);
     lf_arena_destroy(ps->arena);
     free(ps);
 }
@@ -173,6 +176,17 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     return (int)ps->n_p++;
 }
 
+/* A group follows its members; mixed groups are refused when planned. */
+static void settle_groups(lf_pstore *ps)
+{
+    for (size_t i = 0; i < ps->n_g; i++) {
+        struct lf_pgroup *g = &ps->g[i];
+        g->frozen = true;
+        for (int32_t k = 0; k < g->count; k++)
+            g->frozen = g->frozen && ps->p[g->first + k].d.frozen;
+    }
+}
+
 int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen)
 {
     int n = 0;
@@ -182,12 +196,19 @@ int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen)
             ps->p[i].d.frozen = frozen;
             n++;
         }
-    for (size_t i = 0; i < ps->n_g; i++) { /* a group follows its members; mixed groups are refused when planned */
-        struct lf_pgroup *g = &ps->g[i];
-        g->frozen = true;
-        for (int32_t k = 0; k < g->count; k++)
-            g->frozen = g->frozen && ps->p[g->first + k].d.frozen;
-    }
+    settle_groups(ps);
+    return n;
+}
+
+int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen)
+{
+    int n = 0;
+    for (size_t i = 0; i < ps->n_p; i++)
+        if (fnmatch(pattern, ps->p[i].d.name, 0) == 0) {
+            ps->p[i].d.frozen = frozen;
+            n++;
+        }
+    settle_groups(ps);
     return n;
 }
 
@@ -291,23 +312,6 @@ void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_
     *bytes = ps->back ? ps->bytes[kind] : 0;
 }
 
-static uint16_t bf16_of(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((u >> 16) | 0x40u); /* quiet NaN */
-    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-}
-
-static float f32_of(uint16_t h)
-{
-    uint32_t u = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
 /* n elements of f32 at element `at` of the tensor: to master and copy, whichever exist. */
 static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_t n, lf_err *err)
 {
@@ -318,7 +322,7 @@ static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_
     if (!rc && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
         uint16_t h[CHUNK];
         for (size_t e = 0; e < n; e++)
-            h[e] = bf16_of(src[e]);
+            h[e] = lf_bf16_of(src[e]);
         rc = ps->back->ops->copy_in(ps->back, (uint16_t *)v.data + at, h, n * sizeof *h, err);
     }
     return rc;
@@ -346,7 +350,7 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
         size_t n = (size_t)(ps->p[i].n - at < CHUNK ? ps->p[i].n - at : CHUNK);
         for (size_t e = 0; e < n; e++)
             f[e] = dtype == LF_F32 ? ((const float *)src)[at + (int64_t)e]
-                                   : f32_of(((const uint16_t *)src)[at + (int64_t)e]);
+                                   : lf_f32_of_bf16(((const uint16_t *)src)[at + (int64_t)e]);
         rc = write_chunk(ps, i, at, f, n, err);
         if (rc)
             return rc;
@@ -384,6 +388,8 @@ int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, si
 
 static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t site, int64_t e)
 {
+    if (d->init == LF_INIT_UNIFORM)
+        return (float)((double)d->init_std * (2 * lf_rng_f64(seed, site, (uint64_t)e) - 1));
     if (d->init == LF_INIT_NORMAL)
         return (float)((double)d->init_std * lf_rng_normal(seed, site, (uint64_t)e));
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;

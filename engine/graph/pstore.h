@@ -33,7 +33,7 @@ const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "a
 /* How a tensor parallel layout cuts a logical tensor (read by the layout pass; one rank keeps everything). */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
 
-enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL };
+enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM };
 
 struct lf_param_desc {
     const char *name;  /* "layers.0.attn.q.weight"; copied */
@@ -42,9 +42,10 @@ struct lf_param_desc {
     int64_t dims[3]; /* [out, in] for matrices, [n] for vectors, [experts, out, in] for matrices of experts; members of
                       * a group agree in everything but dims[0]. A graph sees [experts * out, in]. */
     enum lf_init init;
-    float init_std; /* of LF_INIT_NORMAL */
+    float init_std; /* of LF_INIT_NORMAL; LF_INIT_UNIFORM: in [-init_std, init_std) */
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
+    bool adapter;   /* not of the model itself but of an adapter (adapter.h): kept in files of its own */
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
     float balance_rate; /* > 0, vectors: no optimizer, no moments; its gradient counts the load of each element in the
@@ -61,6 +62,9 @@ void lf_pstore_destroy(lf_pstore *ps);
 int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *desc, lf_err *err);
 /* Freeze (or thaw) every tensor whose name starts with prefix; before planning. Returns how many matched. */
 int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
+
+/* The same for names that match a shell pattern (* ? [...]; * takes dots too). */
+int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen);
 
 int lf_pstore_count(const lf_pstore *ps);
 const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i); /* borrowed until destroy */
@@ -96,6 +100,7 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err);
 
 /* Fill every tensor from its init rule: normal element e of tensor "name" is std * lf_rng_normal(seed, fnv1a(name), e),
+ * uniform ones likewise with lf_rng_f64,
  * so it depends on neither order nor layout. Moments become zero. */
 int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err);
 /* fnv1a-32 of a name: RNG site of its initial values. */

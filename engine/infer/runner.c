@@ -70,7 +70,7 @@ static int add_bucket(lf_runner *r, int64_t rows, lf_err *err)
     int k = r->n_buckets;
     int64_t select = rows < r->o.slots ? rows : r->o.slots;
     struct lf_decoder_paged p = {rows, r->o.slots, r->max_pages, r->n_pages, r->o.page_tokens, select,
-                                 r->o.bf16 ? LF_BF16 : LF_F32};
+                                 r->o.bf16 ? LF_BF16 : LF_F32, false};
     if (k == MAX_BUCKETS)
         return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many", (long long)r->o.max_rows);
     snprintf(name, sizeof name, "step%lld", (long long)rows);
@@ -90,7 +90,8 @@ static int add_bucket(lf_runner *r, int64_t rows, lf_err *err)
 
 static int add_score(lf_runner *r, lf_err *err)
 {
-    struct lf_decoder_rows rows = {r->o.score_rows, r->o.score_docs, r->o.max_context};
+    struct lf_decoder_rows rows = {
+        .rows = r->o.score_rows, .n_docs = r->o.score_docs, .max_doc = r->o.max_context};
     lf_graph *g = lf_decoder_score_graph(r->dec, r->ps, "score", &rows, err);
     if (!g)
         return LF_EINVAL;

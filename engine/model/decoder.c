@@ -129,6 +129,11 @@ bool lf_decoder_has_dropout(const lf_model_config *c)
     return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0 || c->attn_prob_dropout > 0;
 }
 
+bool lf_decoder_is_random(const lf_decoder *d)
+{
+    return lf_decoder_has_dropout(&d->c) || d->adapter_dropout > 0;
+}
+
 /* One check at the end: a graph with a failure is of no use to anyone. */
 static lf_graph *done(lf_graph *g, lf_err *err)
 {
@@ -141,7 +146,11 @@ static lf_graph *done(lf_graph *g, lf_err *err)
 static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
                            const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
-    *b = (struct lf_dec_build){.d = d, .c = &d->c, .dropout = train && lf_decoder_has_dropout(&d->c), .train = train};
+    *b = (struct lf_dec_build){.d = d,
+                               .c = &d->c,
+                               .dropout = train && lf_decoder_is_random(d),
+                               .train = train,
+                               .adapter_off = r->adapter_off};
     b->g = lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_ENOMEM;
@@ -225,7 +234,7 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_paged *p,
                                  lf_err *err)
 {
-    struct lf_dec_build b = {.d = d, .c = &d->c, .paged = p};
+    struct lf_dec_build b = {.d = d, .c = &d->c, .paged = p, .adapter_off = p->adapter_off};
     b.g = lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;

@@ -48,12 +48,15 @@ struct lf_decoder_rows {
     int64_t rows;    /* R: packed tokens */
     int64_t n_docs;  /* bound on documents in cu_seqlens */
     int64_t max_doc; /* longest document; 0 = rows */
+    bool adapter_off; /* of an adapted model (adapter.h): the base alone, such as a reference policy */
 };
 
 /* Loss over packed documents. train: with the dropouts of the description, for differentiation. */
 lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                 bool train, lf_err *err);
 bool lf_decoder_has_dropout(const lf_model_config *c);
+/* Do its training graphs take random decisions, so that samples and offsets are inputs? */
+bool lf_decoder_is_random(const lf_decoder *d);
 /* prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) whose targets are given; 0 where none is trained.
  */
 void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs, int32_t *prefix);
@@ -91,6 +94,7 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
     enum lf_dtype cache; /* the compute type */
+    bool adapter_off;    /* as of lf_decoder_rows */
 };
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_paged *p,
                                  lf_err *err);

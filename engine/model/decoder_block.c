@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "engine/graph/adapter.h"
 #include "engine/model/decoder_priv.h"
 
 /* "layers.L.part", or the part alone outside the layers. */
@@ -43,7 +44,10 @@ lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *pa
     char name[64];
     part_name(name, part, l);
     lf_val w = lf_paramf(b->g, "%s.weight", name);
-    return lf_linear(b->g, x, w, bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE);
+    lf_val v = bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE;
+    const struct lf_adapter_drop drop = {
+        .p = b->dropout ? (float)b->d->adapter_dropout : 0, .sample = b->samples, .position = b->offsets};
+    return b->adapter_off ? lf_linear(b->g, x, w, v) : lf_linear_adapted(b->g, x, w, v, &drop);
 }
 
 static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const char *part, int64_t l)

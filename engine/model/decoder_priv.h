@@ -16,6 +16,7 @@ struct lf_dec_table {
 struct lf_decoder {
     lf_model_config c;
     int64_t positions;
+    double adapter_dropout;          /* lf_decoder_adapt */
     struct lf_dec_table table[4][2]; /* by `what`; cos, sin */
 };
 
@@ -30,7 +31,8 @@ struct lf_dec_build {
     const lf_decoder *d;
     const lf_model_config *c;
     lf_graph *g;
-    bool dropout, train;
+    bool dropout, train; /* dropout: random decisions of any kind, so samples and offsets are there */
+    bool adapter_off;
     lf_val load; /* of the experts of the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;

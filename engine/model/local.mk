@@ -5,13 +5,18 @@ engine_libengine_a_SOURCES += \
   engine/model/families.c engine/model/shape.c \
   engine/model/decoder.h engine/model/decoder_priv.h engine/model/decoder.c \
   engine/model/decoder_block.c engine/model/moe.c engine/model/prefix.c engine/model/params.c \
-  engine/model/weights.h engine/model/weights.c
+  engine/model/weights.h engine/model/weights.c engine/model/adapter.h engine/model/adapter.c \
+  engine/model/merge.h engine/model/merge.c
 EXTRA_DIST += engine/model/README.md
 
 check_PROGRAMS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test tests/unit/model_heads_test
 TESTS += tests/unit/model_config_test tests/unit/model_decoder_test tests/unit/model_moe_test tests/unit/model_heads_test
 tests_unit_model_heads_test_SOURCES = tests/unit/model_heads_test.c
 tests_unit_model_heads_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/model_adapter_test
+TESTS += tests/unit/model_adapter_test
+tests_unit_model_adapter_test_SOURCES = tests/unit/model_adapter_test.c
+tests_unit_model_adapter_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_model_moe_test_SOURCES = tests/unit/model_moe_test.c
 tests_unit_model_moe_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/moe/make_aux.py tests/golden/moe/aux.safetensors

@@ -9,8 +9,8 @@
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 
-int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
-                       lf_err *err)
+static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool adapter, const char *prefix, bool moments,
+                      lf_arena *a, lf_err *err)
 {
     int count = lf_pstore_count(ps);
     lf_ckpt_tensor *t = lf_arena_alloc(a, (size_t)count * N_STORED, sizeof(*t), err);
@@ -18,6 +18,8 @@ int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, con
         return LF_ENOMEM;
     size_t k = 0;
     for (int i = 0; i < count; i++) {
+        if (lf_pstore_desc(ps, i)->adapter != adapter)
+            continue;
         char *name = lf_arena_printf(a, err, "%s%s", prefix, lf_pstore_desc(ps, i)->name);
         if (!name)
             return LF_ENOMEM;
@@ -38,6 +40,18 @@ int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, con
     *out = t;
     *n = k;
     return 0;
+}
+
+int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
+                       lf_err *err)
+{
+    return tensors_of(out, n, ps, false, prefix, moments, a, err);
+}
+
+int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments,
+                               lf_arena *a, lf_err *err)
+{
+    return tensors_of(out, n, ps, true, prefix, moments, a, err);
 }
 
 static void shape_text(lf_buf *b, const int64_t *dims, int n)
@@ -87,22 +101,25 @@ static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
 }
 
 /* Every tensor of the file under prefix must be one of the store's. */
-static int check_visited(const lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
+static int check_visited(const lf_pstore *ps, bool adapter, const lf_ckpt *c, const char *prefix, lf_err *err)
 {
     size_t skip = strlen(prefix);
     for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-        if (strncmp(e->name, prefix, skip) == 0 && lf_pstore_find(ps, e->name + skip) < 0)
+        const int at = strncmp(e->name, prefix, skip) == 0 ? lf_pstore_find(ps, e->name + skip) : 0;
+        if (strncmp(e->name, prefix, skip) == 0 && (at < 0 || lf_pstore_desc(ps, at)->adapter != adapter))
             return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c), e->name);
     }
     return 0;
 }
 
-int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+static int load_all(lf_pstore *ps, bool adapter, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    int rc = check_visited(ps, c, prefix, err);
+    int rc = check_visited(ps, adapter, c, prefix, err);
     for (int i = 0; i < lf_pstore_count(ps) && !rc; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
+        if (d->adapter != adapter)
+            continue;
         lf_buf name;
         lf_buf_init(&name);
         lf_buf_addf(&name, "%s%s", prefix, d->name);
@@ -119,6 +136,16 @@ int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool mo
         lf_buf_fini(&name);
     }
     return rc;
+}
+
+int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+{
+    return load_all(ps, false, c, prefix, moments, err);
+}
+
+int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+{
+    return load_all(ps, true, c, prefix, moments, err);
 }
 
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err)

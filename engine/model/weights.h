@@ -18,8 +18,13 @@
  * array live in a. moments: adam_m and adam_v of trained tensors too. */
 int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
                        lf_err *err);
-/* Fill ps from c. moments false: moments in the file are left alone. */
+/* The same of an adapter's tensors (engine/model/adapter.h), which the function above leaves out. */
+int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments,
+                               lf_arena *a, lf_err *err);
+/* Fill ps, but for an adapter's tensors, from c. moments false: moments in the file are left alone. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
+/* Fill the adapter's tensors of ps from c, a checkpoint of them alone. */
+int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* The model description a checkpoint carries: member "model" of its state. */
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err);
 

@@ -297,15 +297,9 @@ static int steps(lf_trainer *t, lf_err *err)
 
 static int finish(lf_trainer *t, lf_err *err)
 {
-    char *dir = lf_path_join(t->c->out, "checkpoint", err);
-    if (!dir)
-        return LF_ENOMEM;
     int rc = lf_train_replicas(t, err);
     if (!rc)
-        rc = lf_train_save_begin(t, dir, NULL, err);
-    if (!rc)
-        rc = lf_train_save_wait(t, err);
-    free(dir);
+        rc = lf_train_save_final(t, err);
     rc = lf_train_agree(t, rc, err);
     if (rc)
         return rc;
@@ -355,7 +349,7 @@ static int input_buffers(lf_trainer *t, lf_err *err)
     if (t->mc.mask == LF_MASK_PREFIX &&
         !(t->prefix_buf = lf_arena_alloc(t->arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
         return LF_ENOMEM;
-    if (!lf_decoder_has_dropout(&t->mc))
+    if (!lf_decoder_is_random(t->m.dec))
         return 0;
     t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);
     t->offsets_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int32_t), err);

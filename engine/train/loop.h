@@ -10,6 +10,8 @@
  * What a run leaves below out:
  *   checkpoints/step-NNNNNNNN/   intermediate checkpoints, the newest `keep` and those of every `keep_every` steps
  *   checkpoint/                  the final one; its manifest is the end of the run
+ *   adapter/                     with an adapter: it alone, and checkpoint/ is the model it makes of its base. The
+ *                                intermediate ones hold the adapter, and know their base by its identity
  *   diverged/                    when the loss spiked or was not finite: the weights before the offending step, and in
  *                                state.json the batch (its samples, documents and tokens)
  *
@@ -31,6 +33,7 @@
 
 #include "engine/comm/comm.h"
 #include "engine/graph/plan.h"
+#include "engine/model/adapter.h"
 #include "engine/model/config.h"
 #include "engine/train/loader.h"
 #include "engine/train/schedule.h"
@@ -90,6 +93,9 @@ struct lf_train_config {
     int64_t spike_after;
 
     const char *init_from; /* NULL: random */
+    const struct lf_adapter_config *adapter; /* train this beside the weights of init_from, which stay; NULL: train those */
+    const char *const *freeze;               /* patterns over names of tensors that are not trained */
+    size_t n_freeze;
     const char *out;
     const char *metrics;            /* NULL: none */
     const char *const *resume_from; /* out directories of earlier incarnations, oldest first; out itself comes last */

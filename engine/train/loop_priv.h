@@ -66,6 +66,7 @@ typedef struct lf_trainer {
     json_t *history; /* resumes, with why they were not bitwise */
     json_t *fingerprint;
     char tokenizer[LF_HASH_HEX];
+    char base[LF_HASH_HEX]; /* identity of the weights below an adapter */
 
     lf_arena *arena; /* names and tables of the writer */
     lf_ckpt_writer *writer;
@@ -111,6 +112,8 @@ size_t lf_train_data_bytes(const struct lf_train_config *c);
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
 int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
 int lf_train_save_wait(lf_trainer *t, lf_err *err);
+/* out/checkpoint; with an adapter out/adapter before it. */
+int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
 
 /* resume.c: positions the run; *done when the final checkpoint is in place already. */

@@ -160,15 +160,16 @@ int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err)
 
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
 {
-    static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_M, LF_P_V};
+    /* Below an adapter, weights may be there as bf16 alone. */
+    static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_COPY, LF_P_M, LF_P_V};
     int rc = 0;
     if (t->ranks <= 1)
         return 0;
-    for (size_t i = 0; i < (moments ? 3 : 1) && !rc; i++) {
+    for (size_t i = 0; i < (moments ? 4 : 2) && !rc; i++) {
         void *data;
         size_t bytes;
         lf_pstore_block(t->m.ps, kinds[i], &data, &bytes);
-        rc = lf_comm_broadcast(t->comm, data, bytes, 0, err);
+        rc = bytes ? lf_comm_broadcast(t->comm, data, bytes, 0, err) : 0;
     }
     lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
     return rc;

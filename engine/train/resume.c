@@ -124,6 +124,45 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     return rc;
 }
 
+/* The weights below an adapter. *ck: their checkpoint, open; NULL: not wanted. */
+static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
+    if (rc)
+        return lf_err_prefix(err, "init_from");
+    lf_hash_hex(t->base, lf_ckpt_identity(ck));
+    rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
+    if (rc)
+        lf_ckpt_close(ck);
+    else
+        *out = ck;
+    return rc;
+}
+
+/* Weights and moments of a checkpoint of ours: all of them, or those of an adapter upon its base. */
+static int load_own(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
+{
+    lf_ckpt *base = NULL;
+    if (!t->c->adapter && json_object_get(lf_ckpt_state(ck), "adapter"))
+        return lf_fail(err, LF_EINVAL, "%s is of an adapter; give lora_rank and the rest as they were", dir);
+    if (!t->c->adapter)
+        return lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
+    json_t *is = lf_adapter_to_json(t->c->adapter, err), *was = json_object_get(lf_ckpt_state(ck), "adapter");
+    int rc = is ? 0 : LF_ENOMEM;
+    if (!rc && !was)
+        rc = lf_fail(err, LF_EINVAL, "%s is a checkpoint of whole weights, this run is of an adapter (lora_rank)", dir);
+    if (!rc && !json_equal(was, is))
+        rc = lf_fail(err, LF_EINVAL, "%s is of an adapter with other settings (lora_rank, lora_alpha, lora_targets ...)", dir);
+    if (!rc)
+        rc = load_base(t, &base, err);
+    if (!rc)
+        rc = lf_adapter_check_base(ck, base, err);
+    lf_ckpt_close(base);
+    json_decref(is);
+    return rc ? rc : lf_weights_load_adapter(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
+}
+
 /* Rank 0: everything of a checkpoint that is not the same on every rank anyway. */
 static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
 {
@@ -135,7 +174,7 @@ static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
     if (!rc)
         rc = restore_state(t, lf_ckpt_state(ck), dir, err);
     if (!rc)
-        rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
+        rc = load_own(t, ck, dir, err);
     if (!rc)
         rc = lf_loader_seek(t->data, t->s.cursor, err);
     return rc ? rc : record_resume(t, lf_ckpt_state(ck), dir, err);
@@ -146,9 +185,9 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     lf_ckpt *ck = NULL;
     lf_model_config mc;
     const char *key = NULL;
-    int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
+    int rc = load_base(t, &ck, err);
     if (rc)
-        return lf_err_prefix(err, "init_from");
+        return rc;
     rc = lf_weights_config(&mc, ck, err);
     if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
@@ -157,8 +196,6 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
         lf_train_log(t, 1,
                      "%s was trained with another tokenizer than that of the data: its embeddings mean other text",
                      t->c->init_from);
-    if (!rc)
-        rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
     if (!rc)
         lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from, (long long)lf_ckpt_step(ck));
     lf_ckpt_close(ck);

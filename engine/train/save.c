@@ -3,8 +3,12 @@
  * Checkpoints of the loop: what goes into state.json, when the background writer is begun and waited for. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
 #include "engine/base/sys.h"
+#include "engine/model/merge.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
@@ -13,7 +17,9 @@ int lf_train_writer_open(lf_trainer *t, lf_err *err)
     if (!lf_train_first_rank(t))
         return 0;
     lf_ckpt_tensor *tensors = NULL;
-    int rc = lf_weights_tensors(&tensors, &t->n_tensors, t->m.ps, LF_WEIGHTS_PREFIX, true, t->arena, err);
+    int rc = t->c->adapter
+                 ? lf_weights_adapter_tensors(&tensors, &t->n_tensors, t->m.ps, LF_WEIGHTS_PREFIX, true, t->arena, err)
+                 : lf_weights_tensors(&tensors, &t->n_tensors, t->m.ps, LF_WEIGHTS_PREFIX, true, t->arena, err);
     if (rc)
         return rc;
     t->tensors = tensors;
@@ -71,6 +77,9 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                         json_object_set_new(o, "valid_loss", real_or_null(t->s.valid_loss)) |
                         json_object_set_new(o, "best_valid", real_or_null(t->s.best_valid)) |
                         json_object_set_new(o, "active_s", json_real(active));
+    if (!bad && c->adapter)
+        bad = json_object_set_new(o, "adapter", lf_adapter_to_json(c->adapter, err)) |
+              json_object_set_new(o, "base", json_string(t->base));
     if (bad) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
@@ -122,4 +131,47 @@ int lf_train_save_wait(lf_trainer *t, lf_err *err)
                      lf_fmt_bytes(size, sizeof(size), (double)r.bytes), r.write_s, r.snapshot_s);
     }
     return lf_ckpt_retain(t->c->out, t->c->keep, t->c->keep_every, err);
+}
+
+/* Save what is trained to `dir` and wait for it. */
+static int save_at(lf_trainer *t, const char *dir, lf_err *err)
+{
+    int rc = lf_train_save_begin(t, dir, NULL, err);
+    return rc ? rc : lf_train_save_wait(t, err);
+}
+
+static int check_adapter(const lf_trainer *t, const char *dir, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, dir, t->c->threads, err);
+    const char *order = rc ? NULL : json_string_value(json_object_get(lf_ckpt_state(ck), "order"));
+    if (!rc && (lf_ckpt_step(ck) != t->s.step || !order || strcmp(order, lf_loader_order_id(t->data)) != 0))
+        rc = lf_fail(err, LF_EEXIST, "%s is of another run; write to another out", dir);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+/* The adapter, then its base with it inside. One that is there already is that of a run that ended between the two; its
+ * bits are these. */
+static int save_adapter(lf_trainer *t, const char *adapter, const char *checkpoint, lf_err *err)
+{
+    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
+    const struct lf_merge_opts mo = {
+        .base = t->c->init_from, .adapter = adapter, .out = checkpoint, .threads = t->c->threads};
+    int rc = lf_train_first_rank(t) ? lf_artifact_state(&st, adapter, err) : 0;
+    if (!rc && st == LF_ARTIFACT_PRESENT)
+        rc = check_adapter(t, adapter, err);
+    else if (!rc)
+        rc = save_at(t, adapter, err);
+    lf_train_phase(t, "merging the adapter");
+    return rc || !lf_train_first_rank(t) ? rc : lf_adapter_merge(&mo, NULL, err);
+}
+
+int lf_train_save_final(lf_trainer *t, lf_err *err)
+{
+    char *dir = lf_path_join(t->c->out, "checkpoint", err), *adapter = lf_path_join(t->c->out, "adapter", err);
+    int rc = !dir || !adapter ? LF_ENOMEM : t->c->adapter ? save_adapter(t, adapter, dir, err) : save_at(t, dir, err);
+    free(dir);
+    free(adapter);
+    return rc;
 }

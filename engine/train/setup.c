@@ -77,6 +77,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "epochs are counted in one data; with several give steps or tokens");
     if (!c->model_given && !c->init_from)
         return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
+    if (c->adapter && !c->init_from)
+        return lf_fail(err, LF_EINVAL, "an adapter (lora_rank) needs init_from, the weights it is for");
     if (c->model_given && c->seq_length > c->model.max_positions)
         return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld", c->seq_length,
                        (long long)c->model.max_positions);
@@ -142,7 +144,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
                         bool valid, int ranks, lf_err *err)
 {
-    struct lf_plan_opts po = {.threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = true};
+    struct lf_plan_opts po = {.threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = !c->adapter};
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->n_docs = lf_train_max_docs(c);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
@@ -150,6 +152,12 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (!m->ps)
         return err ? err->rc : LF_EINVAL;
     int rc = lf_decoder_declare(m->dec, m->ps, err);
+    if (!rc && c->adapter)
+        rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
+    for (size_t i = 0; i < c->n_freeze && !rc; i++)
+        if (lf_pstore_freeze_matching(m->ps, c->freeze[i], true) == 0)
+            rc = lf_fail(err, LF_EINVAL, "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
+                         c->freeze[i]);
     if (rc)
         return rc;
     m->plan = lf_plan_create(m->ps, &po, err);
@@ -240,7 +248,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     if (rc)
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
-    double snapshot = c->save_async ? 12.0 * (double)params : 0;
+    const int64_t saved = c->adapter ? lf_pstore_elements_trained(m->ps) : params;
+    double snapshot = c->save_async ? 12.0 * (double)saved : 0;
     double host = snapshot + (double)lf_train_data_bytes(c) + (double)lf_target_host()->reserved;
     if (c->plan_ranks > 1)
         host += COMM_BYTES * c->plan_ranks;
@@ -271,10 +280,11 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step", (json_int_t)pc.messages);
     int bad = json_object_set_new(plan, "ranks", json_integer(pc.ranks)) | json_object_set_new(plan, "comm", comm) |
               json_object_set_new(plan, "parameters", json_integer(params)) |
+              json_object_set_new(plan, "trained", json_integer(lf_pstore_elements_trained(m->ps))) |
               json_object_set_new(plan, "bytes", bytes) |
               json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
               json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
-              json_object_set_new(plan, "disk_bytes", json_real((double)(c->keep + 2) * 12.0 * (double)params)) |
+              json_object_set_new(plan, "disk_bytes", json_real((double)(c->keep + 2) * 12.0 * (double)saved + (c->adapter ? 4.0 * (double)params : 0))) |
               json_object_set_new(plan, "notes", notes);
     if (!bad && steps > 0)
         bad = json_object_set_new(plan, "steps", json_integer(steps)) |

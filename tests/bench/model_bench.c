@@ -76,7 +76,7 @@ static void write_i32(struct bench *b, int chain, const char *name, const int32_
 static void train(struct bench *b, enum lf_recompute recompute)
 {
     int64_t R = b->B * b->T;
-    struct lf_decoder_rows rows = {R, b->B, b->T};
+    struct lf_decoder_rows rows = {.rows = R, .n_docs = b->B, .max_doc = b->T};
     lf_graph *g = lf_decoder_loss_graph(b->dec, b->ps, "train", &rows, true, &err);
     int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = recompute}, &err) : -1;
     need(chain);
@@ -174,7 +174,7 @@ static void decode_once(struct bench *b, int chain, double *step_s, double *last
 static void decode(struct bench *b)
 {
     int64_t pages = (PROMPT + b->T + 63) / 64;
-    struct lf_decoder_paged p = {b->B, b->B, pages, b->B * pages, 64, b->B, b->compute};
+    struct lf_decoder_paged p = {b->B, b->B, pages, b->B * pages, 64, b->B, b->compute, false};
     lf_graph *g = lf_decoder_paged_graph(b->dec, b->ps, "decode", &p, &err);
     int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.packed = true}, &err) : -1;
     need(chain);

@@ -23,7 +23,7 @@ static int add_chain(rig *r, int *chain, lf_graph *graph, bool train, uint32_t e
 
 static int plan(rig *r, const family *f, bool train, lf_err *err)
 {
-    struct lf_decoder_rows rows = {f->rows, f->docs, f->length};
+    struct lf_decoder_rows rows = {.rows = f->rows, .n_docs = f->docs, .max_doc = f->length};
     int rc = lf_decoder_declare(r->dec, r->ps, err);
     if (rc)
         return rc;

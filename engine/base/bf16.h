@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bf16, the upper half of an f32: widening is exact, narrowing rounds to nearest even and keeps NaN quiet.
+ */
+#ifndef LF_BASE_BF16_H
+#define LF_BASE_BF16_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint16_t lf_bf16_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((u >> 16) | 0x40u); /* quiet NaN */
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+static inline float lf_f32_of_bf16(uint16_t h)
+{
+    const uint32_t u = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which layers are adapted, and the description of an adapter as JSON. */
+#include "engine/model/adapter.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/model/decoder_priv.h"
+
+double lf_adapter_scale(const struct lf_adapter_config *a)
+{
+    return a->alpha / (a->rank_stabilised ? sqrt((double)a->rank) : (double)a->rank);
+}
+
+int lf_adapter_check(const struct lf_adapter_config *a, lf_err *err)
+{
+    if (a->rank < 1)
+        return lf_fail(err, LF_EINVAL, "lora_rank must be at least 1");
+    if (!(a->alpha > 0) || !isfinite(a->alpha))
+        return lf_fail(err, LF_EINVAL, "lora_alpha must be above 0");
+    if (!(a->dropout >= 0 && a->dropout < 1))
+        return lf_fail(err, LF_EINVAL, "lora_dropout must be in [0, 1)");
+    return 0;
+}
+
+/* ---- targets ---- */
+
+/* The part of "layers.0.attn.q.weight" that users name: "q". */
+static void part_of(char *buf, size_t cap, const char *name)
+{
+    const char *end = strrchr(name, '.'), *from = end;
+    while (from && from > name && from[-1] != '.')
+        from--;
+    snprintf(buf, cap, "%.*s", end ? (int)(end - from) : 0, from ? from : "");
+}
+
+static bool names(const char *target, const char *name)
+{
+    char part[64];
+    part_of(part, sizeof part, name);
+    return strcmp(target, part) == 0 || fnmatch(target, name, 0) == 0;
+}
+
+/* A linear layer of a layer that can have an adapter: not a norm, a router or a gate of one column. */
+static bool adaptable(const struct lf_param_desc *d)
+{
+    static const char *const parts[] = {"q", "k", "v", "o", "gate", "up", "down"};
+    char part[64];
+    part_of(part, sizeof part, d->name);
+    bool known = false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        known = known || strcmp(part, parts[i]) == 0;
+    return known && d->ndim >= 2 && !d->adapter && strncmp(d->name, "layers.", 7) == 0;
+}
+
+struct choice {
+    bool whole;
+    uint32_t members;
+};
+
+static int choose_one(struct choice *c, const struct lf_param_desc *d, int member, const char *target, bool *hit, lf_err *err)
+{
+    const bool all = strcmp(target, "all") == 0, whole = strcmp(d->group, d->name) != 0 && names(target, d->group);
+    if (!all && !whole && !names(target, d->name))
+        return 0;
+    if (d->ndim != 2)
+        return lf_fail(err, LF_ENOTSUP,
+                       "lora_targets = %s takes in the experts (%s), which have no adapters; name the layers: q, k, v, o, or "
+                       "layers.*.moe.shared.*",
+                       target, d->name);
+    *hit = true;
+    c->whole = c->whole || whole;
+    if (!whole)
+        c->members |= 1u << member;
+    return 0;
+}
+
+/* What the targets make of the group that begins with tensor i. hits: per target, did it match anything yet. */
+static int choose(struct choice *c, const lf_pstore *ps, int i, int n, const struct lf_adapter_config *a, bool *hits,
+                  lf_err *err)
+{
+    static const char all[] = "all";
+    int rc = 0;
+    for (int k = 0; k < n && !rc; k++) {
+        const struct lf_param_desc *d = lf_pstore_desc(ps, i + k);
+        for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && !rc && adaptable(d); t++)
+            rc = choose_one(c, d, k, a->n_targets ? a->target[t] : all, &hits[t], err);
+    }
+    if (!rc && c->whole && c->members)
+        rc = lf_fail(err, LF_EINVAL, "lora_targets: %s is named as a whole and by its parts; take one of them",
+                     lf_pstore_desc(ps, i)->group);
+    return rc;
+}
+
+int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
+{
+    const struct lf_adapter_desc ad = {.rank = a->rank, .scale = (float)lf_adapter_scale(a)};
+    bool hits[LF_ADAPTER_TARGETS] = {false};
+    const int count = lf_pstore_count(ps);
+    int rc = lf_adapter_check(a, err);
+    lf_pstore_freeze(ps, "", true);
+    for (int i = 0, n; i < count && !rc; i += n) {
+        const char *group = lf_pstore_desc(ps, i)->group;
+        struct choice c = {false, 0};
+        for (n = 1; i + n < count && strcmp(lf_pstore_desc(ps, i + n)->group, group) == 0; n++)
+            ;
+        rc = choose(&c, ps, i, n, a, hits, err);
+        if (!rc && (c.whole || c.members))
+            rc = lf_pstore_adapt(ps, group, c.whole ? 0 : c.members, &ad, err);
+    }
+    for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && !rc; t++)
+        if (!hits[t])
+            rc = lf_fail(err, LF_EINVAL,
+                         "lora_targets = %s matches no linear layer of this model; known are all, q, k, v, o, gate, up, "
+                         "down, qkv, gate_up and patterns over names like layers.0.attn.q.weight",
+                         a->n_targets ? a->target[t] : "all");
+    if (!rc)
+        d->adapter_dropout = a->dropout;
+    return rc;
+}
+
+/* ---- description ---- */
+
+json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)
+{
+    json_t *targets = json_array();
+    int bad = !targets;
+    for (int t = 0; t < a->n_targets && !bad; t++)
+        bad = json_array_append_new(targets, json_string(a->target[t]));
+    json_t *o = bad ? NULL
+                    : json_pack("{s:I,s:f,s:b,s:f,s:O}", "rank", (json_int_t)a->rank, "alpha", a->alpha, "rank_stabilised",
+                                a->rank_stabilised, "dropout", a->dropout, "targets", targets);
+    json_decref(targets);
+    if (!o)
+        lf_fail(err, LF_ENOMEM, "description of the adapter: out of memory");
+    return o;
+}
+
+int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *where, lf_err *err)
+{
+    struct lf_adapter_config a = {0};
+    size_t i;
+    json_t *v, *targets = json_object_get(o, "targets"), *rs = json_object_get(o, "rank_stabilised");
+    int rc = lf_json_get_i64(&a.rank, o, "rank", true, where, err);
+    a.alpha = json_number_value(json_object_get(o, "alpha"));
+    a.dropout = json_number_value(json_object_get(o, "dropout"));
+    a.rank_stabilised = json_is_true(rs);
+    if (rc)
+        return rc;
+    if (!json_is_boolean(rs) || !json_is_array(targets) || json_array_size(targets) > LF_ADAPTER_TARGETS)
+        return lf_fail(err, LF_EFORMAT, "%s: the description of the adapter is damaged", where);
+    json_array_foreach(targets, i, v)
+    {
+        const char *s = json_string_value(v);
+        if (!s || strlen(s) >= sizeof a.target[0])
+            return lf_fail(err, LF_EFORMAT, "%s: the targets of the adapter are damaged", where);
+        memcpy(a.target[a.n_targets++], s, strlen(s) + 1);
+    }
+    rc = lf_adapter_check(&a, err);
+    if (!rc)
+        *out = a;
+    return rc ? lf_err_prefix(err, "%s", where) : 0;
+}
+
+int lf_adapter_config(struct lf_adapter_config *out, const lf_ckpt *c, lf_err *err)
+{
+    json_t *o = json_object_get(lf_ckpt_state(c), "adapter");
+    if (!json_is_object(o))
+        return lf_fail(err, LF_ENOENT, "%s is a checkpoint of whole weights, not an adapter", lf_ckpt_dir(c));
+    return lf_adapter_from_json(out, o, lf_ckpt_dir(c), err);
+}
+
+int lf_adapter_check_base(const lf_ckpt *a, const lf_ckpt *base, lf_err *err)
+{
+    char is[LF_HASH_HEX];
+    const char *was = json_string_value(json_object_get(lf_ckpt_state(a), "base"));
+    lf_hash_hex(is, lf_ckpt_identity(base));
+    if (!was)
+        return lf_fail(err, LF_EFORMAT, "%s does not say which weights it is an adapter of", lf_ckpt_dir(a));
+    if (strcmp(was, is) != 0)
+        return lf_fail(err, LF_EINVAL, "%s is an adapter of other weights (identity %.16s) than those in %s (%.16s)",
+                       lf_ckpt_dir(a), was, lf_ckpt_dir(base), is);
+    return 0;
+}

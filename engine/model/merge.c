@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Merging: every weight of the base is copied in blocks; those of adapted layers get their product added on the way. */
+#include "engine/model/merge.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/bf16.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/model/weights.h"
+
+/* One weight of the base, and what is added to it. */
+struct part {
+    const struct merge *m;
+    const lf_ckpt_entry *e;
+    const float *a, *b; /* [rank, cols], [rows of the weight, rank]; NULL: nothing */
+    int64_t cols;
+};
+
+struct merge {
+    const struct lf_merge_opts *o;
+    lf_ckpt *base, *adapter;
+    lf_decoder *dec;
+    lf_pstore *ps;
+    struct lf_adapter_config ac;
+    lf_arena *arena;
+    struct part *parts;
+    lf_ckpt_tensor *tensors;
+    size_t n;
+};
+
+/* lf_ckpt_tensor's fill: elements [first, first + n). */
+static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    const struct part *p = user;
+    const bool half = p->e->dtype == LF_H5_BF16;
+    const int64_t rank = p->m->ac.rank;
+    const double scale = lf_adapter_scale(&p->m->ac);
+    void *src = lf_malloc((size_t)n, half ? 2 : 4, err);
+    int rc = src ? lf_ckpt_read_flat(p->m->base, p->e, first, n, src, err) : LF_ENOMEM;
+    for (int64_t i = 0; i < n && !rc; i++) {
+        float w = half ? lf_f32_of_bf16(((uint16_t *)src)[i]) : ((float *)src)[i];
+        if (p->a) {
+            const float *b = p->b + (first + i) / p->cols * rank, *a = p->a + (first + i) % p->cols;
+            double s = 0;
+            for (int64_t j = 0; j < rank; j++)
+                s += (double)b[j] * (double)a[j * p->cols];
+            w = (float)((double)w + scale * s);
+        }
+        if (p->m->o->bf16)
+            ((uint16_t *)dst)[i] = lf_bf16_of(w);
+        else
+            ((float *)dst)[i] = w;
+    }
+    free(src);
+    return rc;
+}
+
+/* The whole of an adapter's tensor; NULL without failure when there is none of that name. */
+static int read_factor(struct merge *m, const char *name, const char *what, int64_t rows, int64_t cols, float **out,
+                       lf_err *err)
+{
+    char *full = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s.%s", name, what);
+    if (!full)
+        return LF_ENOMEM;
+    const lf_ckpt_entry *e = lf_ckpt_find(m->adapter, full, "weight");
+    if (!e || e->ndim != 2 || e->shape[0] != rows || e->shape[1] != cols || e->dtype != LF_H5_F32)
+        return lf_fail(err, LF_EINVAL, "%s: %s is missing or not f32 [%lld, %lld]", m->o->adapter, full, (long long)rows,
+                       (long long)cols);
+    *out = lf_arena_alloc(m->arena, (size_t)(rows * cols), sizeof(float), err);
+    return *out ? lf_ckpt_read(m->adapter, e, NULL, NULL, *out, err) : LF_ENOMEM;
+}
+
+/* "layers.0.attn.q.weight" without its ending. */
+static char *stem(struct merge *m, const char *name, lf_err *err)
+{
+    const size_t n = strlen(name), tail = strlen(".weight");
+    return lf_arena_printf(m->arena, err, "%.*s", (int)(n > tail ? n - tail : n), name);
+}
+
+/* What is added to tensor i of the store: the adapter of its own, or its rows of that of its group. */
+static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
+    char name[192];
+    char *own = stem(m, d->name, err), *group = stem(m, d->group, err);
+    if (!own || !group)
+        return LF_ENOMEM;
+    float *a = NULL, *b = NULL;
+    snprintf(name, sizeof name, "%s.lora_A", own);
+    int rc;
+    if (lf_pstore_find(m->ps, name) >= 0) {
+        rc = read_factor(m, own, "lora_A", m->ac.rank, d->dims[1], &a, err);
+        if (!rc)
+            rc = read_factor(m, own, "lora_B", d->dims[0], m->ac.rank, &b, err);
+    } else {
+        int64_t row = 0, rows = d->dims[0];
+        for (int k = i - 1; k >= 0 && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k--)
+            row += lf_pstore_desc(m->ps, k)->dims[0];
+        for (int k = i + 1; k < lf_pstore_count(m->ps) && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k++)
+            rows += lf_pstore_desc(m->ps, k)->dims[0];
+        snprintf(name, sizeof name, "%s.lora_B", group);
+        if (lf_pstore_find(m->ps, name) < 0) /* members of the group have some, this one has none */
+            return 0;
+        rc = read_factor(m, group, "lora_A", m->ac.rank, d->dims[1], &a, err);
+        if (!rc)
+            rc = read_factor(m, group, "lora_B", row + rows, m->ac.rank, &b, err);
+        b = b ? b + row * m->ac.rank : NULL;
+    }
+    p->a = a;
+    p->b = b;
+    p->cols = d->dims[1];
+    return rc;
+}
+
+static int add_tensor(struct merge *m, int i, lf_err *err)
+{
+    const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
+    struct part *p = &m->parts[m->n];
+    char *name = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s", d->name);
+    if (!name)
+        return LF_ENOMEM;
+    *p = (struct part){.m = m, .e = lf_ckpt_find(m->base, name, "weight")};
+    if (!p->e || (p->e->dtype != LF_H5_F32 && p->e->dtype != LF_H5_BF16) || p->e->ndim != d->ndim)
+        return lf_fail(err, LF_EFORMAT, "%s: no weight %s as the model has it", m->o->base, name);
+    lf_ckpt_tensor *t = &m->tensors[m->n++];
+    *t = (lf_ckpt_tensor){.name = name,
+                          .kind = "weight",
+                          .dtype = m->o->bf16 ? LF_H5_BF16 : LF_H5_F32,
+                          .ndim = d->ndim,
+                          .fill = fill,
+                          .user = p};
+    for (int k = 0; k < d->ndim; k++) {
+        if (p->e->shape[k] != d->dims[k])
+            return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that the model gives it", m->o->base, name);
+        t->shape[k] = d->dims[k];
+    }
+    return lf_pstore_adapted(m->ps, d->group) ? find_factors(m, i, p, err) : 0;
+}
+
+static int declare(struct merge *m, lf_err *err)
+{
+    lf_model_config mc;
+    int rc = lf_weights_config(&mc, m->base, err);
+    if (!rc)
+        rc = lf_adapter_config(&m->ac, m->adapter, err);
+    if (!rc)
+        rc = lf_adapter_check_base(m->adapter, m->base, err);
+    if (rc)
+        return rc;
+    m->dec = lf_decoder_create(&mc, 1, err);
+    m->ps = m->dec ? lf_pstore_create(err) : NULL;
+    rc = m->ps ? lf_decoder_declare(m->dec, m->ps, err) : err ? err->rc : LF_ENOMEM;
+    if (!rc)
+        rc = lf_decoder_adapt(m->dec, m->ps, &m->ac, err);
+    const size_t count = rc ? 0 : (size_t)lf_pstore_count(m->ps);
+    m->parts = rc ? NULL : lf_arena_alloc(m->arena, count, sizeof *m->parts, err);
+    m->tensors = rc ? NULL : lf_arena_alloc(m->arena, count, sizeof *m->tensors, err);
+    if (!rc && (!m->parts || !m->tensors))
+        rc = LF_ENOMEM;
+    for (int i = 0; i < (int)count && !rc; i++)
+        if (!lf_pstore_desc(m->ps, i)->adapter)
+            rc = add_tensor(m, i, err);
+    return rc;
+}
+
+/* The adapter's state as that of whole weights. Owned. */
+static json_t *merged_state(const struct merge *m, lf_err *err)
+{
+    char hex[LF_HASH_HEX];
+    json_t *s = json_copy(m->o->state ? m->o->state : lf_ckpt_state(m->adapter));
+    lf_hash_hex(hex, lf_ckpt_identity(m->adapter));
+    json_t *from = json_pack("{s:O?,s:s}", "base", json_object_get(lf_ckpt_state(m->adapter), "base"), "adapter", hex);
+    if (!s || !from || json_object_set(s, "merged", from)) {
+        json_decref(s);
+        s = NULL;
+        lf_fail(err, LF_ENOMEM, "state of the merged model: out of memory");
+    }
+    json_decref(from);
+    json_object_del(s, "adapter");
+    json_object_del(s, "base");
+    return s;
+}
+
+static int write_out(struct merge *m, uint8_t *identity, lf_err *err)
+{
+    lf_ckpt_writer *w = NULL;
+    lf_ckpt_result r;
+    const lf_ckpt_options wo = {.threads = m->o->threads};
+    json_t *state = merged_state(m, err);
+    int rc = state ? lf_ckpt_writer_create(&w, m->tensors, m->n, &wo, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_ckpt_save_begin(w, m->o->out, state, err);
+    if (!rc)
+        rc = lf_ckpt_save_wait(w, &r, err);
+    lf_ckpt_writer_destroy(w);
+    json_decref(state);
+    if (rc < 0)
+        return rc;
+    if (identity)
+        memcpy(identity, r.identity, sizeof r.identity);
+    return 0;
+}
+
+int lf_adapter_merge(const struct lf_merge_opts *o, uint8_t identity[LF_HASH_BYTES], lf_err *err)
+{
+    struct merge m = {.o = o, .arena = lf_arena_create(err)};
+    int rc = m.arena ? lf_ckpt_open(&m.adapter, o->adapter, o->threads, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_ckpt_open(&m.base, o->base, o->threads, err);
+    if (!rc)
+        rc = declare(&m, err);
+    if (!rc)
+        rc = write_out(&m, identity, err);
+    lf_ckpt_close(m.base);
+    lf_ckpt_close(m.adapter);
+    lf_pstore_destroy(m.ps);
+    lf_decoder_destroy(m.dec);
+    lf_arena_destroy(m.arena);
+    return rc;
+}
