@@ -22,6 +22,8 @@ static const char *const mlp_names[] = {"glu", "plain", NULL};
 static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 static const char *const init_names[] = {"normal", "residual_scaled", NULL};
+static const char *const output_names[] = {"tokens", "score", NULL};
+static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "zero", NULL};
 
 #define AT(field) offsetof(lf_model_config, field)
 #define COUNT(field, min, max, def)                                                                                    \
@@ -90,6 +92,7 @@ const struct lf_model_key lf_model_keys[] = {
     BOOL(qk_norm, "no"),
     BOOL(tied_head, "no"),
     BOOL(norm_head, "no"),
+    ENUM(output, output_names, "tokens"),
     ENUM(mask, mask_names, "causal"),
     COUNT(sliding_window, 0, 1 << 27, "0"),
     COUNT(max_window_layers, 0, 4096, "0"),
@@ -105,6 +108,7 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(attn_prob_dropout, 0, 0.99, "0"),
     REAL(init_std, 0, 10, "0.02"),
     ENUM(init, init_names, "normal"),
+    ENUM(score_init, score_init_names, "sqrt"),
     COUNT(experts, 0, LF_MOE_MAX_EXPERTS, "0"),
     COUNT(experts_per_token, 0, LF_MOE_MAX_EXPERTS, "0"),
     COUNT(expert_ffn, 0, 1 << 24, "0"),
@@ -390,7 +394,7 @@ bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, c
     char ta[KEY_TEXT], tb[KEY_TEXT];
     for (size_t i = 0; i < lf_model_n_keys; i++) {
         const struct lf_model_key *k = &lf_model_keys[i];
-        if (strcmp(k->name, "init") == 0 || strcmp(k->name, "init_std") == 0)
+        if (strcmp(k->name, "init") == 0 || strcmp(k->name, "init_std") == 0 || strcmp(k->name, "score_init") == 0)
             continue; /* only matter at step 0 */
         key_text(a, k, ta, sizeof(ta));
         key_text(b, k, tb, sizeof(tb));

@@ -39,6 +39,8 @@ enum lf_model_mlp { LF_MLP_GLU = 0, LF_MLP_PLAIN };
 enum lf_model_parallel { LF_PARALLEL_NO = 0, LF_PARALLEL_ONE_NORM, LF_PARALLEL_TWO_NORMS };
 enum lf_model_router { LF_ROUTER_SOFTMAX = 0, LF_ROUTER_SIGMOID };
 enum lf_model_init { LF_MINIT_NORMAL = 0, LF_MINIT_RESIDUAL_SCALED };
+enum lf_model_output { LF_OUTPUT_TOKENS = 0, LF_OUTPUT_SCORE };
+enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF_SINIT_ZERO };
 
 #define LF_MODEL_MAX_KEYS    96
 #define LF_MODEL_ORIGIN      120
@@ -99,6 +101,8 @@ typedef struct lf_model_config {
     bool qk_norm;   /* RMSNorm of each query and key head before RoPE (Qwen3) */
     bool tied_head; /* head.weight is embed.weight */
     bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
+    int output;     /* enum lf_model_output; score: in place of the head over the vocabulary one number per token, x .
+                     * score.weight (reward models, critics); the keys of the other head mean nothing then */
 
     int mask;               /* enum lf_model_mask; prefix: the first tokens of a document see each other, decoder.h */
     int64_t sliding_window; /* key j visible to query i iff i - j < window; 0 = off */
@@ -136,7 +140,10 @@ typedef struct lf_model_config {
                         * on how a batch is cut */
 
     double init_std;
-    int init; /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2 layers) */
+    int init;       /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2 layers) */
+    int score_init; /* enum lf_model_score_init: standard deviation of score.weight [1, E] at first: 1/sqrt(E + 1)
+                     * (Stiennon et al. 2020, as their code has it), 1/(E + 1) (as their paper has it; OpenRLHF),
+                     * init_std (transformers), 0 */
 
     char origin[LF_MODEL_MAX_KEYS][LF_MODEL_ORIGIN]; /* "file:line" of each key, "" = default */
 } lf_model_config;

@@ -79,7 +79,7 @@ static bool by_hand(const lf_model_config *c, const char *key)
 static int check_unread(const lf_model_config *c, lf_err *err)
 {
     const bool yarn = c->rope_scaling == LF_ROPE_YARN, longrope = c->rope_scaling == LF_ROPE_LONGROPE,
-               windows = c->sliding_window > 0;
+               windows = c->sliding_window > 0, tokens = c->output == LF_OUTPUT_TOKENS;
     const struct {
         const char *key;
         bool set, read;
@@ -93,6 +93,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"rope_long_factors", c->rope_long_factors.n > 0, longrope, "rope_scaling = longrope"},
         {"rope_local_theta", c->rope_local_theta > 0, windows && c->position == LF_POS_ROPE, "sliding_window and rope"},
         {"window_pattern", c->window_pattern > 0, windows, "sliding_window"},
+        {"head_bias", c->head_bias, tokens, "output = tokens"},
+        {"norm_head", c->norm_head, tokens, "output = tokens"},
+        {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
+        {"score_init", true, !tokens, "output = score"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].set && !rows[i].read && by_hand(c, rows[i].key))
@@ -218,6 +222,9 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
                       lf_model_origin(c, "tied_head"));
     if (c->norm_head && c->head_bias)
         CONTRADICTION("head_bias", "a head of unit rows has none (norm_head, %s)", lf_model_origin(c, "norm_head"));
+    if (c->output == LF_OUTPUT_SCORE && c->mask == LF_MASK_PREFIX)
+        CONTRADICTION("output",
+                      "a score is read where a text ends; with mask = prefix nobody says where its prefix does");
     if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
         CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
     if (c->activation == LF_ACT_NONE)

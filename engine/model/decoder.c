@@ -134,6 +134,14 @@ bool lf_decoder_is_random(const lf_decoder *d)
     return lf_decoder_has_dropout(&d->c) || d->adapter_dropout > 0;
 }
 
+/* Without this a tied weight would be taken for a head that the description does not have. */
+static int check_tokens(const lf_model_config *c, lf_err *err)
+{
+    return c->output == LF_OUTPUT_TOKENS
+               ? 0
+               : lf_fail(err, LF_EINVAL, "this model gives scores ([model] output = score), it predicts no tokens");
+}
+
 /* One check at the end: a graph with a failure is of no use to anyone. */
 static lf_graph *done(lf_graph *g, lf_err *err)
 {
@@ -164,7 +172,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
                             bool train, bool score, lf_err *err)
 {
     struct lf_dec_build b;
-    if (begin_documents(&b, d, ps, name, r, train, err))
+    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, train, err))
         return NULL;
     struct lf_xent_opts o = {
         .softcap = (float)d->c.logit_softcap, .want_loss = score, .want_lse = score, .want_argmax = score};
@@ -197,7 +205,7 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
                                  const struct lf_decoder_heads *h, lf_err *err)
 {
     struct lf_dec_build b;
-    if (begin_documents(&b, d, ps, name, r, false, err))
+    if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, d, ps, name, r, false, err))
         return NULL;
     b.train = h->train; /* balance of experts is counted; dropout stays off */
     lf_val x = trunk(&b), targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
@@ -222,7 +230,7 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
                                   lf_err *err)
 {
     struct lf_dec_build b;
-    if (begin_documents(&b, d, ps, name, r, false, err))
+    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, false, err))
         return NULL;
     lf_val x = trunk(&b);
     lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));
@@ -235,7 +243,7 @@ lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char 
                                  lf_err *err)
 {
     struct lf_dec_build b = {.d = d, .c = &d->c, .paged = p, .adapter_off = p->adapter_off};
-    b.g = lf_graph_create(ps, name, err);
+    b.g = check_tokens(&d->c, err) ? NULL : lf_graph_create(ps, name, err);
     if (!b.g)
         return NULL;
     begin(&b, p->rows, p->n_seq);

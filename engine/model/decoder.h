@@ -13,6 +13,7 @@
  *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]        (layers.N.mlp.gate_up.*; plain MLP: up alone, no group)
  *     layers.N.mlp.down.{weight,bias} [C, F]             layers.N.{attn,mlp}_post_norm.{weight,bias} [C] (sandwich)
  *     final_norm.{weight,bias} [C]                       head.{weight [V, E], bias [V]}   (weight absent when tied)
+ *     score.weight [1, E]                                (output = score: in place of head.*)
  *
  * A layer is two branches f, attention and MLP, each joined to the stream x by `block`:
  *     pre       x + f(norm x)                       post   norm(x + f(x))
@@ -72,8 +73,8 @@ struct lf_decoder_heads {
     bool train; /* outputs take their gradients from inputs; without, forward alone (reference, values) */
     bool logp;  /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
     bool entropy; /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
-    bool score; /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E] of ps, which who trains one declares beside
-                 * the decoder's own tensors; gradient input "dscore" */
+    bool score; /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score declares; gradient
+                 * input "dscore". A reward model's score of a text is that of its last row, cu_seqlens[d + 1] - 1 */
     double inv_temperature; /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T here. */
 };
 /* Log-probabilities, entropies and scores of packed documents. Never with dropout: who compares log-probabilities of two

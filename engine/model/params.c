@@ -174,6 +174,31 @@ static void add_layer(struct table *t, int64_t l)
         add_layer_norm(t, l, "mlp_post_norm");
 }
 
+/* The spread of its initial values is a choice of its own: score_init of config.h. */
+static void add_score(struct table *t)
+{
+    const int64_t width = lf_model_embed_width(t->c);
+    const double by[] = {1 / sqrt((double)width + 1), 1 / ((double)width + 1), t->c->init_std, 0};
+    struct lf_param_desc d = {.name = "score.weight",
+                              .ndim = 2,
+                              .dims = {1, width},
+                              .init = LF_INIT_NORMAL,
+                              .init_std = (float)by[t->c->score_init],
+                              .decay = true};
+    int rc = t->rc ? t->rc : lf_pstore_add(t->ps, &d, t->err);
+    if (rc < 0)
+        t->rc = rc;
+}
+
+static void add_head(struct table *t)
+{
+    const lf_model_config *c = t->c;
+    if (!c->tied_head)
+        add(t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, lf_model_embed_width(c), "head.weight");
+    if (c->head_bias)
+        add(t, NULL, BIAS, LF_SHARD_ROWS, c->vocab, 0, "head.bias");
+}
+
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
     const lf_model_config *c = &d->c;
@@ -191,9 +216,9 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
         add_layer(&t, l);
     if (c->final_norm)
         add_norm(&t, "final_norm");
-    if (!c->tied_head)
-        add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, lf_model_embed_width(c), "head.weight");
-    if (c->head_bias)
-        add(&t, NULL, BIAS, LF_SHARD_ROWS, c->vocab, 0, "head.bias");
+    if (c->output == LF_OUTPUT_SCORE)
+        add_score(&t);
+    else
+        add_head(&t);
     return t.rc;
 }

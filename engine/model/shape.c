@@ -120,14 +120,20 @@ bool lf_model_layer_local(const lf_model_config *c, int64_t layer)
     return c->rope_local_theta > 0 && lf_model_layer_window(c, layer) > 0;
 }
 
+/* Scalars of the matrix behind the trunk. */
+static int64_t head_params(const lf_model_config *c)
+{
+    return lf_model_embed_width(c) * (c->output == LF_OUTPUT_SCORE ? 1 : c->vocab);
+}
+
 int64_t lf_model_matmul_params(const lf_model_config *c)
 {
     int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     int64_t attn = c->hidden * (q + 2 * kv) + q * c->hidden;
     int64_t mlp = (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
     const int64_t moe = lf_model_moe_layers(c);
-    return c->layers * attn + (c->layers - moe) * mlp + moe * lf_model_moe_params(c, true) +
-           c->vocab * lf_model_embed_width(c) + 2 * c->embed_dim * c->hidden;
+    return c->layers * attn + (c->layers - moe) * mlp + moe * lf_model_moe_params(c, true) + head_params(c) +
+           2 * c->embed_dim * c->hidden;
 }
 
 /* Norms of one layer. */
@@ -151,18 +157,19 @@ int64_t lf_model_param_count(const lf_model_config *c)
         layer += c->hidden + (c->mlp == LF_MLP_GLU ? 2 : 1) * c->ffn;
     if (c->qk_norm)
         layer += 2 * c->head_dim;
-    int64_t n = lf_model_matmul_params(c) + c->layers * layer; /* matmul counts the head's V x E once */
+    const bool score = c->output == LF_OUTPUT_SCORE;
+    int64_t n = lf_model_matmul_params(c) + c->layers * layer; /* matmul counts the head once */
     n += lf_model_moe_layers(c) *
          (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) + (c->router_bias ? c->experts : 0));
     if (c->final_norm)
         n += norm;
-    if (!c->tied_head)
+    if (score || !c->tied_head)
         n += c->vocab * lf_model_embed_width(c);
     if (c->position == LF_POS_LEARNED)
         n += (c->max_positions + c->position_offset) * c->hidden;
     if (c->embed_norm)
         n += norm;
-    if (c->head_bias)
+    if (c->head_bias && !score)
         n += c->vocab;
     return n;
 }

@@ -266,6 +266,9 @@ static void test_errors(void)
         {"[model]\nfamily = llama\n" TINY "position = alibi\nmask = prefix\n", "a prefix looks ahead"},
         {"[model]\nfamily = llama\n" TINY "norm_head = yes\nhead_bias = yes\n",
          "a head of unit rows has none (norm_head, m.ini:9:13)"},
+        {"[model]\nfamily = llama\n" TINY "score_init = zero\n", "score_init: means nothing without output = score"},
+        {"[model]\nfamily = llama\n" TINY "output = score\nlogit_softcap = 30\n", "means nothing without output = tokens"},
+        {"[model]\nfamily = llama\n" TINY "output = score\nmask = prefix\n", "a score is read where a text ends"},
         {"[model]\npreset = no/such.ini\n", "m.ini:2:10: preset 'no/such.ini' not found"},
         {"[other]\na = 1\n", "no section [model]"},
     };

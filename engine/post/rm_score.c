@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packing texts for the graph of values, and picking each one's last row. */
+#include "engine/post/rm_score.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+
+struct lf_rm_scorer {
+    struct lf_rm_scorer_opts o;
+    int64_t vocab;
+    int chain;
+    int32_t *token, *position; /* [rows] */
+    int32_t *cu;               /* [docs + 1] */
+    float *score;              /* [rows] */
+    int64_t used, texts;       /* of the batch at hand */
+};
+
+void lf_rm_scorer_destroy(lf_rm_scorer *s)
+{
+    if (!s)
+        return;
+    free(s->token);
+    free(s->position);
+    free(s->cu);
+    free(s->score);
+    free(s);
+}
+
+static int buffers(lf_rm_scorer *s, lf_err *err)
+{
+    const size_t rows = (size_t)s->o.rows;
+    s->token = lf_calloc(rows, sizeof *s->token, err);
+    s->position = lf_calloc(rows, sizeof *s->position, err);
+    s->cu = lf_calloc((size_t)s->o.docs + 1, sizeof *s->cu, err);
+    s->score = lf_calloc(rows, sizeof *s->score, err);
+    return s->token && s->position && s->cu && s->score ? 0 : LF_ENOMEM;
+}
+
+static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_decoder *d, lf_err *err)
+{
+    const struct lf_decoder_rows r = {.rows = s->o.rows, .n_docs = s->o.docs, .max_doc = s->o.max_context};
+    lf_graph *g = lf_decoder_heads_graph(d, ps, "score", &r, &(struct lf_decoder_heads){.score = true}, err);
+    if (!g)
+        return LF_EINVAL;
+    s->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = s->o.eras}, err);
+    lf_graph_destroy(g);
+    return s->chain < 0 ? s->chain : 0;
+}
+
+int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
+                      const struct lf_rm_scorer_opts *o, lf_err *err)
+{
+    if (lf_decoder_config(d)->output != LF_OUTPUT_SCORE)
+        return lf_fail(err, LF_EINVAL,
+                       "this model predicts tokens; a score needs [model] output = score, as lf-rm makes it");
+    if (o->max_context < 1 || o->docs < 1)
+        return lf_fail(err, LF_EINVAL, "scoring %lld texts of %lld tokens at once: both must be at least 1",
+                       (long long)o->docs, (long long)o->max_context);
+    lf_rm_scorer *s = lf_calloc(1, sizeof *s, err);
+    if (!s)
+        return LF_ENOMEM;
+    s->o = *o;
+    if (s->o.rows < o->max_context)
+        s->o.rows = o->max_context;
+    s->vocab = lf_decoder_config(d)->vocab;
+    int rc = add_chain(s, plan, ps, d, err);
+    if (!rc)
+        rc = buffers(s, err);
+    if (rc) {
+        lf_rm_scorer_destroy(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+static int check_text(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_err *err)
+{
+    if (t->n < 1 || t->n > (size_t)s->o.max_context)
+        return lf_fail(err, LF_EINVAL, "text %zu has %zu tokens; between 1 and %lld can be scored", i, t->n,
+                       (long long)s->o.max_context);
+    for (size_t k = 0; k < t->n; k++)
+        if (t->tokens[k] < 0 || t->tokens[k] >= s->vocab)
+            return lf_fail(err, LF_EINVAL, "text %zu: token %d is outside the model's vocabulary of %lld", i,
+                           (int)t->tokens[k], (long long)s->vocab);
+    return 0;
+}
+
+/* As many whole texts as fit. What is left of the rows is one token each, in no text: boundaries that repeat close it
+ * off. */
+static void fill(lf_rm_scorer *s, const lf_rm_text *texts, size_t n)
+{
+    s->used = s->texts = 0;
+    for (size_t i = 0; i < n && s->texts < s->o.docs && s->used + (int64_t)texts[i].n <= s->o.rows; i++) {
+        for (size_t k = 0; k < texts[i].n; k++) {
+            s->token[s->used + (int64_t)k] = texts[i].tokens[k];
+            s->position[s->used + (int64_t)k] = (int32_t)k;
+        }
+        s->used += (int64_t)texts[i].n;
+        s->cu[++s->texts] = (int32_t)s->used;
+    }
+    for (int64_t r = s->used; r < s->o.rows; r++)
+        s->token[r] = s->position[r] = 0;
+    for (int64_t d = s->texts + 1; d <= s->o.docs; d++)
+        s->cu[d] = (int32_t)s->used;
+}
+
+static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
+{
+    const size_t rows = (size_t)s->o.rows;
+    int rc = lf_exec_write(ex, s->chain, 0, "tokens", s->token, rows * sizeof *s->token, err);
+    if (!rc)
+        rc = lf_exec_write(ex, s->chain, 0, "positions", s->position, rows * sizeof *s->position, err);
+    if (!rc)
+        rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu, ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
+    if (!rc)
+        rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
+    return rc ? rc : lf_exec_read(ex, s->chain, 0, "score", s->score, rows * sizeof *s->score, err);
+}
+
+int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
+                     lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = check_text(s, &texts[i], i, err);
+    for (size_t at = 0; at < n && !rc; at += (size_t)s->texts) {
+        if (stop && stop())
+            return lf_fail(err, LF_EINTR, "stopped after scoring %zu of %zu texts", at, n);
+        fill(s, texts + at, n - at);
+        rc = forward(s, ex, err);
+        for (int64_t d = 0; d < s->texts && !rc; d++) {
+            score[at + (size_t)d] = s->score[s->cu[d + 1] - 1];
+            if (!isfinite(score[at + (size_t)d]))
+                rc =
+                    lf_fail(err, LF_ENUMERIC,
+                            "the score of text %zu is not finite; the weights are damaged or diverged", at + (size_t)d);
+        }
+    }
+    return rc;
+}
