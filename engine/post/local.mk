@@ -23,3 +23,9 @@ tests_unit_post_bt_loss_SOURCES = tests/unit/post_bt_loss.c
 tests_unit_post_bt_loss_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_post_rm_score_SOURCES = tests/unit/post_rm_score.c tests/unit/infer_ckpt.c tests/unit/infer_ckpt.h
 tests_unit_post_rm_score_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# losses on judged answers
+engine_libengine_a_SOURCES += engine/post/pair_loss.h engine/post/pair_loss.c
+check_PROGRAMS += tests/unit/post_pair_loss
+TESTS += tests/unit/post_pair_loss
+tests_unit_post_pair_loss_SOURCES = tests/unit/post_pair_loss.c
+tests_unit_post_pair_loss_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -17,6 +17,11 @@ static int run_samples(int64_t *samples, const struct lf_train_config *c, lf_err
     return c->megatron_order && *samples == 0 ? lf_train_length(&steps, samples, &lr, c, 0, err) : 0;
 }
 
+static enum lf_rows rows_of(const struct lf_train_config *c)
+{
+    return c->objective ? c->objective->rows : LF_ROWS_PLAIN;
+}
+
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
@@ -59,7 +64,9 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
                            .megatron = c->megatron_order ? &mega : NULL,
                            .dp_rank = rank,
                            .dp_size = ranks,
-                           .vocab_size = t->mc.vocab};
+                           .vocab_size = t->mc.vocab,
+                           .rows = rows_of(c),
+                           .mismatched = c->objective && c->objective->mismatched};
     return lf_loader_open(out, &lc, err);
 }
 
@@ -80,17 +87,21 @@ static int open_valid(lf_trainer *t, lf_err *err)
     const struct lf_train_config *c = t->c;
     lf_loader_source *src = lf_arena_alloc(t->arena, c->n_valid, sizeof(*src), err);
     size_t n = 0;
-    if (!src)
+    t->valid_dirs = lf_arena_alloc(t->arena, c->n_valid, sizeof(*t->valid_dirs), err);
+    if (!src || !t->valid_dirs)
         return LF_ENOMEM;
     for (size_t i = 0; i < c->n_valid; i++) {
         int rc = has_valid(c->valid[i], err);
         if (rc < 0)
             return rc;
-        if (rc)
+        if (rc) {
+            t->valid_dirs[n] = c->valid[i];
             src[n++] = (lf_loader_source){c->valid[i], 1};
+        }
         else if (c->valid_required)
             return lf_fail(err, LF_ENOENT, "%s has no valid split to validate on", c->valid[i]);
     }
+    t->n_valid_dirs = n;
     if (!n)
         return 0;
     lf_loader_config lc = {.mode = LF_LOADER_VALID,
@@ -105,7 +116,9 @@ static int open_valid(lf_trainer *t, lf_err *err)
                            .max_tokens = c->valid_tokens,
                            .dp_rank = t->rank,
                            .dp_size = t->ranks,
-                           .vocab_size = t->mc.vocab};
+                           .vocab_size = t->mc.vocab,
+                           .rows = rows_of(c),
+                           .mismatched = c->objective && c->objective->mismatched};
     return lf_loader_open(&t->vdata, &lc, err);
 }
 
@@ -136,6 +149,18 @@ static int verify_all(const lf_trainer *t, lf_err *err)
     return rc;
 }
 
+/* What does not fit is left out, but not in silence. */
+static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, const char *split)
+{
+    for (size_t i = 0; i < n && l; i++) {
+        uint64_t dropped, all = lf_loader_units(l, i, &dropped);
+        if (dropped)
+            lf_train_log(t, 1, "%llu of %llu %s of a %s split are longer than seq_length = %d, or empty, and left out",
+                         (unsigned long long)dropped, (unsigned long long)all, t->c->objective->units, split,
+                         t->c->seq_length);
+    }
+}
+
 int lf_train_open_data(lf_trainer *t, lf_err *err)
 {
     int rc = verify_all(t, err);
@@ -145,6 +170,10 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
         rc = open_valid(t, err);
     if (rc)
         return rc;
+    if (rows_of(t->c) != LF_ROWS_PLAIN) {
+        tell_dropped(t, t->data, t->c->n_sources, "train");
+        tell_dropped(t, t->vdata, t->n_valid_dirs, "valid");
+    }
     const lf_shard_info *info = lf_loader_info(t->data, 0);
     for (size_t i = 0; i < t->c->n_sources; i++) {
         const lf_shard_info *other = lf_loader_info(t->data, i);

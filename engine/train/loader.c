@@ -28,6 +28,7 @@ struct source {
     lf_pack *pack; /* NULL in Megatron's order */
     bool masked;
     char *dir;
+    struct lf_units units;
 };
 
 struct lf_loader {
@@ -90,6 +91,14 @@ static void end_segment(lf_loader_batch *b, int32_t end)
     b->cu_seqlens[++b->n_segs] = end;
 }
 
+/* What segment `end` closes is. */
+static void name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mismatched)
+{
+    b->seg_doc[b->n_segs] = doc;
+    b->seg_source[b->n_segs] = (uint16_t)source;
+    b->seg_mismatched[b->n_segs] = mismatched;
+}
+
 /* Targets of a segment: every token but its first, and the one behind it unless it ends its document. */
 static uint32_t seg_trained(const struct source *src, const lf_pack_seg *s)
 {
@@ -118,17 +127,25 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const s
 {
     size_t base = (size_t)row * (size_t)l->T;
     int32_t at = 0;
+    struct lf_unit_part part[LF_UNIT_PARTS];
     for (uint32_t k = 0; k < n_segs; k++) {
-        int rc = fill_segment(src, &segs[k], b->tokens + base + at, b->targets + base + at, err);
-        if (rc < 0)
-            return rc;
-        fill_positions(b->positions + base + at, (int32_t)segs[k].len);
-        at += (int32_t)segs[k].len;
-        b->trained += seg_trained(src, &segs[k]);
-        end_segment(b, (int32_t)base + at);
+        int n = lf_units_parts(&src->units, &segs[k], part);
+        for (int i = 0; i < n; i++) {
+            int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at, len = (int32_t)part[i].seg.len;
+            int rc = part[i].mismatched ? lf_units_fill_mismatched(&src->units, &part[i], tokens, targets, err)
+                                        : fill_segment(src, &part[i].seg, tokens, targets, err);
+            if (rc < 0)
+                return rc;
+            fill_positions(b->positions + base + at, len);
+            at += len;
+            b->trained += part[i].mismatched ? 0 : seg_trained(src, &part[i].seg);
+            name_segment(b, (int64_t)part[i].seg.doc, (size_t)(src - l->src), part[i].mismatched);
+            end_segment(b, (int32_t)base + at);
+        }
     }
     if (at == l->T)
         return 0;
+    name_segment(b, -1, 0, false);
     for (int32_t i = at; i < l->T; i++) {
         b->tokens[base + (size_t)i] = l->pad_token;
         b->targets[base + (size_t)i] = -1;
@@ -150,6 +167,7 @@ static int fill_row_mega(const lf_loader *l, lf_loader_batch *b, int32_t row, co
     memcpy(b->targets + base, l->row + 1, T * sizeof *l->row);
     fill_positions(b->positions + base, l->T);
     b->trained += l->T;
+    name_segment(b, -1, 0, false);
     end_segment(b, (int32_t)(base + T));
     return 0;
 }
@@ -274,20 +292,24 @@ int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err)
     return 0;
 }
 
-static int64_t trained_of(const lf_loader *l, size_t k, uint64_t seq)
+/* Adds what a sequence trains to a step. */
+static void count_sequence(const lf_loader *l, size_t k, uint64_t seq, lf_loader_step *step)
 {
     const struct source *s = &l->src[k];
+    struct lf_unit_part part[LF_UNIT_PARTS];
     uint32_t trained = 0;
-    if (l->mega)
-        return l->T;
-    if (!s->masked) {
+    if (l->mega) {
+        step->trained += l->T;
+    } else if (!s->masked && s->units.rows == LF_ROWS_PLAIN) {
         lf_pack_tokens(s->pack, seq, &trained);
-        return trained;
+        step->trained += trained;
+    } else {
+        uint32_t n = lf_pack_get(s->pack, seq, l->count_segs);
+        for (uint32_t i = 0; i < n; i++)
+            for (int j = lf_units_parts(&s->units, &l->count_segs[i], part); j-- > 0;)
+                step->trained += part[j].mismatched ? 0 : seg_trained(s, &part[j].seg);
+        step->units += s->units.rows == LF_ROWS_PLAIN ? 0 : n;
     }
-    uint32_t n = lf_pack_get(s->pack, seq, l->count_segs);
-    for (uint32_t i = 0; i < n; i++)
-        trained += seg_trained(s, &l->count_segs[i]);
-    return trained;
 }
 
 int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
@@ -308,7 +330,7 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
         size_t k;
         uint64_t seq;
         lf_walker_next(&l->walk, &l->order, &k, &seq, NULL);
-        s.trained += trained_of(l, k, seq);
+        count_sequence(l, k, seq, &s);
     }
     lf_stepper_next(&l->step, &l->order);
     l->now = s;
@@ -365,17 +387,21 @@ uint64_t lf_loader_source_samples(const lf_loader *l, size_t k)
 {
     return l->order.n[k];
 }
+uint64_t lf_loader_units(const lf_loader *l, size_t k, uint64_t *dropped)
+{
+    *dropped = l->src[k].units.dropped;
+    return l->src[k].units.n;
+}
+const lf_shardset *lf_loader_set(const lf_loader *l, size_t k)
+{
+    return l->src[k].set;
+}
 const lf_shard_info *lf_loader_info(const lf_loader *l, size_t k)
 {
     return lf_shardset_get_info(l->src[k].set);
 }
 
 /* ---- opening ---- */
-
-static uint64_t doc_len(const void *set, uint64_t doc)
-{
-    return lf_shardset_doc_len(set, doc);
-}
 
 static int check_config(const lf_loader_config *c, lf_err *err)
 {
@@ -396,7 +422,8 @@ static int32_t segs_of(int32_t T, int32_t max_segs)
 size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs)
 {
     size_t n = (size_t)B * (size_t)T, cu = (size_t)B * (size_t)segs_of(T, max_segs) + 1;
-    return sizeof(lf_loader) + SLOTS * ((3 * n + cu) * sizeof(int32_t) + (size_t)B * sizeof(int64_t));
+    const size_t seg = sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
+    return sizeof(lf_loader) + SLOTS * ((3 * n + cu) * sizeof(int32_t) + cu * seg + (size_t)B * sizeof(int64_t));
 }
 
 size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens)
@@ -423,13 +450,17 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
     if (c->megatron)
         return s->masked ? lf_fail(err, LF_EINVAL, "%s has a loss mask, which Megatron's order does not know", s->dir)
                          : 0;
-    rc = lf_pack_build(&s->pack, c->policy, (uint32_t)c->T, (uint32_t)l->max_segs, info->n_docs, doc_len, s->set, err);
+    if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err)) < 0)
+        return rc;
+    rc = lf_pack_build(&s->pack, c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD, (uint32_t)c->T,
+                       lf_units_bound(&s->units, (uint32_t)l->max_segs), s->units.n, lf_units_len, &s->units, err);
     if (rc < 0)
         return rc;
     l->order.n[k] = lf_pack_count(s->pack);
     l->bytes += lf_pack_bytes(s->pack) + (size_t)(info->n_docs + 1) * sizeof(uint64_t);
     if (l->order.n[k] == 0)
-        return lf_fail(err, LF_EINVAL, "%s: its %s split holds no tokens", s->dir, c->split);
+        return lf_fail(err, LF_EINVAL, "%s: its %s split holds no tokens%s", s->dir, c->split,
+                       s->units.dropped ? " in units of at most seq_length" : "");
     return 0;
 }
 
@@ -510,6 +541,10 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     snprintf(text, sizeof text, "lf-order-1 mode %d T %d policy %d segs %d seed %llu total %u", (int)c->mode, c->T,
              (int)c->policy, l->max_segs, (unsigned long long)c->seed, l->order.total);
     lf_hash_update(h, text, strlen(text) + 1);
+    if (c->rows != LF_ROWS_PLAIN) {
+        snprintf(text, sizeof text, "rows %s mismatched %d", lf_rows_name(c->rows), c->mismatched);
+        lf_hash_update(h, text, strlen(text) + 1);
+    }
     if (c->megatron) {
         const lf_loader_megatron *m = c->megatron;
         snprintf(text, sizeof text, "megatron seed %u samples %lld surplus %a weighted %d split %.100s", m->seed,
@@ -540,6 +575,9 @@ static int alloc_slots(lf_loader *l, lf_err *err)
             !(b->targets = lf_calloc(n, sizeof *b->targets, err)) ||
             !(b->positions = lf_calloc(n, sizeof *b->positions, err)) ||
             !(b->cu_seqlens = lf_calloc(cu, sizeof *b->cu_seqlens, err)) ||
+            !(b->seg_doc = lf_calloc(cu, sizeof *b->seg_doc, err)) ||
+            !(b->seg_source = lf_calloc(cu, sizeof *b->seg_source, err)) ||
+            !(b->seg_mismatched = lf_calloc(cu, sizeof *b->seg_mismatched, err)) ||
             !(b->sample_ids = lf_calloc((size_t)l->B, sizeof *b->sample_ids, err)))
             return LF_ENOMEM;
     }
@@ -614,10 +652,14 @@ void lf_loader_close(lf_loader *l)
         free(l->slot[i].targets);
         free(l->slot[i].positions);
         free(l->slot[i].cu_seqlens);
+        free(l->slot[i].seg_doc);
+        free(l->slot[i].seg_source);
+        free(l->slot[i].seg_mismatched);
         free(l->slot[i].sample_ids);
     }
     for (size_t k = 0; l->src && k < l->order.n_sources; k++) {
         lf_pack_destroy(l->src[k].pack);
+        lf_units_fini(&l->src[k].units);
         lf_shardset_close(l->src[k].set);
         free(l->src[k].dir);
     }
@@ -642,11 +684,16 @@ static json_t *describe_segs(const lf_loader *l, size_t k, uint64_t seq, lf_pack
     json_t *list = json_array();
     uint32_t n = lf_pack_get(l->src[k].pack, seq, segs);
     for (uint32_t i = 0; list && i < n; i++) {
-        const char *file;
-        uint64_t doc;
-        lf_shardset_locate(l->src[k].set, segs[i].doc, &file, &doc);
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "file", file, "doc", (json_int_t)doc, "first",
-                                              (json_int_t)segs[i].first, "len", (json_int_t)segs[i].len));
+        struct lf_unit_part part[LF_UNIT_PARTS];
+        int parts = lf_units_parts(&l->src[k].units, &segs[i], part);
+        for (int j = 0; j < parts; j++) {
+            const lf_pack_seg *s = &part[j].seg;
+            const char *file;
+            uint64_t doc;
+            lf_shardset_locate(l->src[k].set, s->doc, &file, &doc);
+            json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "file", file, "doc", (json_int_t)doc, "first",
+                                                  (json_int_t)s->first, "len", (json_int_t)s->len));
+        }
     }
     return list;
 }

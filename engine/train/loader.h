@@ -11,6 +11,10 @@
  *   cu_seqlens i32 [B * max_segs + 1]  boundaries of the segments over the flattened B * T tokens; cu[0] = 0,
  *              cu[n_segs] = B * T (padding is a segment of its own), the rest repeats B * T
  *
+ * Documents that belong together are a unit, which lies whole in one row: a pair's two answers, one after the other; an
+ * answer with a label alone, or with the same prompt and a stranger's answer behind it (`mismatched`: that of the document
+ * half the data away). Such data is packed best fit decreasing; units longer than T are left out and counted.
+ *
  * Tokens whose bit in the shards' loss mask is 0 are read but not trained: their target is -1. In Megatron's order (below) a
  * row is T + 1 tokens that may cross documents, in one segment, every target trained.
  *
@@ -71,6 +75,8 @@ typedef struct lf_loader_config {
     int64_t max_tokens;   /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
     int dp_rank, dp_size; /* data-parallel rank and ranks; size 0 means 1. Micro-batch m of a step is rank m % size's */
     int64_t vocab_size;   /* > 0: every source must have a vocabulary of at most this */
+    enum lf_rows rows;    /* what the documents of every source must be */
+    bool mismatched;      /* LF_ROWS_UNPAIRED: with a stranger's answer */
 } lf_loader_config;
 
 typedef struct lf_loader_batch {
@@ -78,6 +84,9 @@ typedef struct lf_loader_batch {
     int32_t *tokens, *targets, *positions, *cu_seqlens;
     int32_t n_segs;         /* segments with padding; cu_seqlens has n_segs + 1 meaningful values */
     int32_t max_seglen;     /* longest segment */
+    int64_t *seg_doc;       /* [n_segs] document (of its source's split) that segment s is; -1: padding, Megatron's order */
+    uint16_t *seg_source;   /* [n_segs] */
+    bool *seg_mismatched;   /* [n_segs] the prompt of seg_doc with a stranger's answer */
     int64_t *sample_ids;    /* [B] global sample index, -1 for a row of padding (end of validation) */
     int64_t trained;        /* targets >= 0 */
     int64_t step;           /* batch number of the optimizer step it belongs to */
@@ -90,6 +99,7 @@ typedef struct lf_loader_step {
     int64_t n_samples;    /* over all ranks and micro-batches */
     int32_t n_micro;      /* micro-batches of this rank */
     int64_t trained;      /* trained tokens over all ranks and micro-batches */
+    int64_t units;        /* pairs or labelled answers, likewise; 0 with plain documents */
     int64_t next_sample;  /* the cursor when this step is done: seek here to go on */
 } lf_loader_step;
 
@@ -109,6 +119,9 @@ int64_t lf_loader_samples(const lf_loader *l); /* how many there are; practicall
 int64_t lf_loader_cursor(const lf_loader *l); /* next_sample of the last step begun, or where seek went */
 const lf_shard_info *lf_loader_info(const lf_loader *l, size_t source);
 uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequences of one epoch */
+/* Units of a source, and how many of them are left out: longer than T, or an empty side; 0 and 0 with plain documents. */
+uint64_t lf_loader_units(const lf_loader *l, size_t source, uint64_t *dropped);
+const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, margins; borrowed */
 /* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's cursor is valid for
  * this order only. */
 const char *lf_loader_order_id(const lf_loader *l);

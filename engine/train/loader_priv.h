@@ -18,6 +18,37 @@ int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t 
 /* One step of the same choice as lf_blend_at: count[] are the choices before sample i. */
 size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i, const uint64_t *count);
 
+/* ---- units (units.c): what the packing index packs ---- */
+
+enum { LF_UNIT_PARTS = 2 };
+struct lf_units {
+    const lf_shardset *set; /* borrowed */
+    enum lf_rows rows;
+    bool mismatched;
+    uint32_t T;
+    uint64_t n, dropped; /* units; longer than T */
+    uint32_t *prompt;    /* mismatched: [n] tokens before the first trained one */
+};
+/* One segment of a unit. Mismatched: seg.doc's first `head` tokens, then those of `other` from its prompt on. */
+struct lf_unit_part {
+    lf_pack_seg seg;
+    bool mismatched;
+    uint32_t head;
+    uint64_t other;
+};
+/* LF_EINVAL: the data holds other rows. dir: for messages. */
+int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched, uint32_t T,
+                  const char *dir, lf_err *err);
+void lf_units_fini(struct lf_units *u);
+/* Of one unit, 0 when it is longer than T; for lf_pack_build. */
+uint64_t lf_units_len(const void *units, uint64_t unit);
+/* Bound on units of a row that keeps its segments (padding counted) within max_segs. */
+uint32_t lf_units_bound(const struct lf_units *u, uint32_t max_segs);
+/* The segments of what the index calls seg (its doc is a unit); returns how many. */
+int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_unit_part part[LF_UNIT_PARTS]);
+int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p, int32_t *tokens, int32_t *targets,
+                             lf_err *err);
+
 /* What all walkers share; const after open. */
 struct lf_order {
     enum lf_loader_mode mode;

@@ -1,6 +1,6 @@
 # sources of engine/train, and their tests
 engine_libengine_a_SOURCES += \
-  engine/train/schedule.h engine/train/schedule.c engine/train/loop.h engine/train/loop_priv.h engine/train/loop.c \
+  engine/train/schedule.h engine/train/schedule.c engine/train/loop.h engine/train/loop_priv.h engine/train/loop.c engine/train/objective.h engine/train/over.c \
   engine/train/setup.c engine/train/data.c engine/train/save.c engine/train/resume.c engine/train/report.c engine/train/diverge.c \
   engine/train/ranks.c
 EXTRA_DIST += engine/train/README.md
@@ -9,7 +9,7 @@ TESTS += tests/unit/train_schedule_test
 tests_unit_train_schedule_test_SOURCES = tests/unit/train_schedule_test.c
 tests_unit_train_schedule_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the loader (store helper)
-engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/order.c \
+engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/order.c engine/train/units.c \
   engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c
 check_PROGRAMS += tests/golden/megatron_test
 TESTS += tests/golden/megatron_test
@@ -30,3 +30,7 @@ check_PROGRAMS += tests/unit/train_megatron
 TESTS += tests/unit/train_megatron
 tests_unit_train_megatron_SOURCES = tests/unit/train_megatron.c
 tests_unit_train_megatron_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_units
+TESTS += tests/unit/train_units
+tests_unit_train_units_SOURCES = tests/unit/train_units.c
+tests_unit_train_units_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -23,44 +23,11 @@ double lf_train_loss_mean(const lf_trainer *t)
 
 /* ---- one step ---- */
 
-/* With mask = prefix: what of a document its trained part may look at, and where rope2d counts from. */
-static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
-{
-    const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
-    int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
-    lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, prefix);
-    int rc = lf_exec_write(t->m.ex, chain, 0, "prefix", prefix, docs * i32, err);
-    if (rc || t->mc.position != LF_POS_ROPE2D)
-        return rc;
-    lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
-    rc = lf_exec_write(t->m.ex, chain, 0, "turns", turns, rows * i32, err);
-    return rc ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
-}
-
-static int write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
-{
-    const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
-    lf_exec *ex = t->m.ex;
-    int rc = lf_exec_write(ex, chain, 0, "tokens", b->tokens, rows * i32, err);
-    if (!rc)
-        rc = lf_exec_write(ex, chain, 0, "positions", b->positions, rows * i32, err);
-    if (!rc)
-        rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
-    if (!rc)
-        rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
-    if (!rc && t->prefix_buf)
-        rc = write_prefixes(t, chain, b, err);
-    if (rc || chain != t->m.train || !t->samples_buf)
-        return rc;
-    for (int64_t r = 0; r < t->m.rows; r++)
-        t->samples_buf[r] = b->sample_ids[r / b->T];
-    rc = lf_exec_write(ex, chain, 0, "samples", t->samples_buf, rows * sizeof(int64_t), err);
-    return rc ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
-}
-
 /* Every micro-batch of this rank. */
-static int forward_backward(lf_trainer *t, const lf_loader_step *ls, double *data_s, lf_err *err)
+static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums, double *data_s,
+                            lf_err *err)
 {
+    const lf_objective *o = t->c->objective;
     for (int32_t i = 0; i < ls->n_micro; i++) {
         const lf_loader_batch *b;
         double t0 = lf_now_s();
@@ -68,9 +35,13 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, double *dat
         *data_s += lf_now_s() - t0;
         enum lf_variant v = i == 0 ? LF_FIRST : LF_ACCUM;
         if (!rc)
-            rc = write_inputs(t, t->m.train, b, err);
+            rc = lf_train_write_inputs(t, t->m.train, b, err);
         if (!rc)
             rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
+        if (!rc && o) {
+            struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 1 / (double)ls->units);
+            rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
+        }
         if (!rc)
             rc = lf_exec_run(t->m.ex, t->m.train, LF_BWD, 0, v, err);
         if (rc)
@@ -110,6 +81,23 @@ static bool late(const lf_trainer *t)
     return t->c->save_time_s > 0 && lf_now_s() - t->last_save >= t->c->save_time_s;
 }
 
+static void begin_sums(struct lf_train_sums *s)
+{
+    *s = (struct lf_train_sums){0};
+    for (size_t i = 0; i < LF_OBJECTIVE_SUMS; i++)
+        s->top[i] = -INFINITY;
+}
+
+/* The loss of summed-up micro-batches, and what else an objective makes of them. */
+static double loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means)
+{
+    const lf_objective *o = t->c->objective;
+    if (!o)
+        return s->loss / tokens;
+    o->means(o->user, s->obj, s->top, means);
+    return means[0];
+}
+
 /* This rank's part of a step up to its gradients; what it has to say about it in sums. */
 static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums, lf_err *err)
 {
@@ -119,24 +107,25 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
         return rc;
     *st = (struct lf_train_step){
         .batch = ls->number, .samples = ls->n_samples, .trained = ls->trained, .valid_loss = NAN, .grad_norm = NAN};
-    if (rc == 0 || ls->trained < 1)
+    if (rc == 0 || ls->trained < 1 || (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN && ls->units < 1))
         return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls->number);
     st->data_seconds = lf_now_s() - t0;
     st->lr = lf_schedule_lr(&t->lr, t->s.samples + ls->n_samples);
     struct lf_step_record rec = step_record(t, ls, st->lr);
     rc = lf_exec_record_write(t->m.ex, &rec, err);
+    begin_sums(sums);
     if (!rc)
-        rc = forward_backward(t, ls, &st->data_seconds, err);
+        rc = forward_backward(t, ls, sums, &st->data_seconds, err);
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
-    *sums = (struct lf_train_sums){.loss = rec.loss_sum,
-                                   .z = rec.z_sum,
-                                   .router_aux = rec.router_aux,
-                                   .router_entropy = rec.router_entropy,
-                                   .router_load = rec.router_load,
-                                   .router_seen = rec.router_seen,
-                                   .tokens = rec.tokens,
-                                   .late = late(t)};
+    sums->loss = rec.loss_sum;
+    sums->z = rec.z_sum;
+    sums->router_aux = rec.router_aux;
+    sums->router_entropy = rec.router_entropy;
+    sums->router_load = rec.router_load;
+    sums->router_seen = rec.router_seen;
+    sums->tokens = rec.tokens;
+    sums->late = late(t);
     return rc;
 }
 
@@ -150,7 +139,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     int rc = lf_train_exchange(t, compute(t, &ls, st, &sums, err), &sums, err);
     if (rc)
         return rc;
-    st->loss = sums.loss / (double)ls.trained;
+    st->loss = loss_of(t, &sums, (double)ls.trained, st->means);
     st->z = sums.z / (double)ls.trained;
     lf_train_router_step(t, st, &sums);
     t->late = sums.late;
@@ -182,7 +171,9 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 static int validate_share(lf_trainer *t, struct lf_train_sums *sums, lf_err *err)
 {
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
+    const lf_objective *o = t->c->objective;
     lf_loader_step ls;
+    begin_sums(sums);
     int rc = lf_loader_seek(t->vdata, 0, err);
     if (!rc)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
@@ -192,14 +183,19 @@ static int validate_share(lf_trainer *t, struct lf_train_sums *sums, lf_err *err
             const lf_loader_batch *b;
             rc = lf_loader_next(t->vdata, &b, err);
             if (!rc)
-                rc = write_inputs(t, t->m.valid, b, err);
+                rc = lf_train_write_inputs(t, t->m.valid, b, err);
             if (!rc)
                 rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
+            if (!rc && o) {
+                struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
+                rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
+            }
         }
     }
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
-    *sums = (struct lf_train_sums){.loss = rec.loss_sum, .tokens = rec.tokens};
+    sums->loss = rec.loss_sum;
+    sums->tokens = o ? lf_loader_cursor(t->vdata) : rec.tokens;
     return rc;
 }
 
@@ -213,7 +209,7 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
     if (rc)
         return rc;
-    st->valid_loss = t->s.valid_loss = sums.loss / (double)sums.tokens;
+    st->valid_loss = t->s.valid_loss = loss_of(t, &sums, (double)sums.tokens, st->valid_means);
     if (!(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
     st->valid_seconds = lf_now_s() - t0;
@@ -258,7 +254,8 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
     int rc = 0;
     if (t->s.step == 1) {
         t->s.first_loss = st->loss;
-        lf_train_report_first(t, st);
+        if (!t->c->objective)
+            lf_train_report_first(t, st);
     }
     if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
         rc = validate(t, st, err);
@@ -349,7 +346,7 @@ static int input_buffers(lf_trainer *t, lf_err *err)
     if (t->mc.mask == LF_MASK_PREFIX &&
         !(t->prefix_buf = lf_arena_alloc(t->arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
         return LF_ENOMEM;
-    if (!lf_decoder_is_random(t->m.dec))
+    if (t->c->objective || !lf_decoder_is_random(t->m.dec)) /* objectives train without dropout */
         return 0;
     t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);
     t->offsets_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int32_t), err);
@@ -370,7 +367,8 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     if (!rc)
         rc = lf_train_open_data(t, err);
     if (!rc)
-        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata != NULL, t->ranks, err);
+        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata || (t->c->objective && t->c->objective->prepare), t->ranks,
+                                 err);
     if (!rc)
         rc = input_buffers(t, err);
     t->rss0 = lf_rss_bytes();
@@ -421,7 +419,10 @@ int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *si
         rc = lf_train_start(&t, &done, err);
     if (!rc && done)
         lf_train_log(&t, 2, "%s/checkpoint is in place: nothing to do", c->out);
-    if (!rc && !done) {
+    const lf_objective *o = c->objective;
+    if (!rc && !done && o && o->prepare)
+        rc = lf_train_agree(&t, o->prepare(o->user, &t, t.s.step == 0, err), err);
+    if (!rc && !done && !(o && o->prepare_only)) {
         rc = lf_train_metrics_open(&t, err);
         if (!rc)
             rc = lf_train_writer_open(&t, err);

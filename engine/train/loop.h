@@ -36,6 +36,7 @@
 #include "engine/model/adapter.h"
 #include "engine/model/config.h"
 #include "engine/train/loader.h"
+#include "engine/train/objective.h"
 #include "engine/train/schedule.h"
 
 /* Read the data again at the start and compare its hashes. Lengths are compared in any case. */
@@ -51,6 +52,7 @@ struct lf_train_sink {
 };
 
 struct lf_train_config {
+    const lf_objective *objective; /* NULL: the next token of packed documents */
     lf_model_config model; /* vocab 0: the data's */
     bool model_given;      /* false: the description comes with init_from */
 

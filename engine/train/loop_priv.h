@@ -43,11 +43,12 @@ struct lf_train_step {
     double loss, z, grad_norm, lr;
     double valid_loss; /* NaN: not measured at this step */
     double router_aux, router_entropy, router_load; /* means, with experts: see lf_train_router_step */
+    double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
     bool skip; /* the optimizer refused non-finite numbers */
 };
 
-typedef struct lf_trainer {
+struct lf_trainer {
     const struct lf_train_config *c;
     const struct lf_train_sink *sink;
     lf_comm *comm; /* used when ranks > 1 */
@@ -86,7 +87,11 @@ typedef struct lf_trainer {
     int64_t samples_log; /* samples then */
     double session0;     /* start of this incarnation's training */
     double active0;      /* active_s then */
-} lf_trainer;
+
+    const char **valid_dirs; /* sources that have a valid split, in the order of vdata */
+    size_t n_valid_dirs;
+    char init_id[LF_HASH_HEX];
+};
 
 /* loop.c: running mean of the loss over about 50 steps; NaN before the first. */
 double lf_train_loss_mean(const lf_trainer *t);
@@ -108,6 +113,12 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
 /* Host memory of the loaders, from the manifests of the data as far as they are there. */
 size_t lf_train_data_bytes(const struct lf_train_config *c);
 
+/* over.c */
+/* The chain's inputs from a micro-batch. */
+int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
+struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b, bool valid_split,
+                                      double inv_units);
+
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
 int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
@@ -128,7 +139,6 @@ struct lf_train_sums;
 /* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the busiest expert / mean,
  * over micro-batches and MoE layers. */
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums);
-void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int lf_train_metrics_open(lf_trainer *t, lf_err *err);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
@@ -142,6 +152,7 @@ struct lf_train_sums {
     int64_t router_seen;
     int64_t tokens;
     bool late; /* rank 0's clock says that it is time to save */
+    double obj[LF_OBJECTIVE_SUMS], top[LF_OBJECTIVE_SUMS]; /* of an objective */
 };
 /* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all return a failure. */
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
@@ -149,9 +160,6 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
 int lf_train_stop(const lf_trainer *t, int rc, bool *stop, lf_err *err);
 /* Collective: true everywhere when it is true somewhere. */
 int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err);
-/* Collective: 0 when rc is 0 everywhere. */
-int lf_train_agree(const lf_trainer *t, int rc, lf_err *err);
-bool lf_train_first_rank(const lf_trainer *t);
 /* Tell the watchdog: work of unknown length (NULL: it is over); a step. */
 void lf_train_phase(const lf_trainer *t, const char *name);
 void lf_train_phase_step(const lf_trainer *t);

@@ -90,6 +90,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
         return rc ? rc : failed;
     if (v[N - 1] > 0)
         return lf_comm_agree_ok(t->comm, rc, err);
+    const struct lf_train_sums mine = *s;
     *s = (struct lf_train_sums){.loss = v[0],
                                 .z = v[1],
                                 .tokens = (int64_t)v[2],
@@ -98,7 +99,13 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .router_load = v[5],
                                 .router_seen = (int64_t)v[6],
                                 .late = v[7] > 0};
-    return 0;
+    const lf_objective *o = t->c->objective;
+    if (!o)
+        return 0;
+    memcpy(s->obj, mine.obj, sizeof(s->obj));
+    memcpy(s->top, mine.top, sizeof(s->top));
+    failed = lf_comm_all_reduce(t->comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
+    return failed ? failed : lf_comm_all_reduce(t->comm, s->top, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_MAX, err);
 }
 
 int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err)

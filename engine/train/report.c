@@ -55,6 +55,16 @@ static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double
     return n < 0 ? at : at + (size_t)n;
 }
 
+static size_t add_means(char *buf, size_t cap, size_t at, const lf_trainer *t, const struct lf_train_step *st)
+{
+    const lf_objective *o = t->c->objective;
+    for (size_t i = 1; o && i < o->n_metrics; i++)
+        at = add_real(buf, cap, at, o->metrics[i], st->means[i]);
+    for (size_t i = 1; o && i < o->n_metrics && isfinite(st->valid_loss); i++)
+        at = add_real(buf, cap, at, o->valid_metrics[i], st->valid_means[i]);
+    return at;
+}
+
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums)
 {
     const double seen = (double)sums->router_seen;
@@ -68,13 +78,14 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const s
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
-    char b[1024];
+    char b[4096];
     double tokens = (double)(st->samples * t->c->seq_length), busy = st->seconds > 0 ? st->seconds : 1e-9;
     int n = snprintf(b, sizeof(b), "{\"step\":%lld,\"samples\":%lld,\"tokens\":%lld,\"batch\":%lld",
                      (long long)t->s.step, (long long)t->s.samples, (long long)t->s.tokens, (long long)st->batch);
     size_t at = n < 0 ? 0 : (size_t)n;
     at = add_real(b, sizeof(b), at, "loss", st->loss);
     at = add_real(b, sizeof(b), at, "valid_loss", st->valid_loss);
+    at = add_means(b, sizeof(b), at, t, st);
     at = add_real(b, sizeof(b), at, "grad_norm", st->grad_norm);
     at = add_real(b, sizeof(b), at, "lr", st->lr);
     if (t->c->z_loss > 0)
@@ -84,7 +95,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
         at = add_real(b, sizeof(b), at, "router_entropy", st->router_entropy);
         at = add_real(b, sizeof(b), at, "router_load", st->router_load);
     }
-    if (t->s.step == 1)
+    if (t->s.step == 1 && !t->c->objective)
         at = add_real(b, sizeof(b), at, "ln_vocab", log((double)t->mc.vocab));
     at = add_real(b, sizeof(b), at, "tokens_per_s", tokens / busy);
     at = add_real(b, sizeof(b), at, "model_flops_causal",
@@ -106,17 +117,27 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     return lf_frame_append(t->metrics, b, at, err);
 }
 
+static void shown_means(char *buf, size_t cap, const lf_trainer *t, const struct lf_train_step *st)
+{
+    const lf_objective *o = t->c->objective;
+    size_t at = 0;
+    buf[0] = 0;
+    for (size_t i = 1; o && i < o->n_shown && at < cap; i++)
+        at += (size_t)snprintf(buf + at, cap - at, " %s %.4g", o->metrics[i], st->means[i]);
+}
+
 static void log_line(lf_trainer *t, const struct lf_train_step *st)
 {
     double now = lf_now_s(), dt = now - t->t_log;
     double rate = dt > 0 ? (double)(t->s.samples - t->samples_log) * t->c->seq_length / dt : 0;
     double left = rate > 0 ? (double)(t->total_samples - t->s.samples) * t->c->seq_length / rate : 0;
-    char tok[32], flops[32], time[32], valid[48] = "";
+    char tok[32], flops[32], time[32], valid[48] = "", means[400];
     if (isfinite(st->valid_loss))
         snprintf(valid, sizeof(valid), " valid %.4f", st->valid_loss);
+    shown_means(means, sizeof(means), t, st);
     lf_train_log(
-        t, 2, "step %lld/%lld loss %.4f%s grad %.3f lr %.3g tok/s %s flop/s %s left %s", (long long)t->s.step,
-        (long long)t->total_steps, st->loss, valid, st->grad_norm, st->lr, lf_fmt_count(tok, sizeof(tok), rate),
+        t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s left %s", (long long)t->s.step,
+        (long long)t->total_steps, st->loss, valid, means, st->grad_norm, st->lr, lf_fmt_count(tok, sizeof(tok), rate),
         lf_fmt_count(flops, sizeof(flops), rate * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true)),
         lf_fmt_duration(time, sizeof(time), left));
     t->t_log = now;

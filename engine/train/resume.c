@@ -103,6 +103,8 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     lf_train_differences(json_object_get(state, "optimizer"), json_object_get(is, "optimizer"), "", &why);
     lf_train_differences(json_object_get(state, "schedule"), json_object_get(is, "schedule"), "schedule ", &why);
     lf_train_difference(json_object_get(state, "batch"), json_object_get(is, "batch"), "", "batch", &why);
+    if (t->c->objective)
+        lf_train_differences(json_object_get(state, "objective"), t->c->objective->identity, "", &why);
     json_decref(is);
     int rc = lf_buf_check(&why, err);
     json_t *old = json_object_get(state, "history");
@@ -308,6 +310,22 @@ static int fresh(lf_trainer *t, lf_err *err)
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }
 
+/* Identity of the checkpoint that the run begins with, as its manifest tells it. */
+static int know_init(lf_trainer *t, lf_err *err)
+{
+    lf_artifact a = {0};
+    const char *id = NULL;
+    if (!t->c->objective || !t->c->init_from)
+        return 0;
+    int rc = lf_artifact_load(&a, t->c->init_from, "checkpoint", err);
+    if (!rc)
+        rc = lf_json_get_str(&id, a.meta, "identity", true, t->c->init_from, err);
+    if (!rc)
+        snprintf(t->init_id, sizeof(t->init_id), "%s", id);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
 /* Rank 0, or alone. *state: of the checkpoint that the run goes on from, owned; NULL when it begins. */
 static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
 {
@@ -322,6 +340,8 @@ static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
         if (!lf_io_exists(dirs[i]))
             rc = lf_fail(err, LF_ENOENT, "resume_from = %s does not exist", dirs[i]);
     }
+    if (!rc)
+        rc = know_init(t, err);
     if (!rc)
         rc = check_final(t, final, done, err);
     if (rc || *done)

@@ -80,6 +80,8 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
     if (!bad && c->adapter)
         bad = json_object_set_new(o, "adapter", lf_adapter_to_json(c->adapter, err)) |
               json_object_set_new(o, "base", json_string(t->base));
+    if (!bad && c->objective && c->objective->identity)
+        bad = json_object_set(o, "objective", c->objective->identity);
     if (bad) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "state of the run: out of memory");

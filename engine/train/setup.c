@@ -86,6 +86,9 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "decay belongs to schedule = wsd");
     if (c->schedule == LF_SCHED_WSD && !c->decay_steps)
         return lf_fail(err, LF_EINVAL, "schedule = wsd needs decay");
+    if (c->objective && (c->objective->n_sums > LF_OBJECTIVE_SUMS || c->objective->n_tops > LF_OBJECTIVE_SUMS ||
+                         c->objective->n_metrics > LF_OBJECTIVE_METRICS))
+        LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums, c->objective->n_metrics);
     int rc = check_ramp(c, err);
     if (!rc && c->megatron_order)
         rc = check_megatron(c, err);
@@ -121,10 +124,18 @@ int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const str
 
 /* ---- model and plan ---- */
 
+static lf_graph *make_graph(const struct lf_train_model *m, const struct lf_train_config *c, const char *name,
+                            const struct lf_decoder_rows *r, bool train, lf_err *err)
+{
+    const lf_objective *o = c->objective;
+    return o ? o->graph(o->user, m->dec, m->ps, name, r, train, err)
+             : lf_decoder_loss_graph(m->dec, m->ps, name, r, train, err);
+}
+
 static int add_chains(struct lf_train_model *m, const struct lf_train_config *c, bool valid, lf_err *err)
 {
     struct lf_decoder_rows r = {.rows = m->rows, .n_docs = m->n_docs, .max_doc = c->seq_length};
-    lf_graph *g = lf_decoder_loss_graph(m->dec, m->ps, "train", &r, true, err);
+    lf_graph *g = make_graph(m, c, "train", &r, true, err);
     if (!g)
         return err ? err->rc : LF_EINVAL;
     struct lf_chain_opts train = {.train = true, .recompute = c->recompute, .slots = 1, .eras = ERA_TRAIN};
@@ -133,7 +144,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     m->valid = -1;
     if (m->train < 0 || !valid)
         return m->train < 0 ? m->train : 0;
-    g = lf_decoder_loss_graph(m->dec, m->ps, "valid", &r, false, err);
+    g = make_graph(m, c, "valid", &r, false, err);
     if (!g)
         return err ? err->rc : LF_EINVAL;
     m->valid = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.slots = 1, .eras = ERA_VALID}, err);
@@ -154,6 +165,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     int rc = lf_decoder_declare(m->dec, m->ps, err);
     if (!rc && c->adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
+    if (!rc && c->objective && c->objective->declare)
+        rc = c->objective->declare(c->objective->user, m->dec, m->ps, err);
     for (size_t i = 0; i < c->n_freeze && !rc; i++)
         if (lf_pstore_freeze_matching(m->ps, c->freeze[i], true) == 0)
             rc = lf_fail(err, LF_EINVAL, "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
@@ -305,7 +318,7 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     }
     int rc = plan_model(&mc, c, vocab, err);
     if (!rc)
-        rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0, c->plan_ranks > 1 ? c->plan_ranks : 1, err);
+        rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0 || (c->objective && c->objective->prepare), c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (!rc)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
     lf_train_model_fini(&m);

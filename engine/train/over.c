@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Micro-batches into graphs: inputs, what an objective sees of a micro-batch, and passes over a whole split. */
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/train/loop_priv.h"
+
+/* With mask = prefix: what of a document its trained part may look at, and where rope2d counts from. */
+static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+{
+    const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
+    int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
+    lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, prefix);
+    int rc = lf_exec_write(t->m.ex, chain, 0, "prefix", prefix, docs * i32, err);
+    if (rc || t->mc.position != LF_POS_ROPE2D)
+        return rc;
+    lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
+    rc = lf_exec_write(t->m.ex, chain, 0, "turns", turns, rows * i32, err);
+    return rc ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
+}
+
+int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
+{
+    const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
+    lf_exec *ex = t->m.ex;
+    int rc = lf_exec_write(ex, chain, 0, "tokens", b->tokens, rows * i32, err);
+    if (!rc)
+        rc = lf_exec_write(ex, chain, 0, "positions", b->positions, rows * i32, err);
+    if (!rc)
+        rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
+    if (!rc)
+        rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
+    if (!rc && t->prefix_buf)
+        rc = write_prefixes(t, chain, b, err);
+    if (rc || chain != t->m.train || !t->samples_buf)
+        return rc;
+    for (int64_t r = 0; r < t->m.rows; r++)
+        t->samples_buf[r] = b->sample_ids[r / b->T];
+    rc = lf_exec_write(ex, chain, 0, "samples", t->samples_buf, rows * sizeof(int64_t), err);
+    return rc ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
+}
+
+struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b, bool valid_split,
+                                      double inv_units)
+{
+    return (struct lf_train_view){.ex = t->m.ex,
+                                  .chain = chain,
+                                  .rows = t->m.rows,
+                                  .batch = b,
+                                  .data = valid_split ? t->vdata : t->data,
+                                  .train = chain == t->m.train,
+                                  .valid_split = valid_split,
+                                  .inv_units = inv_units};
+}
+
+/* ---- passes over a split ---- */
+
+size_t lf_train_n_sources(const lf_trainer *t, bool valid)
+{
+    return valid ? t->n_valid_dirs : t->c->n_sources;
+}
+
+const char *lf_train_source_dir(const lf_trainer *t, size_t source, bool valid)
+{
+    return valid ? t->valid_dirs[source] : t->c->sources[source].dir;
+}
+
+const lf_shardset *lf_train_source_set(const lf_trainer *t, size_t source, bool valid)
+{
+    return lf_loader_set(valid ? t->vdata : t->data, source);
+}
+
+static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train_over *o, lf_err *err)
+{
+    const struct lf_train_config *c = t->c;
+    const lf_loader_source src = {lf_train_source_dir(t, o->source, o->valid), 1};
+    const lf_loader_config lc = {.mode = LF_LOADER_VALID,
+                                 .split = o->valid ? "valid" : "train",
+                                 .sources = &src,
+                                 .n_sources = 1,
+                                 .T = c->seq_length,
+                                 .B = c->micro_batch,
+                                 .policy = c->packing,
+                                 .max_segs = c->max_docs,
+                                 .seed = c->seed,
+                                 .rows = c->objective->rows,
+                                 .mismatched = c->objective->mismatched,
+                                 .dp_rank = t->rank,
+                                 .dp_size = t->ranks,
+                                 .vocab_size = t->mc.vocab};
+    return lf_loader_open(out, &lc, err);
+}
+
+/* This rank's micro-batches of one step. */
+static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls, const struct lf_train_over *o, lf_err *err)
+{
+    int rc = 0;
+    for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
+        const lf_loader_batch *b;
+        rc = lf_loader_next(l, &b, err);
+        if (!rc)
+            rc = lf_train_write_inputs(t, t->m.valid, b, err);
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
+        if (!rc) {
+            struct lf_train_view v = lf_train_view_of(t, t->m.valid, b, o->valid, 0);
+            v.data = l;
+            rc = o->visit(o->user, &v, err);
+        }
+    }
+    return rc;
+}
+
+int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
+{
+    const struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
+    const int64_t unit = (int64_t)t->c->micro_batch * t->ranks;
+    lf_loader *l = NULL;
+    lf_loader_step ls = {0};
+    int rc = open_pass(&l, t, o, err), more = 1;
+    if (!rc && o->from > 0 && o->from < lf_loader_samples(l))
+        rc = lf_loader_seek(l, o->from / unit * unit, err);
+    if (!rc)
+        rc = lf_exec_record_write(t->m.ex, &rec, err);
+    rc = lf_train_agree(t, rc, err);
+    if (!rc && o->from >= lf_loader_samples(l))
+        more = 0;
+    for (int64_t n = 1; !rc && more; n++) {
+        rc = more = lf_loader_begin_step(l, &ls, err);
+        if (rc == 1)
+            rc = pass_step(t, l, &ls, o, err);
+        bool pause = o->between && (rc < 0 || !more || n % (o->every > 0 ? o->every : 1) == 0);
+        if (!pause)
+            continue;
+        rc = lf_train_agree(t, rc, err);
+        if (!rc)
+            rc = lf_train_agree(t, o->between(o->user, lf_loader_cursor(l), err), err);
+    }
+    lf_loader_close(l);
+    return lf_train_agree(t, rc, err);
+}
+
+/* ---- what else prepare may ask ---- */
+
+const char *lf_train_init_id(const lf_trainer *t)
+{
+    return t->init_id;
+}
+
+json_t *lf_train_numbers(const lf_trainer *t)
+{
+    return t->fingerprint;
+}
+
+const char *lf_train_out(const lf_trainer *t)
+{
+    return t->c->out;
+}
+
+int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err)
+{
+    return t->ranks > 1 ? lf_comm_all_reduce(t->comm, v, n, LF_COMM_F64, LF_COMM_SUM, err) : 0;
+}
+
+int lf_train_share(const lf_trainer *t, void *data, size_t bytes, lf_err *err)
+{
+    return t->ranks > 1 ? lf_comm_broadcast(t->comm, data, bytes, 0, err) : 0;
+}
+
+bool lf_train_asked_to_stop(const lf_trainer *t)
+{
+    return t->sink->stop && t->sink->stop(t->sink->user);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Units of the loader: documents that must lie in one row, and what segments they become there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/train/loader_priv.h"
+
+static const char *const holds[] = {
+    [LF_ROWS_PLAIN] = "plain documents",
+    [LF_ROWS_PAIRS] = "pairs of answers",
+    [LF_ROWS_UNPAIRED] = "answers with a label",
+    [LF_ROWS_PROMPTS] = "prompts without answers",
+};
+
+static uint32_t prompt_of(const lf_shardset *set, uint64_t doc)
+{
+    uint64_t n = lf_shardset_doc_len(set, doc), i = 0;
+    while (i < n && !lf_shardset_trained(set, doc, i))
+        i++;
+    return (uint32_t)i;
+}
+
+/* Whose answer stands behind the prompt of `unit`. */
+static uint64_t stranger(const struct lf_units *u, uint64_t unit)
+{
+    return (unit + u->n / 2) % u->n;
+}
+
+static uint64_t whole_len(const struct lf_units *u, uint64_t unit)
+{
+    uint64_t n = lf_shardset_doc_len(u->set, u->rows == LF_ROWS_PAIRS ? 2 * unit : unit);
+    if (u->rows == LF_ROWS_PAIRS) {
+        uint64_t m = lf_shardset_doc_len(u->set, 2 * unit + 1);
+        return n && m ? n + m : 0;
+    }
+    if (!u->mismatched)
+        return n;
+    uint64_t other = stranger(u, unit);
+    return n + u->prompt[unit] + lf_shardset_doc_len(u->set, other) - u->prompt[other];
+}
+
+uint64_t lf_units_len(const void *units, uint64_t unit)
+{
+    const struct lf_units *u = units;
+    uint64_t n = whole_len(u, unit);
+    return u->rows != LF_ROWS_PLAIN && n > u->T ? 0 : n;
+}
+
+int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched, uint32_t T,
+                  const char *dir, lf_err *err)
+{
+    const lf_shard_info *info = lf_shardset_get_info(set);
+    if (info->rows != rows)
+        return lf_fail(err, LF_EINVAL, "%s holds %s, but %s are trained on here", dir, holds[info->rows], holds[rows]);
+    *u = (struct lf_units){.set = set,
+                           .rows = rows,
+                           .mismatched = mismatched && rows == LF_ROWS_UNPAIRED,
+                           .T = T,
+                           .n = rows == LF_ROWS_PAIRS ? info->n_docs / 2 : info->n_docs};
+    if (u->mismatched) {
+        if (u->n < 2)
+            return lf_fail(err, LF_EINVAL, "%s: a stranger's answer needs at least two documents", dir);
+        if (!(u->prompt = lf_malloc(u->n, sizeof *u->prompt, err)))
+            return LF_ENOMEM;
+        for (uint64_t i = 0; i < u->n; i++)
+            u->prompt[i] = prompt_of(set, i);
+    }
+    for (uint64_t i = 0; i < u->n && rows != LF_ROWS_PLAIN; i++)
+        u->dropped += lf_units_len(u, i) == 0;
+    return 0;
+}
+
+void lf_units_fini(struct lf_units *u)
+{
+    free(u->prompt);
+}
+
+uint32_t lf_units_bound(const struct lf_units *u, uint32_t max_segs)
+{
+    if (u->rows != LF_ROWS_PAIRS && !u->mismatched)
+        return max_segs;
+    return max_segs < 3 ? 2 : (max_segs - 1) / LF_UNIT_PARTS + 1;
+}
+
+int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_unit_part part[LF_UNIT_PARTS])
+{
+    memset(part, 0, LF_UNIT_PARTS * sizeof *part);
+    part[0].seg = part[1].seg = *seg;
+    if (u->rows == LF_ROWS_PAIRS) {
+        for (unsigned i = 0; i < 2; i++) {
+            uint64_t doc = 2 * seg->doc + i;
+            part[i].seg = (lf_pack_seg){.doc = doc, .len = (uint32_t)lf_shardset_doc_len(u->set, doc), .last = true};
+        }
+        return 2;
+    }
+    if (!u->mismatched)
+        return 1;
+    uint64_t other = stranger(u, seg->doc);
+    part[0].seg.len = (uint32_t)lf_shardset_doc_len(u->set, seg->doc);
+    part[1].seg.len = seg->len - part[0].seg.len;
+    part[1].mismatched = true;
+    part[1].head = u->prompt[seg->doc];
+    part[1].other = other;
+    return part[1].seg.len > 0 ? 2 : 1;
+}
+
+int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p, int32_t *tokens, int32_t *targets,
+                             lf_err *err)
+{
+    const uint32_t head = p->head, from = u->prompt[p->other], tail = p->seg.len - head;
+    int rc = lf_shardset_read(u->set, p->seg.doc, 0, head, tokens, err);
+    if (!rc)
+        rc = lf_shardset_read(u->set, p->other, from, tail, tokens + head, err);
+    for (uint32_t i = 0; i < p->seg.len; i++)
+        targets[i] = -1;
+    for (uint32_t i = 0; i < tail; i++)
+        if (head + i > 0 && lf_shardset_trained(u->set, p->other, from + i))
+            targets[head + i - 1] = tokens[head + i];
+    return rc;
+}
