@@ -12,9 +12,10 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/infer/lines.h"
-#include "engine/infer/request.h"
+#include "engine/infer/result.h"
 #include "engine/infer/runner.h"
-#include "stages/infer_common.h"
+#include "engine/text/chat.h"
+#include "stages/generate_priv.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
@@ -24,18 +25,25 @@ typedef struct generate {
     lf_buf lines_of, shown; /* several ranks: this one's part of a round */
     const char *checkpoint, *tokenizer_path, *prompts, *out;
     struct lf_runner_opts run;
-    lf_gen_defaults d;
-    const char **stop, **eos, **from;
-    size_t n_prompt, n_eos, n_from;
-    int32_t *end;
+    generate_settings s;
+    const char **from;
+    size_t n_prompt, n_from;
     bool show;
     lf_tokenizer *tok;
+    const char *chat_file, *chat_name, *chat_vars;
+    lf_chat *chat; /* NULL: no template */
     lf_gen_jobs jobs;
+    lf_gen_writer *writer;
     lf_lines *lines;
     lf_buf line;
-    size_t kept, done;
+    size_t kept, done; /* result lines */
     lf_progress progress;
 } generate;
+
+static bool first(const generate *g)
+{
+    return !g->comm || g->comm->rank == 0;
+}
 
 static void destroy(void *self)
 {
@@ -43,32 +51,16 @@ static void destroy(void *self)
     if (!g)
         return;
     lf_lines_close(g->lines);
+    lf_gen_writer_destroy(g->writer);
     lf_gen_jobs_fini(&g->jobs);
+    lf_chat_destroy(g->chat);
     lf_tokenizer_destroy(g->tok);
     lf_buf_fini(&g->line);
     lf_buf_fini(&g->lines_of);
     lf_buf_fini(&g->shown);
-    free(g->stop);
-    free(g->eos);
+    generate_settings_fini(&g->s);
     free(g->from);
-    free(g->end);
     free(g);
-}
-
-static void read_sampling(generate *g, const lf_optset *o)
-{
-    g->d.params = (lf_sample_params){lf_optset_float(o, "temperature"),        lf_optset_float(o, "top_p"),
-                                     lf_optset_float(o, "min_p"),              lf_optset_float(o, "repetition_penalty"),
-                                     lf_optset_float(o, "presence_penalty"),   lf_optset_float(o, "frequency_penalty"),
-                                     lf_optset_int(o, "top_k")};
-    g->d.n = lf_optset_int(o, "samples");
-    g->d.max_tokens = lf_optset_int(o, "max_tokens");
-    g->d.min_tokens = lf_optset_int(o, "min_tokens");
-    g->d.top_logprobs = lf_optset_int(o, "logprobs");
-    g->d.ignore_eos = lf_optset_bool(o, "ignore_eos");
-    g->d.add_special = lf_optset_bool(o, "add_special");
-    g->d.skip_special = lf_optset_bool(o, "skip_special");
-    g->d.seed = (uint64_t)lf_optset_int(o, "seed");
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)
@@ -88,7 +80,6 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     g->n_prompt = lf_optset_count(o, "prompt");
     for (size_t i = 0; i < g->n_prompt; i++)
         (void)lf_optset_str_at(o, "prompt", i);
-    read_sampling(g, o);
     g->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
                                      .bf16 = lf_optset_choice(o, "precision") == 1,
                                      .fast = lf_optset_choice(o, "numeric") == 1,
@@ -98,16 +89,12 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens")};
     g->show = lf_optset_bool(o, "show");
-    int rc = lf_infer_strings(&g->stop, &g->d.n_stop, o, "stop", err);
-    g->d.stop = g->stop;
-    if (rc == 0)
-        rc = lf_infer_strings(&g->eos, &g->n_eos, o, "eos", err);
+    g->chat_file = lf_optset_str(o, "chat_template");
+    g->chat_name = lf_optset_str(o, "chat_name");
+    g->chat_vars = lf_optset_str(o, "chat_vars");
+    int rc = generate_settings_read(&g->s, o, err);
     if (rc == 0)
         rc = lf_infer_strings(&g->from, &g->n_from, o, "resume_from", err);
-    if (rc == 0)
-        rc = lf_sample_check(&g->d.params, err);
-    if (rc == 0 && g->d.min_tokens > g->d.max_tokens)
-        rc = lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld", (long long)g->d.min_tokens, (long long)g->d.max_tokens);
     if (rc == 0 && !g->prompts && g->n_prompt == 0)
         rc = lf_fail(err, LF_EINVAL, "nothing to continue: give prompts = FILE.jsonl or prompt = TEXT");
     if (rc == 0 && g->n_prompt > 0 && !g->tokenizer_path)
@@ -123,50 +110,67 @@ static int plan(void *self, json_t *out, lf_err *err)
     return lf_infer_plan(out, g->checkpoint, &g->run, err);
 }
 
+/* Messages of a request, in the shape of a row, through the template; its own variables take the place of chat_vars. */
+static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out, lf_err *err)
+{
+    generate *g = arg;
+    lf_row row = {0};
+    lf_chat *own = NULL;
+    lf_shape_opts shape = {.shape = LF_SHAPE_MESSAGES};
+    json_t *o = json_pack("{s:O,s:O*}", "messages", messages, "tools", tools);
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL, *vars = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
+    int rc = text && (vars || !kwargs) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = lf_shape_row(&row, &shape, text, strlen(text), "messages", NULL, err);
+    if (rc == 0 && kwargs &&
+        !(own = lf_chat_load(g->tokenizer_path, g->tok, &(lf_chat_opts){g->chat_file, g->chat_name, vars, 0}, err)))
+        rc = LF_EINVAL;
+    if (rc == 0)
+        rc = lf_chat_render(own ? own : g->chat, row.prompt.turns, row.prompt.n_turns, row.tools, true, out, err);
+    lf_chat_destroy(own);
+    lf_row_fini(&row);
+    json_decref(o);
+    free(vars);
+    free(text);
+    return rc;
+}
+
+/* A tokenizer without a template is fine as long as no request has messages. */
+static int load_chat(generate *g, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    g->chat =
+        lf_chat_load(g->tokenizer_path, g->tok, &(lf_chat_opts){g->chat_file, g->chat_name, g->chat_vars, 0}, &why);
+    if (!g->chat && why.rc != LF_ENOENT)
+        return lf_fail(err, why.rc ? why.rc : LF_EFORMAT, "%s", why.text);
+    g->s.d.chat = g->chat ? render : NULL;
+    g->s.d.chat_arg = g;
+    return 0;
+}
+
 static int read_jobs(generate *g, lf_err *err)
 {
     int rc = 0;
     if (g->tokenizer_path)
         rc = lf_infer_tokenizer(&g->tok, g->tokenizer_path, err);
+    if (rc == 0 && g->tok)
+        rc = load_chat(g, err);
     if (rc == 0)
-        rc = lf_infer_end_tokens(&g->end, &g->d.n_end, g->tok, g->tokenizer_path, g->eos, g->n_eos, err);
-    g->d.end = g->end;
+        rc = generate_settings_complete(&g->s, g->tok, g->tokenizer_path, first(g), err);
     for (size_t i = 0; rc == 0 && i < g->n_prompt; i++) {
         char id[32];
         snprintf(id, sizeof id, "prompt-%zu", i + 1);
-        rc = lf_gen_jobs_add_prompt(&g->jobs, id, lf_optset_str_at(g->o, "prompt", i), g->tok, &g->d, err);
+        rc = lf_gen_jobs_add_prompt(&g->jobs, id, lf_optset_str_at(g->o, "prompt", i), g->tok, &g->s.d, err);
     }
     if (rc == 0 && g->prompts)
-        rc = lf_gen_jobs_read(&g->jobs, g->prompts, g->tok, &g->d, err);
+        rc = lf_gen_jobs_read(&g->jobs, g->prompts, g->tok, &g->s.d, err);
     return rc;
 }
 
-/* A kept line must be the result of the job at its place. */
+/* A kept line must be the result that belongs in its place. */
 static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *err)
 {
-    generate *g = arg;
-    const char *id = NULL;
-    int64_t sample = -1, seed = 0;
-    json_error_t je;
-    json_t *v = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je); /* a text may hold any character */
-    if (!v)
-        return lf_fail(err, LF_EFORMAT, "%s", je.text);
-    int rc = lf_json_get_str(&id, v, "id", true, "result", err);
-    if (rc == 0)
-        rc = lf_json_get_i64(&sample, v, "sample", true, "result", err);
-    if (rc == 0)
-        rc = lf_json_get_i64(&seed, v, "seed", false, "result", err);
-    if (rc == 0 && (index >= g->jobs.n || strcmp(id, g->jobs.v[index].id) != 0 || sample != (int64_t)g->jobs.v[index].sample ||
-                    (uint64_t)seed != g->jobs.v[index].seed))
-        rc = lf_fail(err, LF_EFORMAT, "the result of '%s' sample %lld is not the one expected here: the file belongs to another run", id,
-                     (long long)sample);
-    json_decref(v);
-    return rc;
-}
-
-static bool first(const generate *g)
-{
-    return !g->comm || g->comm->rank == 0;
+    return lf_gen_line_check(&((generate *)arg)->jobs, index, line, len, err);
 }
 
 /* What a model says may hold escape sequences; the exact text is in out.jsonl. */
@@ -197,74 +201,145 @@ static int sink(void *arg, const lf_gen_result *r, lf_err *err)
         lf_buf_clear(lines);
         lf_buf_clear(&g->shown);
     }
-    int rc = lf_gen_result_line(lines, r, err);
+    int rc = lf_gen_writer_take(g->writer, r, lines, err);
     if (g->show)
         add_shown(&g->shown, r);
     if (rc == 0)
         rc = lf_buf_check(&g->shown, err);
     if (rc == 0 && !g->comm)
         rc = put(g, lines, &g->shown, err);
-    g->done++;
     if (!g->comm)
-        lf_progress_update(&g->progress, (double)(g->kept + g->done));
+        lf_progress_update(&g->progress, (double)g->jobs.req[r->job->request].first_line);
     return rc;
 }
 
-/* Rounds of `block` jobs per rank. The results of a job do not depend on what runs beside it, so they are those of one rank;
- * what was not put when a stop comes is made again. */
-static int run_rounds(generate *g, const lf_gen_model *m, struct lf_gen_stats *st, lf_err *err)
+/* Requests [first, last), from job `job` on. */
+typedef struct span {
+    size_t first, last, job;
+} span;
+
+/* At least one request, and no more than `block` jobs where more than one. */
+static span next_span(const generate *g, size_t at, size_t job, size_t block)
 {
-    size_t n = g->jobs.n, block = 4 * (size_t)m->slots, ranks = (size_t)g->comm->size, me = (size_t)g->comm->rank;
-    int rc = 0;
-    for (size_t at = g->kept; at < n && rc == 0;) {
-        size_t from = at + me * block < n ? at + me * block : n, k = n - from < block ? n - from : block;
-        struct lf_gen_stats part = {0};
-        lf_buf_clear(&g->lines_of);
+    span p = {at, at, job};
+    size_t end = job;
+    while (p.last < g->jobs.n_req && (p.last == at || end - job + g->jobs.req[p.last].n_jobs <= block)) {
+        end = g->jobs.req[p.last].first + g->jobs.req[p.last].n_jobs;
+        p.last++;
+    }
+    return p;
+}
+
+/* Make the results of a span and the lines of its refused requests; alone they are put as they come. */
+static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t skip, struct lf_gen_stats *st,
+                    lf_err *err)
+{
+    size_t end = p->last < g->jobs.n_req ? g->jobs.req[p->last].first : g->jobs.n;
+    lf_gen_writer_seek(g->writer, p->first, skip);
+    lf_buf_clear(&g->line);
+    lf_buf_clear(&g->shown);
+    int rc =
+        end > p->job ? lf_gen_run(m, g->tok, g->jobs.v + p->job, end - p->job, sink, g, lf_stop_requested, st, err) : 0;
+    if (!g->comm) {
+        lf_buf_clear(&g->line);
         lf_buf_clear(&g->shown);
-        if (k > 0)
-            rc = lf_gen_run(m, g->tok, g->jobs.v + from, k, sink, g, lf_stop_requested, &part, err);
-        rc = lf_stage_agree(g->comm, rc, err);
-        if (rc == 0)
-            rc = lf_infer_gather(g->comm, &g->lines_of, err);
-        if (rc == 0)
-            rc = lf_infer_gather(g->comm, &g->shown, err);
-        if (rc == 0 && first(g))
-            rc = put(g, &g->lines_of, &g->shown, err);
-        rc = lf_stage_agree(g->comm, rc, err);
-        st->steps += part.steps;
-        st->new_tokens += part.new_tokens;
-        st->seconds += part.seconds;
-        at = n - at < ranks * block ? n : at + ranks * block;
-        if (first(g))
-            lf_progress_update(&g->progress, (double)at);
     }
     if (rc == 0)
-        rc = lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
-    g->done = g->jobs.n - g->kept;
-    return rc;
+        rc = lf_gen_writer_pass(g->writer, p->last, g->comm ? &g->lines_of : &g->line, err);
+    return rc == 0 && !g->comm ? put(g, &g->line, &g->shown, err) : rc;
 }
 
-static int run_jobs(generate *g, lf_runner *r, struct lf_gen_stats *st, lf_err *err)
+/* A span of about `block` jobs per rank. The results of a job do not depend on what runs beside it, so they are those
+ * of one rank; what was not put when a stop comes is made again. */
+static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_t skip, struct lf_gen_stats *st,
+                     lf_err *err)
 {
-    lf_gen_model m;
-    int rc = lf_runner_gen_model(r, &m, err);
-    if (rc)
-        return rc;
-    if (g->tok && (int64_t)lf_tokenizer_vocab_size(g->tok) < m.vocab)
-        m.vocab = (int64_t)lf_tokenizer_vocab_size(g->tok); /* rows that no token names are not drawn */
-    rc = lf_gen_check(&m, g->tok, g->jobs.v, g->jobs.n, err);
-    if (rc)
-        return rc;
+    struct lf_gen_stats part = {0};
+    lf_buf_clear(&g->lines_of);
+    int rc = lf_stage_agree(g->comm, run_span(g, m, mine, skip, &part, err), err);
+    if (rc == 0)
+        rc = lf_infer_gather(g->comm, &g->lines_of, err);
+    if (rc == 0)
+        rc = lf_infer_gather(g->comm, &g->shown, err);
+    if (rc == 0 && first(g))
+        rc = put(g, &g->lines_of, &g->shown, err);
+    st->steps += part.steps;
+    st->new_tokens += part.new_tokens;
+    st->shared_tokens += part.shared_tokens;
+    st->seconds += part.seconds;
+    return lf_stage_agree(g->comm, rc, err);
+}
+
+static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job, size_t skip, struct lf_gen_stats *st,
+                      lf_err *err)
+{
+    int rc = 0;
+    while (at < g->jobs.n_req && rc == 0) {
+        span mine = {0};
+        size_t begin = at;
+        for (int r = 0; r < g->comm->size; r++) {
+            span p = next_span(g, at, job, 4 * (size_t)m->slots);
+            if (r == g->comm->rank)
+                mine = p;
+            at = p.last;
+            job = at < g->jobs.n_req ? g->jobs.req[at].first : g->jobs.n;
+        }
+        rc = run_round(g, m, &mine, mine.first == begin ? skip : 0, st, err);
+        skip = 0;
+        if (first(g))
+            lf_progress_update(&g->progress,
+                               (double)(at < g->jobs.n_req ? g->jobs.req[at].first_line : g->jobs.n_lines));
+    }
+    return rc ? rc : lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+}
+
+/* Where to go on behind the kept lines: a request of which some lines are there is made again, unless each of its lines
+ * is a job's. */
+static size_t resume_at(const generate *g, size_t *job, size_t *skip)
+{
+    size_t offset, at = lf_gen_jobs_at_line(&g->jobs, g->kept, &offset);
+    const lf_gen_request *q = &g->jobs.req[at];
+    *skip = 0;
+    *job = at < g->jobs.n_req ? q->first : g->jobs.n;
+    if (at < g->jobs.n_req && q->form == LF_FORM_LINES && q->n_out == q->n_jobs)
+        *job += offset;
+    else
+        *skip = offset;
+    return at;
+}
+
+static int run_jobs(generate *g, const lf_gen_model *m, struct lf_gen_stats *st, lf_err *err)
+{
+    size_t job, skip, at = resume_at(g, &job, &skip);
     if (first(g))
-        lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n);
-    rc = g->comm ? run_rounds(g, &m, st, err)
-                 : lf_gen_run(&m, g->tok, g->jobs.v + g->kept, g->jobs.n - g->kept, sink, g, lf_stop_requested, st, err);
+        lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n_lines);
+    int rc = g->comm ? run_rounds(g, m, at, job, skip, st, err)
+                     : run_span(g, m, &(span){at, g->jobs.n_req, job}, skip, st, err);
     if (first(g))
         lf_progress_end(&g->progress);
     if (g->lines && (rc == 0 || rc == LF_EINTR)) {
         int sync = lf_lines_sync(g->lines, rc ? NULL : err);
         rc = rc ? rc : sync;
     }
+    g->done = g->jobs.n_lines - g->kept;
+    return rc;
+}
+
+/* Open the model and look whether it can do what is asked. */
+static int open_model(generate *g, lf_runner **r, lf_gen_model *m, lf_err *err)
+{
+    int rc = lf_runner_open(r, g->checkpoint, &g->run, err);
+    if (rc == 0)
+        rc = lf_runner_gen_model(*r, m, err);
+    if (rc == 0 && g->tok && (int64_t)lf_tokenizer_vocab_size(g->tok) < m->vocab)
+        m->vocab = (int64_t)lf_tokenizer_vocab_size(g->tok); /* rows that no token names are not drawn */
+    if (rc == 0)
+        rc = lf_gen_jobs_fit(&g->jobs, m, g->tok, err);
+    if (rc == 0 && !(g->writer = lf_gen_writer_create(&g->jobs, g->tok, lf_runner_identity(*r), err)))
+        rc = LF_ENOMEM;
+    if (rc == 0 && first(g) && lf_gen_jobs_refused(&g->jobs) > 0)
+        lf_log(1, "%zu of %zu requests cannot be run; their lines say why", lf_gen_jobs_refused(&g->jobs),
+               g->jobs.n_req);
     return rc;
 }
 
@@ -279,11 +354,13 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
     if (rc == 0) {
         json_t *fp = lf_runner_fingerprint(r, err);
         rc = fp ? 0 : LF_ENOMEM;
-        json_object_set_new(a.meta, "results", json_integer((json_int_t)g->jobs.n));
+        json_object_set_new(a.meta, "results", json_integer((json_int_t)g->jobs.n_lines));
+        json_object_set_new(a.meta, "refused", json_integer((json_int_t)lf_gen_jobs_refused(&g->jobs)));
         json_object_set_new(a.meta, "checkpoint_identity", json_string(lf_runner_identity(r)));
         json_object_set_new(a.meta, "new_tokens_this_run", json_integer(st->new_tokens));
-        json_object_set_new(a.meta, "sampling_order",
-                            json_string("bias, repetition, presence and frequency penalty, temperature, top_k, top_p, min_p"));
+        json_object_set_new(
+            a.meta, "sampling_order",
+            json_string("bias, repetition, presence and frequency penalty, temperature, top_k, top_p, min_p"));
         json_object_set_new(a.meta, "fingerprint", fp);
     }
     if (rc == 0)
@@ -296,20 +373,24 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
 static int generate_all(generate *g, const char *dir, lf_err *err)
 {
     lf_runner *r = NULL;
+    lf_gen_model m;
     struct lf_gen_stats st = {0};
-    int rc = dir ? lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept, err) : 0;
+    int rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
+    if (rc == 0 && dir)
+        rc = lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept,
+                            err);
     if (rc == 0 && g->kept > 0 && first(g))
-        lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n);
+        lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)
-        rc = lf_stage_agree(g->comm, lf_runner_open(&r, g->checkpoint, &g->run, err), err);
-    if (rc == 0)
-        rc = lf_stage_agree(g->comm, run_jobs(g, r, &st, err), err);
+        rc = lf_stage_agree(g->comm, run_jobs(g, &m, &st, err), err);
     if (rc == 0 && dir && first(g))
         rc = publish(g, dir, r, &st, err);
     rc = lf_stage_agree(g->comm, rc, err);
     if (rc == 0 && first(g))
-        lf_log(2, "%zu results, %lld new tokens in %.1f s: %.1f tokens/s over %lld steps", g->done, (long long)st.new_tokens, st.seconds,
-               st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0, (long long)st.steps);
+        lf_log(2,
+               "%zu results, %lld new tokens in %.1f s: %.1f tokens/s over %lld steps, %lld tokens of prompts shared",
+               g->done, (long long)st.new_tokens, st.seconds, st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0,
+               (long long)st.steps, (long long)st.shared_tokens);
     lf_runner_close(r);
     return rc;
 }
@@ -321,7 +402,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     g->comm = comm;
     if (comm) /* a rank may be slow for long; one that is dead is noticed all the same */
         lf_comm_phase(comm, "generation", 0);
-    int rc = g->out || g->show ? read_jobs(g, err) : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
+    int rc = g->out || g->show ? read_jobs(g, err)
+                               : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
     char *dir = rc == 0 && g->out ? lf_path_join(g->out, "text", err) : NULL;
     if (rc == 0 && g->out && !dir)
         rc = LF_ENOMEM;

@@ -3,7 +3,7 @@ dist_man_MANS += stages/lf-generate.1
 stages_libopts_a_SOURCES += stages/generate_opts.c
 stages_libstages_a_SOURCES += stages/infer_common.c stages/infer_common.h
 pkglibexec_PROGRAMS += stages/lf-generate
-stages_lf_generate_SOURCES = stages/generate.c
+stages_lf_generate_SOURCES = stages/generate.c stages/generate_settings.c stages/generate_priv.h
 stages_lf_generate_LDADD = $(LF_STAGE_LIBS)
 # The shell tests of both make models and read results with infer_tool.
 check_PROGRAMS += tests/stage/infer_tool

@@ -11,9 +11,8 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/infer/genconfig.h"
 #include "stages/stage.h"
-
-#define MAX_CONFIGURED_END 64
 
 int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err)
 {
@@ -37,33 +36,28 @@ int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err)
     return 0;
 }
 
-/* eos_token_id of dir/generation_config.json: an id or a list of ids. No such file, no such key: none. */
-static int configured_end(int32_t *v, size_t *n, size_t cap, const lf_tokenizer *t, const char *dir, lf_err *err)
+/* End tokens of generation_config.json. */
+static int configured_end(int32_t *v, size_t *n, const lf_tokenizer *t, const char *dir, lf_err *err)
 {
-    lf_err why = LF_ERR_INIT;
-    char *path = lf_path_join(dir, "generation_config.json", err);
-    json_t *o = path && lf_io_exists(path) ? lf_json_load_file(path, (size_t)16 << 20, &why) : NULL, *ids = json_object_get(o, "eos_token_id");
-    int rc = !path ? LF_ENOMEM : why.rc ? lf_fail(err, why.rc, "%s", why.text) : 0;
-    for (size_t i = 0; i < (json_is_array(ids) ? json_array_size(ids) : ids && !json_is_null(ids)) && !rc && *n < cap; i++) {
-        json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= (int64_t)lf_tokenizer_vocab_size(t))
-            rc = lf_fail(err, LF_EFORMAT, "%s: eos_token_id is no token of the tokenizer", path);
+    lf_gen_config c;
+    int rc = lf_gen_config_read(&c, dir, err);
+    for (size_t i = 0; i < c.n_eos && rc == 0; i++) {
+        if (c.eos[i] >= (int64_t)lf_tokenizer_vocab_size(t))
+            rc = lf_fail(err, LF_EFORMAT, "%s/generation_config.json: eos_token_id is no token of the tokenizer", dir);
         else
-            v[(*n)++] = (int32_t)json_integer_value(id);
+            v[(*n)++] = c.eos[i];
     }
-    json_decref(o);
-    free(path);
     return rc;
 }
 
 int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path, const char *const *names,
                         size_t n_names, lf_err *err)
 {
-    int32_t *v = lf_calloc(n_names + MAX_CONFIGURED_END, sizeof *v, err);
+    int32_t *v = lf_calloc(n_names + LF_GEN_CONFIG_MAX_EOS, sizeof *v, err);
     size_t count = 0;
     if (!v)
         return LF_ENOMEM;
-    int rc = n_names == 0 && t && tokenizer_path ? configured_end(v, &count, MAX_CONFIGURED_END, t, tokenizer_path, err) : 0;
+    int rc = n_names == 0 && t && tokenizer_path ? configured_end(v, &count, t, tokenizer_path, err) : 0;
     if (rc) {
         free(v);
         return rc;

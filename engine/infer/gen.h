@@ -8,8 +8,12 @@
  * gives a row the same bits whatever stands beside it, and a draw depends on (seed of the sequence, index of the token) alone,
  * results do not depend on slots, chunk size, order or threads.
  *
+ * Full pages of a common beginning of two prompts that run together are computed once and held by both: n samples of a request, requests
+ * behind the same examples, continuations of one context.
+ *
  * The log-probability of a token is that of the model's own distribution: logit - logsumexp(logits), before penalties, temperature and
- * cuts.
+ * cuts. That of a token of the prompt is p(token | the tokens before it), so a job that generates nothing (max_tokens 0) scores a text,
+ * with the bits of lf_score_run.
  */
 #ifndef LF_INFER_GEN_H
 #define LF_INFER_GEN_H
@@ -54,19 +58,29 @@ const char *lf_finish_name(enum lf_finish f); /* "stop", "length", "error" */
 /* What to generate; borrowed until its result was delivered. */
 typedef struct lf_gen_job {
     const char *id;
+    size_t request;          /* index of its request; for the caller */
     uint32_t sample;         /* index among the samples of the same prompt */
-    const int32_t *prompt;   /* at least one token; jobs with the same array share its computation while they run together */
+    const int32_t *prompt;   /* at least one token */
     size_t n_prompt;
     lf_sample_params params;
-    int64_t max_tokens;      /* >= 1 */
-    int64_t min_tokens;      /* the end tokens are forbidden before */
-    const int32_t *end;      /* tokens that end the sequence; kept in `tokens`, not in the text */
+    lf_sample_limits limits;
+    int64_t max_tokens;      /* >= 1, or 0 with prompt_logprobs: nothing is generated */
+    int64_t min_tokens;      /* the end tokens are forbidden, stop strings not looked for, before */
+    const int32_t *end;      /* tokens that end the sequence; kept in `tokens`, in the text unless it is cut */
     size_t n_end;
-    const char *const *stop; /* strings that end it; cut from the text with all that follows */
+    size_t n_end_asked;      /* the first so many of end are reported as stop_token */
+    const char *const *stop; /* strings that end it */
     size_t n_stop;
+    enum lf_stop_text { LF_STOP_CUT = 0, LF_STOP_INCLUDE, LF_STOP_WHOLE } stop_text; /* the text ends before the string, behind it, or
+                                                                                        with the token that completed it */
     uint64_t seed;           /* of this sequence: lf_sample_seed() */
     int top_logprobs;        /* alternatives reported per token */
     bool skip_special;       /* leave special tokens out of the text */
+    bool prompt_logprobs;    /* report tokens prompt_first.. of the prompt, too */
+    size_t prompt_first;     /* 0 is read as 1: nothing is before the first token */
+    int prompt_top;          /* alternatives reported for each of them */
+    const int32_t *last_ids; /* [n_last] tokens scored in the place of the prompt's last one, beside it */
+    size_t n_last;
 } lf_gen_job;
 
 typedef struct lf_gen_result {
@@ -80,6 +94,13 @@ typedef struct lf_gen_result {
     size_t text_len;
     enum lf_finish finish;
     const char *stop_reason;    /* the stop string met, or NULL */
+    int32_t stop_token;         /* the end token met among the first n_end_asked, or -1 */
+    const float *prompt_logprobs;     /* [n_prompt], from prompt_first on; NULL when not asked for, as the rest here */
+    const uint8_t *prompt_greedy;     /* [n_prompt] is it the largest logit (lowest id on ties)? */
+    const int32_t *prompt_top_ids;    /* [n_prompt, prompt_top] */
+    const float *prompt_top_logprobs; /* [n_prompt, prompt_top] */
+    const float *last_logprobs;       /* [n_last] */
+    int32_t last_best;                /* id of the largest logit in the last token's place */
 } lf_gen_result;
 
 /* Results come in the order of the jobs. A negative return stops the run and is returned. */
@@ -87,6 +108,7 @@ typedef int (*lf_gen_sink)(void *arg, const lf_gen_result *r, lf_err *err);
 
 struct lf_gen_stats {
     int64_t steps, rows, prompt_tokens, new_tokens;
+    int64_t shared_tokens; /* of prompts, not computed because another sequence had them */
     double seconds;
 };
 

@@ -1,9 +1,11 @@
 # sources of engine/infer, and their tests
 EXTRA_DIST += engine/infer/README.md
 engine_libengine_a_SOURCES += \
-  engine/infer/gen.c engine/infer/gen.h \
+  engine/infer/gen.c engine/infer/gen.h engine/infer/gen_priv.h engine/infer/gen_seq.c \
+  engine/infer/genconfig.c engine/infer/genconfig.h \
   engine/infer/lines.c engine/infer/lines.h \
-  engine/infer/request.c engine/infer/request.h \
+  engine/infer/request.c engine/infer/request.h engine/infer/request_members.c engine/infer/request_priv.h \
+  engine/infer/result.c engine/infer/result.h \
   engine/infer/runner.c engine/infer/runner.h \
   engine/infer/sample.c engine/infer/sample.h \
   engine/infer/score.c engine/infer/score.h \

@@ -1,35 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Request lines to generation jobs, results to lines. Members are a table: what is not in it is refused by name.
+ * Request lines to generation jobs; their members are read in request_members.c.
  */
 #include "engine/infer/request.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/io.h"
 #include "engine/base/json.h"
-#include "engine/base/mem.h"
+#include "engine/infer/request_priv.h"
 
 /* Everything the jobs point to. */
 typedef struct pool {
     lf_arena *arena;
-    size_t cap;
-    json_t *ids; /* object used as a set */
+    size_t cap, cap_req;
+    json_t *ids;      /* object used as a set */
+    gen_request base; /* a request that says nothing */
+    bool has_base;
 } pool;
 
-/* One request while it is read: defaults, then what its line says. */
-typedef struct request {
-    lf_gen_job job; /* without id and seed */
-    int64_t n, seed, top_logprobs;
-    bool has_seed, ignore_eos;
-    const char *id;
-    json_t *prompt;
-} request;
+static void begin_request(gen_request *r, const lf_gen_defaults *d)
+{
+    *r = (gen_request){.n = d->n,
+                       .best_of = d->best_of,
+                       .top_logprobs = d->top_logprobs,
+                       .prompt_logprobs = d->prompt_logprobs,
+                       .truncate = d->truncate_prompt,
+                       .ignore_eos = d->ignore_eos,
+                       .add_special = d->add_special,
+                       .include_stop = d->include_stop};
+    r->job.params = d->params;
+    r->job.max_tokens = d->max_tokens;
+    r->job.min_tokens = d->min_tokens;
+    r->job.stop = d->stop;
+    r->job.n_stop = d->n_stop;
+    r->job.skip_special = d->skip_special;
+}
 
-static int open_pool(lf_gen_jobs *jobs, pool **out, lf_err *err)
+static int open_pool(lf_gen_jobs *jobs, pool **out, const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
 {
     if (!jobs->priv) {
         pool *p = lf_calloc(1, sizeof *p, err);
@@ -41,7 +50,16 @@ static int open_pool(lf_gen_jobs *jobs, pool **out, lf_err *err)
         if (!p->arena || !p->ids)
             return lf_fail(err, LF_ENOMEM, "out of memory");
     }
-    *out = jobs->priv;
+    pool *p = jobs->priv;
+    if (!p->has_base) {
+        begin_request(&p->base, d);
+        int rc =
+            d->more ? lf_gen_members_read(&(gen_members){p->arena, tok}, d->more, LF_FORM_LINES, &p->base, err) : 0;
+        if (rc)
+            return rc;
+        p->has_base = true;
+    }
+    *out = p;
     return 0;
 }
 
@@ -54,176 +72,12 @@ void lf_gen_jobs_fini(lf_gen_jobs *jobs)
     }
     free(p);
     free(jobs->v);
+    free(jobs->req);
     *jobs = (lf_gen_jobs){0};
 }
 
-/* ---- members -------------------------------------------------------------------------------------------------------- */
-
-enum kind { K_ID, K_PROMPT, K_DOUBLE, K_INT, K_BOOL, K_STOP, K_IDS };
-
-struct member {
-    const char *name;
-    enum kind kind;
-    size_t offset; /* into request */
-    int64_t min, max; /* K_INT */
-};
-
-#define AT(field) offsetof(request, field)
-static const struct member members[] = {
-    {"id", K_ID, AT(id), 0, 0},
-    {"prompt", K_PROMPT, AT(prompt), 0, 0},
-    {"prompt_token_ids", K_PROMPT, AT(prompt), 0, 0},
-    {"temperature", K_DOUBLE, AT(job.params.temperature), 0, 0},
-    {"top_p", K_DOUBLE, AT(job.params.top_p), 0, 0},
-    {"min_p", K_DOUBLE, AT(job.params.min_p), 0, 0},
-    {"repetition_penalty", K_DOUBLE, AT(job.params.repetition_penalty), 0, 0},
-    {"presence_penalty", K_DOUBLE, AT(job.params.presence_penalty), 0, 0},
-    {"frequency_penalty", K_DOUBLE, AT(job.params.frequency_penalty), 0, 0},
-    {"top_k", K_INT, AT(job.params.top_k), 0, INT32_MAX},
-    {"n", K_INT, AT(n), 1, 1000000},
-    {"max_tokens", K_INT, AT(job.max_tokens), 1, INT32_MAX},
-    {"min_tokens", K_INT, AT(job.min_tokens), 0, INT32_MAX},
-    {"logprobs", K_INT, AT(top_logprobs), 0, 1000},
-    {"seed", K_INT, AT(seed), INT64_MIN, INT64_MAX},
-    {"ignore_eos", K_BOOL, AT(ignore_eos), 0, 0},
-    {"stop", K_STOP, 0, 0, 0},
-    {"stop_token_ids", K_IDS, 0, 0, 0},
-};
-#define N_MEMBERS (sizeof members / sizeof *members)
-
-static int unknown_member(const char *key, lf_err *err)
-{
-    const char *names[N_MEMBERS];
-    for (size_t i = 0; i < N_MEMBERS; i++)
-        names[i] = members[i].name;
-    const char *near = lf_nearest(key, names, N_MEMBERS);
-    return lf_fail(err, LF_EINVAL, "unknown member '%s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-/* Array of token ids (json) to i32; range is checked when the job is run. */
-static int read_ids(pool *p, json_t *v, const char *name, int32_t **ids, size_t *n, lf_err *err)
-{
-    if (!json_is_array(v))
-        return lf_fail(err, LF_EINVAL, "'%s' must be a list of token ids", name);
-    size_t count = json_array_size(v);
-    int32_t *out = lf_arena_alloc(p->arena, count + 1, sizeof *out, err);
-    if (!out)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        json_t *e = json_array_get(v, i);
-        if (!json_is_integer(e) || json_integer_value(e) < 0 || json_integer_value(e) > INT32_MAX)
-            return lf_fail(err, LF_EINVAL, "'%s': entry %zu is not a token id", name, i + 1);
-        out[i] = (int32_t)json_integer_value(e);
-    }
-    *ids = out;
-    *n = count;
-    return 0;
-}
-
-static int read_stop(pool *p, json_t *v, request *r, lf_err *err)
-{
-    size_t n = json_is_string(v) ? 1 : json_array_size(v);
-    if (!json_is_string(v) && !json_is_array(v))
-        return lf_fail(err, LF_EINVAL, "'stop' must be a string or a list of strings");
-    const char **stop = lf_arena_alloc(p->arena, n + 1, sizeof *stop, err);
-    if (!stop)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *e = json_is_string(v) ? v : json_array_get(v, i);
-        const char *s = json_string_value(e);
-        if (!s || !*s || strlen(s) != json_string_length(e))
-            return lf_fail(err, LF_EINVAL, "'stop': entry %zu is not a text, or holds a NUL", i + 1);
-        if (!(stop[i] = lf_arena_strdup(p->arena, s, err)))
-            return LF_ENOMEM;
-    }
-    r->job.stop = stop;
-    r->job.n_stop = n;
-    return 0;
-}
-
-static int read_id(pool *p, json_t *v, request *r, lf_err *err)
-{
-    if (json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v))
-        r->id = lf_arena_strdup(p->arena, json_string_value(v), err);
-    else if (json_is_integer(v))
-        r->id = lf_arena_printf(p->arena, err, "%lld", (long long)json_integer_value(v));
-    else
-        return lf_fail(err, LF_EINVAL, "'id' must be a string without NUL, or an integer");
-    return r->id ? 0 : LF_ENOMEM;
-}
-
-static int read_member(pool *p, const struct member *m, json_t *v, request *r, lf_err *err)
-{
-    void *field = (char *)r + m->offset;
-    int32_t *ids;
-    size_t n;
-    int rc = 0;
-    switch (m->kind) {
-    case K_ID:
-        return read_id(p, v, r, err);
-    case K_PROMPT:
-        if (r->prompt)
-            return lf_fail(err, LF_EINVAL, "both 'prompt' and 'prompt_token_ids' are given");
-        r->prompt = v;
-        return 0;
-    case K_DOUBLE:
-        if (!json_is_number(v))
-            return lf_fail(err, LF_EINVAL, "'%s' must be a number", m->name);
-        *(double *)field = json_number_value(v);
-        return 0;
-    case K_INT:
-        if (!json_is_integer(v) || json_integer_value(v) < m->min || json_integer_value(v) > m->max)
-            return lf_fail(err, LF_EINVAL, "'%s' must be an integer from %lld to %lld", m->name, (long long)m->min, (long long)m->max);
-        *(int64_t *)field = json_integer_value(v);
-        r->has_seed = r->has_seed || field == &r->seed;
-        return 0;
-    case K_BOOL:
-        if (!json_is_boolean(v))
-            return lf_fail(err, LF_EINVAL, "'%s' must be true or false", m->name);
-        *(bool *)field = json_is_true(v);
-        return 0;
-    case K_STOP:
-        return read_stop(p, v, r, err);
-    case K_IDS: /* beside the model's own end tokens */
-        rc = read_ids(p, v, m->name, &ids, &n, err);
-        if (rc == 0) {
-            int32_t *all = lf_arena_alloc(p->arena, n + r->job.n_end + 1, sizeof *all, err);
-            if (!all)
-                return LF_ENOMEM;
-            memcpy(all, ids, n * sizeof *all);
-            if (r->job.n_end)
-                memcpy(all + n, r->job.end, r->job.n_end * sizeof *all);
-            r->job.end = all;
-            r->job.n_end += n;
-        }
-        return rc;
-    }
-    return rc;
-}
-
-/* ---- jobs -------------------------------------------------------------------------------------------------------------- */
-
-static int encode_prompt(pool *p, const lf_tokenizer *tok, const char *text, size_t len, const lf_gen_defaults *d, lf_gen_job *job,
-                         lf_err *err)
-{
-    if (!tok)
-        return lf_fail(err, LF_EINVAL, "a prompt in words needs a tokenizer; give token ids or name a tokenizer");
-    lf_ids ids = {0};
-    lf_tok_state *st = lf_tok_state_create(tok, err);
-    int rc = st ? lf_tokenizer_encode(st, text, len, d->add_special ? LF_TOK_TEMPLATE : 0, &ids, NULL, err) : LF_ENOMEM;
-    int32_t *out = rc ? NULL : lf_arena_alloc(p->arena, ids.n + 1, sizeof *out, err);
-    if (rc == 0 && !out)
-        rc = LF_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < ids.n; i++)
-        out[i] = (int32_t)ids.v[i];
-    if (rc == 0) {
-        job->prompt = out;
-        job->n_prompt = ids.n;
-    }
-    lf_ids_fini(&ids);
-    lf_tok_state_destroy(st);
-    return rc;
-}
+/* ---- one request
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int add_job(lf_gen_jobs *jobs, pool *p, const lf_gen_job *job, lf_err *err)
 {
@@ -233,93 +87,232 @@ static int add_job(lf_gen_jobs *jobs, pool *p, const lf_gen_job *job, lf_err *er
     return rc;
 }
 
-static void begin_request(request *r, const lf_gen_defaults *d)
+/* Take the id; two requests of one id could not be told apart when a run is continued. */
+static int take_id(pool *p, const char *id, lf_err *err)
 {
-    *r = (request){.n = d->n, .top_logprobs = d->top_logprobs, .ignore_eos = d->ignore_eos};
-    r->job.params = d->params;
-    r->job.max_tokens = d->max_tokens;
-    r->job.min_tokens = d->min_tokens;
-    r->job.stop = d->stop;
-    r->job.n_stop = d->n_stop;
-    r->job.end = d->end;
-    r->job.n_end = d->n_end;
-    r->job.skip_special = d->skip_special;
+    if (json_object_get(p->ids, id))
+        return lf_fail(err, LF_EINVAL, "a second request has the id '%s'", id);
+    return json_object_set_new(p->ids, id, json_true()) ? lf_fail(err, LF_EINVAL, "the id is not valid UTF-8") : 0;
 }
 
-/* n jobs of a request whose prompt is encoded. A seed given by the request replaces the run's. */
-static int end_request(lf_gen_jobs *jobs, pool *p, request *r, const lf_gen_defaults *d, lf_err *err)
+static int add_request(lf_gen_jobs *jobs, pool *p, const lf_gen_request *q, lf_err *err)
 {
-    if (json_object_get(p->ids, r->id))
-        return lf_fail(err, LF_EINVAL, "a second request has the id '%s'", r->id);
-    if (json_object_set_new(p->ids, r->id, json_true()))
-        return lf_fail(err, LF_EINVAL, "the id is not valid UTF-8");
-    int rc = lf_sample_check(&r->job.params, err);
-    r->job.id = r->id;
-    r->job.top_logprobs = (int)r->top_logprobs;
-    if (r->ignore_eos)
-        r->job.n_end = 0;
-    for (int64_t i = 0; rc == 0 && i < r->n; i++) {
-        r->job.sample = (uint32_t)i;
-        r->job.seed = lf_sample_seed(r->has_seed ? (uint64_t)r->seed : d->seed, r->has_seed ? "" : r->id, (uint32_t)i);
-        rc = add_job(jobs, p, &r->job, err);
+    int rc = lf_grow(&jobs->req, &p->cap_req, jobs->n_req, sizeof *jobs->req, err);
+    if (rc)
+        return rc;
+    lf_gen_request *new = &jobs->req[jobs->n_req++];
+    *new = *q;
+    new->first = jobs->n - q->n_jobs;
+    new->first_line = jobs->n_lines;
+    jobs->n_lines += q->form == LF_FORM_LINES ? q->n_out : 1;
+    return 0;
+}
+
+static int check_request(const gen_request *r, lf_err *err)
+{
+    if (r->best_of != 0 && r->best_of < r->n)
+        return lf_fail(err, LF_EINVAL, "best_of %lld is below n %lld", (long long)r->best_of, (long long)r->n);
+    if (r->job.min_tokens > r->job.max_tokens)
+        return lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld", (long long)r->job.min_tokens,
+                       (long long)r->job.max_tokens);
+    return lf_sample_check(&r->job.params, err);
+}
+
+/* Ids of the prompt, whichever way it is given. */
+static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaults *d, lf_err *err)
+{
+    unsigned flags = r->add_special ? LF_TOK_TEMPLATE : 0;
+    int rc = 0;
+    if (r->messages && r->prompt)
+        return lf_fail(err, LF_EINVAL, "both 'messages' and a prompt are given");
+    if (r->messages) {
+        lf_buf text;
+        if (!d->chat)
+            return lf_fail(err, LF_EINVAL, "'messages' needs the tokenizer of a chat model: there is no chat template");
+        lf_buf_init(&text);
+        rc = d->chat(d->chat_arg, r->messages, r->tools, r->kwargs, &text, err);
+        if (rc == 0) /* the text of a template has its BOS */
+            rc = lf_gen_encode(g, text.data, text.len, 0, &r->job.prompt, &r->job.n_prompt, err);
+        lf_buf_fini(&text);
+    } else if (!r->prompt) {
+        return lf_fail(err, LF_EINVAL, "no 'prompt', no 'prompt_token_ids' and no 'messages'");
+    } else if (json_is_string(r->prompt)) {
+        rc = lf_gen_encode(g, json_string_value(r->prompt), json_string_length(r->prompt), flags, &r->job.prompt,
+                           &r->job.n_prompt, err);
+    } else {
+        rc = lf_gen_ids_read(g, r->prompt, "prompt", &r->job.prompt, &r->job.n_prompt, err);
+    }
+    if (rc == 0 && r->job.n_prompt == 0)
+        return lf_fail(err, LF_EINVAL, "the prompt is empty");
+    if (rc == 0 && r->truncate > 0 && r->job.n_prompt > (size_t)r->truncate) {
+        r->job.prompt += r->job.n_prompt - (size_t)r->truncate;
+        r->job.n_prompt = (size_t)r->truncate;
     }
     return rc;
 }
 
-int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text, const lf_tokenizer *tok, const lf_gen_defaults *d,
-                           lf_err *err)
+/* End tokens: those asked for, then the model's. */
+static int set_end(pool *p, gen_request *r, const lf_gen_defaults *d, lf_err *err)
+{
+    size_t model = r->ignore_eos ? 0 : d->n_end, n = r->n_stop_ids + model;
+    int32_t *all = lf_arena_alloc(p->arena, n + 1, sizeof *all, err);
+    if (!all)
+        return LF_ENOMEM;
+    if (r->n_stop_ids > 0)
+        memcpy(all, r->stop_ids, r->n_stop_ids * sizeof *all);
+    if (model > 0)
+        memcpy(all + r->n_stop_ids, d->end, model * sizeof *all);
+    r->job.end = all;
+    r->job.n_end = n;
+    r->job.n_end_asked = r->n_stop_ids;
+    return 0;
+}
+
+/* The jobs of a request whose prompt is encoded. A seed given by the request replaces the run's. */
+static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_form form, const lf_gen_defaults *d,
+                       lf_err *err)
+{
+    size_t made = (size_t)(r->best_of > r->n ? r->best_of : r->n);
+    int rc = set_end(p, r, d, err);
+    r->job.id = r->id;
+    r->job.top_logprobs = (int)r->top_logprobs;
+    r->job.stop_text = r->include_stop ? LF_STOP_INCLUDE : LF_STOP_CUT;
+    r->job.prompt_top = r->prompt_logprobs > 0 ? (int)r->prompt_logprobs : 0;
+    r->job.request = jobs->n_req;
+    for (size_t i = 0; rc == 0 && i < made; i++) {
+        r->job.sample = (uint32_t)i;
+        r->job.prompt_logprobs = r->prompt_logprobs >= 0 && i == 0; /* the same for all */
+        r->job.seed = lf_sample_seed(r->has_seed ? (uint64_t)r->seed : d->seed, r->has_seed ? "" : r->id, (uint32_t)i);
+        rc = add_job(jobs, p, &r->job, err);
+    }
+    lf_gen_request q = {.id = r->id,
+                        .form = form,
+                        .n_jobs = made,
+                        .n_out = (size_t)r->n,
+                        .model = r->model ? r->model : "",
+                        .logprobs = r->logprobs};
+    return rc ? rc : add_request(jobs, p, &q, err);
+}
+
+int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text, const lf_tokenizer *tok,
+                           const lf_gen_defaults *d, lf_err *err)
 {
     pool *p = NULL;
-    request r;
-    int rc = open_pool(jobs, &p, err);
-    begin_request(&r, d);
+    int rc = open_pool(jobs, &p, tok, d, err);
+    if (rc)
+        return rc;
+    gen_request r = p->base;
+    json_t *s = json_string_nocheck(text);
+    if (!s)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    r.prompt = s;
+    if (!(r.id = lf_arena_strdup(p->arena, id, err)))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = check_request(&r, err);
+    if (rc == 0)
+        rc = read_prompt(&(gen_members){p->arena, tok}, &r, d, err);
+    if (rc == 0)
+        rc = take_id(p, r.id, err);
+    json_decref(s);
+    return rc ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
+}
+
+static int read_line(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok,
+                     const lf_gen_defaults *d, lf_err *err)
+{
+    gen_request r = p->base;
+    gen_members g = {p->arena, tok};
+    int rc = lf_gen_members_read(&g, o, LF_FORM_LINES, &r, err);
+    if (rc == 0 && !r.id && !(r.id = lf_arena_printf(p->arena, err, "line-%zu", line)))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = check_request(&r, err);
+    if (rc == 0)
+        rc = read_prompt(&g, &r, d, err);
+    if (rc == 0)
+        rc = take_id(p, r.id, err);
+    return rc ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
+}
+
+/* ---- the OpenAI batch shape
+ * ---------------------------------------------------------------------------------------------- */
+
+static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, gen_request *r, const lf_gen_defaults *d,
+                      lf_err *err)
+{
+    const char *method, *url, *key;
+    json_t *body, *v;
+    json_object_foreach(o, key,
+                        v) if (strcmp(key, "custom_id") != 0 && strcmp(key, "method") != 0 && strcmp(key, "url") != 0 &&
+                               strcmp(key, "body") != 0) return lf_fail(err, LF_EINVAL,
+                                                                        "unknown member '%s' of a batch request", key);
+    int rc = lf_json_get_str(&url, o, "url", true, "batch request", err);
+    if (rc == 0)
+        rc = lf_json_get_str(&method, o, "method", true, "batch request", err);
+    if (rc == 0)
+        rc = lf_json_get_object(&body, o, "body", true, "batch request", err);
+    if (rc)
+        return rc;
+    *form = strcmp(url, "/v1/chat/completions") == 0 ? LF_FORM_CHAT : LF_FORM_COMPLETION;
+    if (*form == LF_FORM_COMPLETION && strcmp(url, "/v1/completions") != 0)
+        return lf_fail(err, LF_EINVAL, "url '%s' is not one of /v1/completions and /v1/chat/completions", url);
+    if (strcmp(method, "POST") != 0)
+        return lf_fail(err, LF_EINVAL, "method '%s' is not POST", method);
+    rc = lf_gen_members_read(g, body, *form, r, err);
+    if (rc == 0 && *form == LF_FORM_CHAT && !r->messages)
+        rc = lf_fail(err, LF_EINVAL, "no 'messages'");
+    if (rc == 0)
+        rc = check_request(r, err);
+    return rc ? rc : read_prompt(g, r, d, err);
+}
+
+static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer *tok, const lf_gen_defaults *d,
+                      lf_err *err)
+{
+    gen_request r = p->base;
+    enum lf_gen_form form = LF_FORM_COMPLETION;
+    lf_err why = LF_ERR_INIT;
+    const char *id = NULL;
+    int rc = lf_json_get_str(&id, o, "custom_id", true, "batch request", err);
     if (rc == 0 && !(r.id = lf_arena_strdup(p->arena, id, err)))
         rc = LF_ENOMEM;
     if (rc == 0)
-        rc = encode_prompt(p, tok, text, strlen(text), d, &r.job, err);
-    return rc ? rc : end_request(jobs, p, &r, d, err);
+        rc = take_id(p, r.id, err);
+    if (rc)
+        return rc;
+    rc = batch_body(&(gen_members){p->arena, tok}, o, &form, &r, d, &why);
+    if (rc == 0)
+        return end_request(jobs, p, &r, form, d, err);
+    if (rc == LF_ENOMEM)
+        return lf_fail(err, rc, "%s", why.text);
+    lf_gen_request q = {.id = r.id,
+                        .form = form,
+                        .n_out = 1,
+                        .model = r.model ? r.model : "",
+                        .error = lf_arena_strdup(p->arena, why.text, err)};
+    return q.error ? add_request(jobs, p, &q, err) : LF_ENOMEM;
 }
 
-static int read_line(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
+/* ---- files
+ * ----------------------------------------------------------------------------------------------------------------- */
+
+static int read_object(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok,
+                       const lf_gen_defaults *d, lf_err *err)
 {
-    request r;
-    const char *key;
-    json_t *v;
-    int rc = 0;
-    begin_request(&r, d);
     if (!json_is_object(o))
         return lf_fail(err, LF_EINVAL, "a request is an object like {\"id\": \"q1\", \"prompt\": \"text\"}");
-    json_object_foreach(o, key, v) {
-        size_t i = 0;
-        while (i < N_MEMBERS && strcmp(members[i].name, key) != 0)
-            i++;
-        rc = i == N_MEMBERS ? unknown_member(key, err) : read_member(p, &members[i], v, &r, err);
-        if (rc)
-            return rc;
-    }
-    if (!r.prompt)
-        return lf_fail(err, LF_EINVAL, "no 'prompt' and no 'prompt_token_ids'");
-    if (!r.id && !(r.id = lf_arena_printf(p->arena, err, "line-%zu", line)))
-        return LF_ENOMEM;
-    if (json_is_string(r.prompt)) {
-        rc = encode_prompt(p, tok, json_string_value(r.prompt), json_string_length(r.prompt), d, &r.job, err);
-    } else {
-        int32_t *ids;
-        rc = read_ids(p, r.prompt, "prompt", &ids, &r.job.n_prompt, err);
-        if (rc == 0)
-            r.job.prompt = ids;
-    }
-    if (rc == 0 && r.job.n_prompt == 0)
-        return lf_fail(err, LF_EINVAL, "the prompt is empty");
-    return rc ? rc : end_request(jobs, p, &r, d, err);
+    return json_object_get(o, "custom_id") ? read_batch(jobs, p, o, tok, d, err)
+                                           : read_line(jobs, p, o, line, tok, d, err);
 }
 
-int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
+int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *tok, const lf_gen_defaults *d,
+                     lf_err *err)
 {
     pool *p = NULL;
     bool is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "standard input" : path;
-    int rc = open_pool(jobs, &p, err);
+    int rc = open_pool(jobs, &p, tok, d, err);
     if (rc)
         return rc;
     FILE *f = is_stdin ? stdin : fopen(path, "re");
@@ -336,13 +329,13 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
         json_t *o = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
         if (!o)
             rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", name, number, je.column < 1 ? 1 : je.column, je.text);
-        else if ((rc = read_line(jobs, p, o, number, tok, d, err)))
+        else if ((rc = read_object(jobs, p, o, number, tok, d, err)))
             rc = lf_err_prefix(err, "%s:%zu", name, number);
         json_decref(o);
     }
     if (rc == 0 && ferror(f))
         rc = lf_fail_errno(err, "cannot read requests from %s", name);
-    if (rc == 0 && jobs->n == 0)
+    if (rc == 0 && jobs->n_req == 0)
         rc = lf_fail(err, LF_EINVAL, "%s holds no requests", name);
     free(line);
     if (!is_stdin)
@@ -350,56 +343,48 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
     return rc;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------------ */
-
-/* 9 significant digits give back the same f32. */
-static void add_floats(lf_buf *out, const float *v, size_t n)
+int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer *tok, lf_err *err)
 {
-    lf_buf_addc(out, '[');
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(v[i]))
-            lf_buf_addf(out, i ? ",%.9g" : "%.9g", (double)v[i]);
+    pool *p = jobs->priv;
+    size_t kept = 0;
+    int rc = 0;
+    for (size_t i = 0; i < jobs->n_req && rc == 0; i++) {
+        lf_gen_request *q = &jobs->req[i];
+        lf_err why = LF_ERR_INIT;
+        rc = lf_gen_check(m, tok, jobs->v + q->first, q->n_jobs, &why);
+        if (rc && q->form == LF_FORM_LINES)
+            return lf_fail(err, rc, "%s", why.text);
+        if (rc) {
+            q->error = lf_arena_strdup(p->arena, why.text, err);
+            rc = q->error ? 0 : LF_ENOMEM;
+            q->n_jobs = 0;
+        }
+        memmove(jobs->v + kept, jobs->v + q->first, q->n_jobs * sizeof *jobs->v);
+        q->first = kept;
+        kept += q->n_jobs;
+    }
+    jobs->n = kept;
+    return rc;
+}
+
+size_t lf_gen_jobs_refused(const lf_gen_jobs *jobs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < jobs->n_req; i++)
+        n += jobs->req[i].error != NULL;
+    return n;
+}
+
+size_t lf_gen_jobs_at_line(const lf_gen_jobs *jobs, size_t line, size_t *offset)
+{
+    size_t lo = 0, hi = jobs->n_req; /* last request whose first line is not behind `line` */
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (jobs->req[mid].first_line <= line)
+            lo = mid;
         else
-            lf_buf_adds(out, i ? ",null" : "null");
+            hi = mid;
     }
-    lf_buf_addc(out, ']');
-}
-
-static void add_ints(lf_buf *out, const int32_t *v, size_t n)
-{
-    lf_buf_addc(out, '[');
-    for (size_t i = 0; i < n; i++)
-        lf_buf_addf(out, i ? ",%d" : "%d", (int)v[i]);
-    lf_buf_addc(out, ']');
-}
-
-int lf_gen_result_line(lf_buf *out, const lf_gen_result *r, lf_err *err)
-{
-    const lf_gen_job *j = r->job;
-    lf_buf_adds(out, "{\"id\":");
-    lf_buf_add_json(out, j->id, strlen(j->id));
-    lf_buf_addf(out, ",\"sample\":%u,\"prompt_tokens\":%zu,\"text\":", j->sample, j->n_prompt);
-    lf_buf_add_json(out, r->text, r->text_len);
-    lf_buf_adds(out, ",\"token_ids\":");
-    add_ints(out, r->tokens, r->n);
-    lf_buf_adds(out, ",\"logprobs\":");
-    add_floats(out, r->logprobs, r->n);
-    lf_buf_addf(out, ",\"finish_reason\":\"%s\"", lf_finish_name(r->finish));
-    if (r->stop_reason) {
-        lf_buf_adds(out, ",\"stop_reason\":");
-        lf_buf_add_json(out, r->stop_reason, strlen(r->stop_reason));
-    }
-    size_t top = j->top_logprobs > 0 ? (size_t)j->top_logprobs : 0;
-    for (size_t i = 0; top && i < r->n; i++) {
-        size_t n = 0; /* fewer than asked for in a small vocabulary */
-        while (n < top && r->top_ids[i * top + n] >= 0)
-            n++;
-        lf_buf_adds(out, i ? ",{\"token_ids\":" : ",\"top_logprobs\":[{\"token_ids\":");
-        add_ints(out, r->top_ids + i * top, n);
-        lf_buf_adds(out, ",\"logprobs\":");
-        add_floats(out, r->top_logprobs + i * top, n);
-        lf_buf_adds(out, i + 1 == r->n ? "}]" : "}");
-    }
-    lf_buf_addf(out, ",\"seed\":%llu}\n", (unsigned long long)j->seed);
-    return lf_buf_check(out, err);
+    *offset = line - (jobs->n_req ? jobs->req[lo].first_line : 0);
+    return line >= jobs->n_lines ? jobs->n_req : lo;
 }

@@ -12,7 +12,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 
-enum { SEEN_PROMPT = 1, SEEN_OUTPUT = 2, FORBIDDEN = 4 };
+enum { SEEN_PROMPT = 1, SEEN_OUTPUT = 2, FORBIDDEN = 4, ALLOWED = 8 };
 
 struct lf_sampler {
     int64_t vocab;
@@ -24,6 +24,7 @@ struct lf_sampler {
     size_t kept;
     int32_t *touched; /* ids whose flags or count are set, for a cheap reset */
     size_t n_touched;
+    lf_sample_limits limits;
 };
 
 int lf_sample_check(const lf_sample_params *p, lf_err *err)
@@ -107,8 +108,26 @@ void lf_sampler_begin(lf_sampler *s, const int32_t *prompt, size_t n)
         s->count[s->touched[i]] = 0;
     }
     s->n_touched = 0;
+    s->limits = (lf_sample_limits){0};
     for (size_t i = 0; i < n; i++)
         touch(s, prompt[i], SEEN_PROMPT);
+}
+
+void lf_sampler_limit(lf_sampler *s, const lf_sample_limits *l)
+{
+    s->limits = *l;
+    for (size_t i = 0; i < l->n_allowed; i++)
+        touch(s, l->allowed[i], ALLOWED);
+}
+
+void lf_sampler_forbid_bad(lf_sampler *s, const int32_t *output, size_t n)
+{
+    const lf_sample_limits *l = &s->limits;
+    for (size_t i = 0; i < l->n_bad; i++) {
+        size_t head = l->bad_len[i] - 1;
+        if (head <= n && (head == 0 || memcmp(output + (n - head), l->bad[i], head * sizeof *output) == 0))
+            lf_sampler_forbid(s, &l->bad[i][head], 1);
+    }
 }
 
 void lf_sampler_accept(lf_sampler *s, int32_t token)
@@ -141,6 +160,12 @@ static void adjust(lf_sampler *s, const lf_sample_params *p, const float *logits
 {
     for (int64_t i = 0; i < s->vocab; i++)
         s->work[i] = (double)logits[i];
+    for (size_t i = 0; i < s->limits.n_bias; i++)
+        if (s->limits.bias_ids[i] >= 0 && s->limits.bias_ids[i] < s->vocab)
+            s->work[s->limits.bias_ids[i]] += s->limits.bias[i];
+    for (int64_t i = 0; s->limits.n_allowed > 0 && i < s->vocab; i++)
+        if (!(s->flags[i] & ALLOWED))
+            s->work[i] = -HUGE_VAL;
     for (size_t i = 0; i < s->n_touched; i++) {
         int32_t t = s->touched[i];
         double l = s->work[t];

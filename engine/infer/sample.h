@@ -3,7 +3,7 @@
  * Choosing the next token from a row of logits, on the host.
  *
  * Order of operations (that of Hugging Face transformers):
- *   1. logit bias and banned tokens     added / -inf
+ *   1. logit bias; tokens not allowed   added; -inf
  *   2. repetition penalty r             l > 0 ? l / r : l * r, once per distinct token of prompt and output (Keskar et al. 2019)
  *   3. presence and frequency penalty   l -= presence * [count > 0] + frequency * count, tokens of the output only (OpenAI)
  *   4. temperature                      l /= temperature; 0 means greedy: the largest logit, lowest id on ties, and 5-7 do not apply
@@ -39,6 +39,18 @@ typedef struct lf_sample_params {
 
 #define LF_SAMPLE_DEFAULTS {1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0}
 
+/* What one request asks of single tokens; borrowed until the next lf_sampler_begin. All zero: nothing. */
+typedef struct lf_sample_limits {
+    const int32_t *bias_ids; /* [n_bias] */
+    const double *bias;      /* [n_bias] added to their logits */
+    size_t n_bias;
+    const int32_t *allowed; /* [n_allowed] the only tokens that may be drawn; 0: all */
+    size_t n_allowed;
+    const int32_t *const *bad; /* [n_bad] sequences that must not appear in the output: the last token of one is forbidden */
+    const size_t *bad_len;     /* [n_bad] where the output ends in the rest of it */
+    size_t n_bad;
+} lf_sample_limits;
+
 /* LF_EINVAL naming the parameter out of range. */
 int lf_sample_check(const lf_sample_params *p, lf_err *err);
 
@@ -51,6 +63,10 @@ lf_sampler *lf_sampler_create(int64_t vocab, lf_err *err);
 void lf_sampler_destroy(lf_sampler *s);
 /* Start a sequence: tokens [n] are its prompt (they count for the repetition penalty only). */
 void lf_sampler_begin(lf_sampler *s, const int32_t *prompt, size_t n);
+/* After begin, before the first draw. */
+void lf_sampler_limit(lf_sampler *s, const lf_sample_limits *l);
+/* Forbid, until allow_all, what would complete a bad sequence behind output [n]. */
+void lf_sampler_forbid_bad(lf_sampler *s, const int32_t *output, size_t n);
 /* Tell it a token of the output (drawn or forced), before the next draw. */
 void lf_sampler_accept(lf_sampler *s, int32_t token);
 /* Forbid a token in the next draws (min_tokens forbids the end tokens); undone by allow. */

@@ -140,13 +140,16 @@ run drawn $tok --prompts "$dir/drawn.jsonl" --max-tokens 40
 third=$(get drawn 1 token_ids.2)
 {
     printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s]}\n' "$third"
-    printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s],"ignore_eos":true}\n' "$third"
+    printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s],"ignore_eos":true,"include_stop_str_in_output":true}\n' "$third"
     printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s],"min_tokens":6,"max_tokens":6}\n' "$third"
 } >"$dir/stop.jsonl"
 run stop $tok --prompts "$dir/stop.jsonl" --max-tokens 12
 same "$(get stop 1 finish_reason) $(get stop 1 token_ids)" "\"stop\" $(get drawn 1 token_ids | cut -d , -f 1-3)]" \
     "a stop token ends the text and is kept among the tokens"
-same "$(get stop 2 finish_reason) $(get stop 2 token_ids)" "\"length\" $(get drawn 1 token_ids | cut -d , -f 1-12)]" "ignore_eos goes on behind it"
+same "$(get stop 1 stop_reason)" "$third" "... and is the stop reason"
+same "$(get stop 2 finish_reason) $(get stop 2 token_ids)" "\"stop\" $(get stop 1 token_ids)" "ignore_eos is about the model's end tokens, not these"
+[ "$(get stop 2 text)" != "$(get stop 1 text)" ]
+ok $? "include_stop_str_in_output keeps its text"
 get stop 3 token_ids | grep -q "[[,]$third[],]"
 same $? 1 "min_tokens keeps it away"
 same "$(get stop 3 finish_reason)" '"length"' "... to the length asked for"
@@ -155,6 +158,113 @@ run string $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --stop "$part"
 same "$(get string 1 finish_reason) $(get string 1 stop_reason)" "\"stop\" \"$part\"" "a stop string ends the text"
 get string 1 text | grep -qF "$part"
 same $? 1 "and is cut off"
+
+run keep $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --stop "$part" --include-stop
+get keep 1 text | grep -qF "$part\""
+ok $? "or kept at the end with --include-stop"
+run late $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --min-tokens 40 --ignore-eos --stop "$part"
+same "$(get late 1 finish_reason) $(get late 1 token_ids)" "\"length\" $(get drawn 1 token_ids)" "min_tokens passes over stop strings"
+
+# --- parameters ---
+{
+    printf '{"prompt":"the house","seed":5,"n":2,"best_of":6,"max_tokens":8}\n'
+    printf '{"id":"six","prompt":"the house","seed":5,"n":6,"max_tokens":8}\n'
+    printf '{"prompt":"the house","seed":5,"bad_words":["x"],"logit_bias":{"%s":-100},"max_tokens":9}\n' "$third"
+    printf '{"prompt":"the house","seed":5,"allowed_token_ids":[100,101,102],"max_tokens":9,"top_k":-1,"seed":null}\n' | sed 's/,"seed":5//'
+    printf '{"prompt":"the house","temperature":0,"max_tokens":2,"prompt_logprobs":2}\n'
+    printf '{"prompt":"of straw the house","temperature":0,"max_tokens":2,"truncate_prompt_tokens":2}\n'
+} >"$dir/params.jsonl"
+run params $tok --prompts "$dir/params.jsonl"
+same "$rc $(wc -l <"$dir/params/text/out.jsonl" | tr -d ' ')" "0 12" "best_of makes six and gives two"
+best=$(for i in 3 4 5 6 7 8; do get params $i logprobs | tr -d '[]' | tr , '\n' | awk -v i=$i '{ s += $1 } END { printf "%.9f %d\n", s, i }'; done |
+    sort -rn | head -n 2 | cut -d ' ' -f 2 | tr '\n' ' ')
+first=$(echo "$best" | cut -d ' ' -f 1) second=$(echo "$best" | cut -d ' ' -f 2)
+same "$(get params 1 token_ids) $(get params 2 token_ids)" "$(get params "$first" token_ids) $(get params "$second" token_ids)" \
+    "... those of largest summed log-probability"
+same "$(get params 1 sample)" "$((first - 3))" "... with their numbers"
+get params 9 token_ids | grep -q "[[,]$third[],]"
+same $? 1 "logit_bias -100 keeps a token away"
+same "$(get params 10 token_ids | tr -d '[]' | tr , '\n' | sort -u | awk '$1 < 100 || $1 > 102' | wc -l | tr -d ' ')" 0 "allowed_token_ids"
+same "$(get params 11 prompt_logprobs.0) $(get params 11 prompt_top_logprobs.1.token_ids.1 | grep -c '^[0-9]')" "null 1" "prompt_logprobs"
+same "$(get params 12 prompt_tokens)" 2 "truncate_prompt_tokens"
+run params2 $tok --prompts "$dir/params.jsonl" --batch 3 --step-rows 5
+same "$(sum params2)" "$(sum params)" "another batch: the same bytes"
+run best $tok --samples 2 --best-of 6 --max-tokens 8 --seed 5 --logit-bias "$third=-100" --allowed-token-ids 7 --allowed-token-ids 9 \
+    --stop-token-ids 9 --bad-words ab --prompt-logprobs 0 --truncate-prompt-tokens 1 "the house"
+same "$rc $(get best 1 prompt_tokens) $(wc -l <"$dir/best/text/out.jsonl" | tr -d ' ')" "0 1 2" "the same as options"
+fails 2 "best_of 2 is below samples 3" "best_of below samples" $tok --samples 3 --best-of 2 x
+fails 2 "'7' is not ID=NUMBER" "a bias without a number" $tok --logit-bias 7 x
+for where in 2 8 15; do # a run cut short behind any line goes on with the same bytes
+    head -n $((where / 2)) "$dir/params/text/out.jsonl" >"$dir/cut"
+    mkdir -p "$dir/cut$where/text"
+    mv "$dir/cut" "$dir/cut$where/text/out.jsonl.part"
+    run cut$where $tok --prompts "$dir/params.jsonl" --batch 2
+    same "$rc $(sum cut$where)" "0 $(sum params)" "continued behind line $((where / 2)): the same bytes"
+done
+
+# --- generation_config.json ---
+cp -r "$dir/tok/tokenizer" "$dir/conf"
+printf '{"temperature": 0, "max_new_tokens": 5, "top_k": 20, "eos_token_id": [0, %s], "bos_token_id": 0}' "$third" >"$dir/conf/generation_config.json"
+run conf --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl"
+says "from generation_config.json: temperature 0, top_k 20, max_tokens 5" "its defaults are taken and printed"
+run greedy $tok --prompts "$dir/drawn.jsonl" --temperature 0 --max-tokens 5
+same "$(get conf 1 token_ids)" "$(get greedy 1 token_ids)" "... as the options of that name"
+run given --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl" --temperature 1 --top-k 0 --max-tokens 12
+same "$(get given 1 token_ids) $(get given 1 stop_reason)" "$(get stop 1 token_ids) infer_tool: no member " \
+    "options win; any of its end tokens ends the text"
+run raw --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl" --raw --ignore-eos --max-tokens 40
+same "$(get raw 1 token_ids)" "$(get drawn 1 token_ids)" "--raw takes nothing of it"
+printf '{"top_p": "x"}' >"$dir/conf/generation_config.json"
+fails 1 "generation_config.json: top_p is no number" "a broken one is named" --tokenizer "$dir/conf" x
+printf '%s' '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{{ style }}{% endif %}' \
+    >"$dir/chat.jinja"
+
+# --- the OpenAI batch shape and conversations ---
+batch() { printf '{"custom_id":"%s","method":"POST","url":"/v1/%s","body":{%s}}\n' "$1" "$2" "$3"; }
+{
+    batch plain completions '"model":"m","prompt":"the house","temperature":0,"max_tokens":4,"logprobs":1,"n":2'
+    batch ids completions '"prompt":[5,6,7],"temperature":0,"max_tokens":4,"user":"u","stream":false'
+    batch typo completions '"prompt":"x","temperatur":1'
+    batch long completions "\"prompt\":[1$(awk 'BEGIN { for (i = 0; i < 300; i++) printf ",1" }')]"
+    batch url embeddings '"input":"x"'
+    batch chat chat/completions '"messages":[{"role":"user","content":"the house"}],"max_completion_tokens":3,"temperature":0,"logprobs":true,"top_logprobs":2'
+    batch none chat/completions '"prompt":"x"'
+    printf '{"id":"own","messages":[{"role":"user","content":"the house"}],"max_tokens":3,"temperature":0}\n'
+    printf '{"id":"kw","messages":[{"role":"user","content":"the house"}],"max_tokens":3,"chat_template_kwargs":{"style":"very "}}\n'
+    printf '{"id":"flat","prompt":"<user>the house<assistant>","max_tokens":3,"temperature":0,"add_special_tokens":false}\n'
+} >"$dir/batch.jsonl"
+run batch $tok --chat-template "$dir/chat.jinja" --prompts "$dir/batch.jsonl"
+same "$rc $(wc -l <"$dir/batch/text/out.jsonl" | tr -d ' ')" "0 10" "a line for every batch request"
+says "4 of 10 requests cannot be run" "those that cannot be run are counted"
+same "$(get batch 1 custom_id) $(get batch 1 response.status_code) $(get batch 1 response.body.object) $(get batch 1 response.body.model)" \
+    '"plain" 200 "text_completion" "m"' "a completion"
+same "$(get batch 1 response.body.usage)" \
+    "{\"prompt_tokens\":$(get words 1 prompt_tokens),\"total_tokens\":$(($(get words 1 prompt_tokens) + 8)),\"completion_tokens\":8}" "... its usage"
+same "$(get batch 1 response.body.choices.1.index) $(get batch 1 response.body.choices.1.text)" \
+    "1 $(get batch 1 response.body.choices.0.text)" "... its choices, greedy and equal"
+same "$(get batch 1 response.body.choices.0.logprobs.token_logprobs.0)" "$(get words 1 logprobs.0)" "... their log-probabilities"
+same "$(get batch 2 response.body.choices.0.logprobs) $(get batch 2 error)" "null null" "none where not asked for"
+same "$(get batch 3 response.status_code) $(get batch 3 response.body) $(get batch 3 error.message)" \
+    "400 null \"unknown parameter 'temperatur'; did you mean 'temperature'?\"" "an unknown parameter is refused by name"
+get batch 4 error.message | grep -q "the prompt has 301 tokens, the model's context is 256"
+ok $? "a prompt beyond the context"
+get batch 5 error.message | grep -q "url '/v1/embeddings'"
+ok $? "an unknown url"
+get batch 7 error.message | grep -q "unknown parameter 'prompt'"
+ok $? "a chat request without messages"
+same "$(get batch 6 response.body.object) $(get batch 6 response.body.choices.0.message.role) $(get batch 6 response.body.choices.0.message.content)" \
+    "\"chat.completion\" \"assistant\" $(get batch 10 text)" "a conversation is its template's text"
+same "$(get batch 6 response.body.choices.0.logprobs.content.2.logprob)" "$(get batch 10 logprobs.2)" "... with its log-probabilities"
+same "$(get batch 8 token_ids)" "$(get batch 10 token_ids)" "messages in our shape"
+same "$(($(get batch 9 prompt_tokens) > $(get batch 8 prompt_tokens)))" 1 "chat_template_kwargs reach the template"
+for where in 2 5 8; do
+    mkdir -p "$dir/half$where/text"
+    head -n $where "$dir/batch/text/out.jsonl" >"$dir/half$where/text/out.jsonl.part"
+    run half$where $tok --chat-template "$dir/chat.jinja" --prompts "$dir/batch.jsonl" --batch 2
+    same "$rc $(sum half$where)" "0 $(sum batch)" "continued behind line $where: the same bytes"
+done
+printf '{"messages":[{"role":"user","content":"x"}]}\n' >"$dir/bad.jsonl"
+fails 1 "there is no chat template" "messages without a template" $tok --prompts "$dir/bad.jsonl"
 
 # --- bad requests ---
 bad_line "did you mean 'temperature'" "an unknown member, with the nearest name" '{"prompt":"x","temperatur":1}'

@@ -190,6 +190,90 @@ static void test_samples(const lf_gen_job *first)
     }
 }
 
+/* What the model itself says of token `at` of a sequence: the hash of fake_step over plain tokens. */
+static float plain_logit(const int32_t *tokens, size_t at, uint64_t v)
+{
+    uint64_t h = 99;
+    for (size_t p = 0; p < at; p++)
+        h = h * 6364136223846793005u + (uint64_t)tokens[p] + 1;
+    return 4 * (float)lf_rng_f64(h, 5, v);
+}
+
+struct scored {
+    size_t n, bad;
+    const lf_gen_job *jobs;
+};
+
+/* Every log-probability of the prompt, its greedy flag, the alternatives and the other last tokens, against the plain computation. */
+static int score_sink(void *arg, const lf_gen_result *r, lf_err *err)
+{
+    (void)err;
+    struct scored *g = arg;
+    const lf_gen_job *j = r->job;
+    g->bad += j != &g->jobs[g->n++] || r->n != (size_t)(j->max_tokens > 0 ? j->max_tokens : 0);
+    for (size_t at = j->prompt_first > 1 ? j->prompt_first : 1; at < j->n_prompt; at++) {
+        float lse = plain_logit(j->prompt, at, 0) + 1;
+        uint64_t best = 0;
+        for (uint64_t v = 1; v < V; v++)
+            if (plain_logit(j->prompt, at, v) > plain_logit(j->prompt, at, best))
+                best = v;
+        g->bad += r->prompt_logprobs[at] != plain_logit(j->prompt, at, (uint64_t)j->prompt[at]) - lse;
+        g->bad += r->prompt_greedy[at] != (best == (uint64_t)j->prompt[at]);
+        g->bad += j->prompt_top > 0 && r->prompt_top_ids[at * (size_t)j->prompt_top] != (int32_t)best;
+        for (size_t i = 0; at + 1 == j->n_prompt && i < j->n_last; i++)
+            g->bad += r->last_logprobs[i] != plain_logit(j->prompt, at, (uint64_t)j->last_ids[i]) - lse;
+        g->bad += at + 1 == j->n_prompt && r->last_best != (int32_t)best;
+    }
+    return 0;
+}
+
+/* Texts that are scored: beside generation, with common beginnings of any length, in any batch. */
+static void test_scoring(void)
+{
+    enum { N = 12 };
+    static const int64_t shapes[][3] = {{1, 1, 10}, {1, 64, 10}, {3, 5, 25}, {12, 64, 120}, {12, 16, 40}};
+    static const int32_t others[] = {3, 19, 0};
+    static int32_t text[N][CONTEXT + 1];
+    lf_gen_job jobs[N];
+    for (uint32_t i = 0; i < N; i++) {
+        size_t n = i == 0 ? CONTEXT + 1 : 2 + (i * 7) % 37, same = (i * 5) % 30; /* the first token of 0 .. 29 are those of all */
+        for (size_t k = 0; k < n; k++)
+            text[i][k] = (int32_t)(lf_rng_u32(8, k < same ? 99 : i, k) % V);
+        jobs[i] = (lf_gen_job){.id = "s", .prompt = text[i], .n_prompt = n, .params = LF_SAMPLE_DEFAULTS, .prompt_logprobs = true,
+                               .prompt_first = i % 3 == 1 ? n - 1 : i % 3, .prompt_top = i % 2, .last_ids = others, .n_last = i % 4};
+        if (i % 4 == 3 && n < 30)
+            jobs[i].max_tokens = 3;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        struct lf_gen_stats st;
+        struct scored got = {.jobs = jobs};
+        if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
+            tap_bail("no memory");
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, score_sink, &got, NULL, &st, &err), 0, &err, NULL, "score");
+        tap_i64((int64_t)got.n, N, "every text once, in order");
+        tap_i64((int64_t)got.bad, 0, "log-probabilities are those of the plain computation");
+        if (shapes[i][0] == N)
+            tap_ok(st.shared_tokens > 0, "%lld tokens of common beginnings were not computed again", (long long)st.shared_tokens);
+        fake_close(&f);
+    }
+    struct fake f;
+    lf_err err = LF_ERR_INIT;
+    struct scored got = {.jobs = jobs};
+    lf_gen_job long_one = jobs[0];
+    if (fake_open(&f, 2, 8, 30))
+        tap_bail("no memory");
+    static int32_t longer[CONTEXT + 2];
+    long_one.prompt = longer;
+    long_one.n_prompt = CONTEXT + 2;
+    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "context", "longer than the context");
+    long_one.n_prompt = 5;
+    long_one.prompt_logprobs = false;
+    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "max_tokens", "nothing asked for");
+    fake_close(&f);
+}
+
 static bool stop_now(void) { return true; }
 
 static void test_refusals(const lf_gen_job *jobs)
@@ -223,6 +307,7 @@ int main(void)
     test_composition(jobs);
     test_min_tokens(jobs);
     test_samples(&jobs[3]);
+    test_scoring();
     test_refusals(jobs);
     return tap_done();
 }

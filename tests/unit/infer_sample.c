@@ -97,6 +97,83 @@ static void test_penalties(lf_sampler *s)
     tap_i64(lf_sampler_draw(s, &p, logits, 1, 0), 0, "and are free again");
 }
 
+/* Probabilities of all five tokens after a draw, by id. */
+static void probs_of(lf_sampler *s, const lf_sample_params *p, double *out)
+{
+    const int32_t *ids;
+    const double *probs;
+    lf_sampler_draw(s, p, logits, 1, 0);
+    for (int i = 0; i < 5; i++)
+        out[i] = 0;
+    for (size_t i = 0, n = lf_sampler_kept(s, &ids, &probs); i < n; i++)
+        out[ids[i]] = probs[i];
+}
+
+static void test_limits(lf_sampler *s)
+{
+    static const int32_t ids[] = {4, 1}, allowed[] = {0, 3, 4}, first[] = {2}, pair[] = {3, 0}, said[] = {1, 3};
+    static const int32_t *const bad[] = {first, pair};
+    static const double bias[] = {3, -100};
+    static const size_t bad_len[] = {1, 2};
+    lf_sample_params p = LF_SAMPLE_DEFAULTS;
+    double v[5];
+    /* e^2 e^-99 e^.5 e^0 e^2 */
+    lf_sampler_begin(s, NULL, 0);
+    lf_sampler_limit(s, &(lf_sample_limits){.bias_ids = ids, .bias = bias, .n_bias = 2});
+    probs_of(s, &p, v);
+    tap_f64(v[4], v[0], 1e-12, "a bias is added to the logit");
+    tap_ok(v[1] < 1e-40 && v[1] > 0, "-100 all but forbids");
+    tap_f64(v[0], exp(2) / (2 * exp(2) + exp(.5) + 1), 1e-6, "the rest is as it was");
+    p.repetition_penalty = 2;
+    lf_sampler_begin(s, ids, 1);
+    lf_sampler_limit(s, &(lf_sample_limits){.bias_ids = ids, .bias = bias, .n_bias = 1});
+    probs_of(s, &p, v);
+    tap_f64(v[4] / v[1], 1, 1e-12, "the bias comes before the penalty: (-1 + 3) / 2");
+    p.repetition_penalty = 1;
+    lf_sampler_begin(s, NULL, 0);
+    lf_sampler_limit(s, &(lf_sample_limits){.allowed = allowed, .n_allowed = 3});
+    lf_sampler_forbid(s, allowed, 1);
+    probs_of(s, &p, v);
+    tap_ok(v[0] == 0 && v[1] == 0 && v[2] == 0 && v[3] > 0 && v[4] > 0, "what is allowed and not forbidden");
+    lf_sampler_allow_all(s);
+    probs_of(s, &p, v);
+    tap_f64(v[0], exp(2) / (exp(2) + 1 + exp(-1)), 1e-6, "allowed tokens stay allowed");
+    lf_sampler_begin(s, NULL, 0);
+    probs_of(s, &p, v);
+    tap_f64(v[1], .207124, 1e-6, "a new sequence has no limits");
+    lf_sampler_limit(s, &(lf_sample_limits){.bad = bad, .bad_len = bad_len, .n_bad = 2});
+    lf_sampler_forbid_bad(s, said, 1);
+    probs_of(s, &p, v);
+    tap_ok(v[2] == 0 && v[0] > 0, "a bad word of one token is forbidden, of two only where it would be completed");
+    lf_sampler_allow_all(s);
+    lf_sampler_forbid_bad(s, said, 2);
+    probs_of(s, &p, v);
+    tap_ok(v[2] == 0 && v[0] == 0, "... which is here");
+}
+
+static void test_reference(lf_sampler *s)
+{
+    /* repetition 1.2 on all: 1.666667 .833333 .416667 0 -1.2 */
+    static const double l[] = {2 / 1.2, 1 / 1.2, .5 / 1.2, 0, -1.2};
+    static const int32_t all[] = {0, 1, 2, 3, 4};
+    lf_sample_params p = LF_SAMPLE_DEFAULTS;
+    double v[5], sum = 0;
+    p.repetition_penalty = 1.2;
+    lf_sampler_begin(s, all, 5);
+    probs_of(s, &p, v);
+    for (int i = 0; i < 5; i++)
+        sum += exp(l[i]);
+    for (int i = 0; i < 5; i++)
+        tap_f64(v[i], exp(l[i]) / sum, 1e-6, "repetition penalty 1.2 on all");
+    /* penalties, then temperature, then top-k, top-p, min-p: presence .5 on token 0, T .5 -> 3 2 1 0 -2 */
+    p = (lf_sample_params){.5, .95, .1, 1, .5, 0, 4};
+    lf_sampler_begin(s, NULL, 0);
+    lf_sampler_accept(s, 0);
+    probs_of(s, &p, v);
+    tap_f64(v[0], 1 / (1 + exp(-1) + exp(-2)), 1e-6, "the order of operations");
+    tap_f64(v[3], 0, 0, "... top-k 4, then top-p .95 of the four, min-p .1 of the most likely");
+}
+
 static void test_law(lf_sampler *s)
 {
     /* Frequencies of 20,000 draws: a chi-square of 4 degrees of freedom above 30 has probability 5e-6. */
@@ -142,6 +219,8 @@ int main(void)
     test_cuts(s);
     test_ties(s);
     test_penalties(s);
+    test_limits(s);
+    test_reference(s);
     test_law(s);
     test_bad();
     lf_sampler_destroy(s);

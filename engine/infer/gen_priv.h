@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of gen.h: gen.c decides who runs, gen_seq.c is one sequence: its tokens, text and log-probabilities.
+ */
+#ifndef LF_INFER_GEN_PRIV_H
+#define LF_INFER_GEN_PRIV_H
+
+#include "engine/infer/gen.h"
+
+/* One sequence, from admission to delivery. */
+typedef struct gen_seq {
+    const lf_gen_job *job;
+    int32_t *tok;   /* prompt then output */
+    float *logprob; /* of output tokens */
+    int32_t *top_ids;
+    float *top_logprob;
+    size_t n_tok, cap_tok; /* cap: prompt + the most it may generate */
+    size_t cached;
+    int64_t slot; /* -1 once it has finished */
+    lf_sampler *sampler;
+    lf_tok_stream stream;
+    lf_buf text;
+    enum lf_finish finish;
+    const char *stop_reason;
+    int32_t stop_token;
+    int32_t *pages;
+    size_t n_pages;
+    size_t n_shared,
+        n_ready; /* pages that it counts as cached though another fills them; how many of these are known to be full */
+    /* NULL unless asked for */
+    float *prompt_logprob, *prompt_top_logprob, *last_logprob;
+    uint8_t *prompt_greedy;
+    int32_t *prompt_top_ids;
+    int32_t last_best;
+} gen_seq;
+
+size_t lf_gen_most_tokens(const lf_gen_model *m, const lf_gen_job *j);
+size_t lf_gen_pages_for(const lf_gen_model *m, size_t tokens);
+
+gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *err);
+void lf_gen_seq_free(gen_seq *s);
+
+/* Tokens whose keys and values must be in the cache before the sequence is done with its prompt, or with the token
+ * drawn last. */
+static inline size_t gen_seq_goal(const gen_seq *s)
+{
+    return s->n_tok - (s->job->max_tokens == 0);
+}
+
+/* Are the logits behind token `at` wanted? */
+static inline bool gen_seq_wants(const gen_seq *s, size_t at)
+{
+    const lf_gen_job *j = s->job;
+    return at + 1 == s->n_tok || (j->prompt_logprobs && at + 1 < j->n_prompt && at + 1 >= j->prompt_first);
+}
+
+/* The next token of the output, from its row of logits. Touches nothing but the sequence's sampler. */
+int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
+/* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches the sequence alone.
+ */
+void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse);
+/* LF_ENUMERIC: what note_prompt noted is not finite. */
+int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err);
+/* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL. */
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, int32_t token, const float *logits,
+                       float lse, bool *ended, lf_err *err);
+/* The rest of the text. */
+void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One sequence of a generation run; see gen_priv.h.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/infer/gen_priv.h"
+
+const char *lf_finish_name(enum lf_finish f)
+{
+    static const char *const names[] = {"stop", "length", "error"};
+    return names[f];
+}
+
+size_t lf_gen_most_tokens(const lf_gen_model *m, const lf_gen_job *j)
+{
+    size_t cap = j->n_prompt + (size_t)j->max_tokens, most = (size_t)m->max_context;
+    if (j->max_tokens == 0)
+        return cap;
+    return cap < most ? cap : most;
+}
+
+size_t lf_gen_pages_for(const lf_gen_model *m, size_t tokens)
+{
+    return (tokens + (size_t)m->page_tokens - 1) / (size_t)m->page_tokens;
+}
+
+/* ---- checks
+ * -------------------------------------------------------------------------------------------------------------- */
+
+static int check_ids(const lf_gen_model *m, const int32_t *ids, size_t n, lf_err *err)
+{
+    for (size_t k = 0; k < n; k++)
+        if (ids[k] < 0 || ids[k] >= m->vocab)
+            return lf_fail(err, LF_EINVAL, "token %d is outside the vocabulary of %lld", (int)ids[k],
+                           (long long)m->vocab);
+    return 0;
+}
+
+static int check_limits(const lf_gen_model *m, const lf_sample_limits *l, lf_err *err)
+{
+    int rc = check_ids(m, l->bias_ids, l->n_bias, err);
+    if (rc)
+        return lf_err_prefix(err, "logit_bias");
+    if ((rc = check_ids(m, l->allowed, l->n_allowed, err)))
+        return lf_err_prefix(err, "allowed_token_ids");
+    for (size_t i = 0; i < l->n_bad; i++)
+        if (l->bad_len[i] == 0 || check_ids(m, l->bad[i], l->bad_len[i], err))
+            return lf_fail(err, LF_EINVAL, "bad_words: entry %zu is not in the vocabulary", i + 1);
+    return 0;
+}
+
+/* Room in context, cache and step. A prompt that is only scored is read but for its last token. */
+static int check_size(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
+{
+    if (j->n_prompt >= (size_t)m->max_context + (j->max_tokens == 0 ? 2 : 0))
+        return lf_fail(err, LF_EINVAL, "the prompt has %zu tokens, the model's context is %lld with room for one more",
+                       j->n_prompt, (long long)m->max_context);
+    size_t tokens = lf_gen_most_tokens(m, j) - (j->max_tokens == 0), pages = lf_gen_pages_for(m, tokens);
+    if (pages > (size_t)m->n_pages || pages > (size_t)m->max_pages)
+        return lf_fail(err, LF_EINVAL,
+                       "%zu tokens need %zu pages, the cache has %lld; raise kv_tokens or lower max_tokens", tokens,
+                       pages, (long long)m->n_pages);
+    if (m->prefix && j->n_prompt > (size_t)m->max_rows)
+        return lf_fail(err, LF_EINVAL,
+                       "the prompt has %zu tokens, which see each other and need one step of at most %lld rows; raise "
+                       "step_rows",
+                       j->n_prompt, (long long)m->max_rows);
+    return 0;
+}
+
+static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *j, lf_err *err)
+{
+    if (j->n_prompt == 0)
+        return lf_fail(err, LF_EINVAL, "the prompt has no tokens");
+    if (j->max_tokens < 1 && !(j->max_tokens == 0 && j->prompt_logprobs && j->n_prompt > 1))
+        return lf_fail(err, LF_EINVAL, "max_tokens must be 1 or more");
+    if (j->prompt_logprobs && m->prefix)
+        return lf_fail(
+            err, LF_EINVAL,
+            "prompt_logprobs: the tokens of this model's prompts see each other, so they have no probability");
+    int rc = check_size(m, j, err);
+    if (rc == 0)
+        rc = check_ids(m, j->prompt, j->n_prompt, err);
+    if (rc == 0)
+        rc = check_ids(m, j->last_ids, j->n_last, err);
+    if (rc == 0)
+        rc = check_limits(m, &j->limits, err);
+    if (rc == 0 && j->n_stop > 0 && !tok)
+        rc = lf_fail(err, LF_EINVAL, "stop strings need a tokenizer");
+    return rc ? rc : lf_sample_check(&j->params, err);
+}
+
+int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_err *err)
+{
+    for (size_t i = 0; i < n_jobs; i++)
+        if (check_job(m, tok, &jobs[i], err))
+            return lf_err_prefix(err, "request '%s'", jobs[i].id);
+    return 0;
+}
+
+/* ---- life
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+void lf_gen_seq_free(gen_seq *s)
+{
+    if (!s)
+        return;
+    free(s->tok);
+    free(s->logprob);
+    free(s->top_ids);
+    free(s->top_logprob);
+    free(s->pages);
+    free(s->prompt_logprob);
+    free(s->prompt_greedy);
+    free(s->prompt_top_ids);
+    free(s->prompt_top_logprob);
+    free(s->last_logprob);
+    lf_tok_stream_drop(&s->stream);
+    lf_buf_fini(&s->text);
+    free(s);
+}
+
+/* Room for what is reported of the prompt. */
+static int create_prompt(gen_seq *s, lf_err *err)
+{
+    const lf_gen_job *j = s->job;
+    size_t top = j->n_prompt * (size_t)(j->prompt_top > 0 ? j->prompt_top : 0);
+    s->prompt_logprob = lf_calloc(j->n_prompt, sizeof *s->prompt_logprob, err);
+    s->prompt_greedy = lf_calloc(j->n_prompt, sizeof *s->prompt_greedy, err);
+    s->prompt_top_ids = lf_calloc(top, sizeof *s->prompt_top_ids, err);
+    s->prompt_top_logprob = lf_calloc(top, sizeof *s->prompt_top_logprob, err);
+    s->last_logprob = lf_calloc(j->n_last, sizeof *s->last_logprob, err);
+    return s->prompt_logprob && s->prompt_greedy && s->prompt_top_ids && s->prompt_top_logprob && s->last_logprob
+               ? 0
+               : LF_ENOMEM;
+}
+
+gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
+{
+    gen_seq *s = lf_calloc(1, sizeof *s, err);
+    if (!s)
+        return NULL;
+    lf_buf_init(&s->text);
+    s->job = j;
+    s->stop_token = s->last_best = -1;
+    s->cap_tok = lf_gen_most_tokens(m, j);
+    size_t new_cap = s->cap_tok - j->n_prompt, top = new_cap * (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
+    s->n_pages = lf_gen_pages_for(m, s->cap_tok - (j->max_tokens == 0));
+    s->tok = lf_calloc(s->cap_tok, sizeof *s->tok, err);
+    s->logprob = lf_calloc(new_cap, sizeof *s->logprob, err);
+    s->top_ids = lf_calloc(top, sizeof *s->top_ids, err);
+    s->top_logprob = lf_calloc(top, sizeof *s->top_logprob, err);
+    s->pages = lf_calloc(s->n_pages, sizeof *s->pages, err);
+    if (!s->tok || !s->logprob || !s->top_ids || !s->top_logprob || !s->pages ||
+        (j->prompt_logprobs && create_prompt(s, err))) {
+        lf_gen_seq_free(s);
+        return NULL;
+    }
+    memcpy(s->tok, j->prompt, j->n_prompt * sizeof *s->tok);
+    s->n_tok = j->n_prompt;
+    return s;
+}
+
+/* ---- tokens
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* Index of an end token, n_end for none. */
+static size_t which_end(const lf_gen_job *j, int32_t token)
+{
+    size_t i = 0;
+    while (i < j->n_end && j->end[i] != token)
+        i++;
+    return i;
+}
+
+static void note_top(int64_t vocab, const float *logits, float lse, size_t top, int32_t *ids, float *logprobs)
+{
+    size_t n = lf_top_logits(logits, vocab, top, ids);
+    for (size_t i = 0; i < top; i++) {
+        if (i >= n)
+            ids[i] = -1;
+        else
+            logprobs[i] = logits[ids[i]] - lse;
+    }
+}
+
+int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits)
+{
+    const lf_gen_job *j = s->job;
+    size_t index = s->n_tok - j->n_prompt;
+    bool guard = index < (size_t)(j->min_tokens > 0 ? j->min_tokens : 0) || j->limits.n_bad > 0;
+    if (index < (size_t)(j->min_tokens > 0 ? j->min_tokens : 0))
+        lf_sampler_forbid(s->sampler, j->end, j->n_end);
+    lf_sampler_forbid_bad(s->sampler, s->tok + j->n_prompt, index);
+    int32_t token = lf_sampler_draw(s->sampler, &j->params, logits, j->seed, index);
+    if (guard)
+        lf_sampler_allow_all(s->sampler);
+    return token;
+}
+
+void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse)
+{
+    const lf_gen_job *j = s->job;
+    size_t top = (size_t)(j->prompt_top > 0 ? j->prompt_top : 0), to = at + 1;
+    int32_t best = -1, token = j->prompt[to];
+    lf_top_logits(logits, vocab, 1, &best);
+    s->prompt_logprob[to] = logits[token] - lse;
+    s->prompt_greedy[to] = best == token;
+    note_top(vocab, logits, lse, top, s->prompt_top_ids + to * top, s->prompt_top_logprob + to * top);
+    if (to + 1 < j->n_prompt)
+        return;
+    s->last_best = best;
+    for (size_t i = 0; i < j->n_last; i++)
+        s->last_logprob[i] = logits[j->last_ids[i]] - lse;
+}
+
+int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err)
+{
+    bool good = isfinite(s->prompt_logprob[at + 1]);
+    for (size_t i = 0; at + 2 == s->job->n_prompt && i < s->job->n_last; i++)
+        good = good && isfinite(s->last_logprob[i]);
+    if (good)
+        return 0;
+    return lf_fail(
+        err, LF_ENUMERIC,
+        "request '%s': the log-probability of token %zu of the prompt is not finite; the weights are damaged "
+        "or diverged",
+        s->job->id, at + 1);
+}
+
+/* First stop string in the text from `from` on; SIZE_MAX for none. */
+static size_t find_stop(gen_seq *s, size_t from)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < s->job->n_stop; i++) {
+        size_t n = strlen(s->job->stop[i]), start = from + 1 > n ? from + 1 - n : 0;
+        if (n == 0 || s->text.len < n)
+            continue;
+        const char *hit = memmem(s->text.data + start, s->text.len - start, s->job->stop[i], n);
+        if (hit && (size_t)(hit - s->text.data) < best) {
+            best = (size_t)(hit - s->text.data);
+            s->stop_reason = s->job->stop[i];
+        }
+    }
+    return best;
+}
+
+/* Look for stop strings that what came behind text[from) may have completed, and end the text at one. */
+static bool stop_text(gen_seq *s, size_t from)
+{
+    size_t at = find_stop(s, from);
+    if (at == SIZE_MAX)
+        return false;
+    if (s->job->stop_text != LF_STOP_WHOLE) {
+        s->text.len = at + (s->job->stop_text == LF_STOP_INCLUDE ? strlen(s->stop_reason) : 0);
+        s->text.data[s->text.len] = 0;
+    }
+    lf_tok_stream_drop(&s->stream);
+    return true;
+}
+
+/* Text of a new token; *stopped when a stop string is met. The stream holds back what is not yet a whole character, and
+ * the text of a sequence leaves with its result alone, so that no part of a stop string is ever given out. */
+static int grow_text(gen_seq *s, const lf_tokenizer *tok, int32_t token, bool *stopped, lf_err *err)
+{
+    *stopped = false;
+    if (!tok)
+        return 0;
+    size_t before = s->text.len;
+    int rc = lf_tok_stream_push(&s->stream, tok, (uint32_t)token, s->job->skip_special, &s->text, err);
+    if (rc == 0)
+        rc = lf_buf_check(&s->text, err);
+    if (rc == 0 && (int64_t)(s->n_tok - s->job->n_prompt) > s->job->min_tokens)
+        *stopped = stop_text(s, before);
+    return rc;
+}
+
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, int32_t token, const float *logits,
+                       float lse, bool *ended, lf_err *err)
+{
+    const lf_gen_job *j = s->job;
+    size_t index = s->n_tok - j->n_prompt, top = (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
+    bool stopped = false;
+    *ended = true;
+    if (token < 0)
+        return lf_fail(
+            err, LF_ENUMERIC,
+            "request '%s': no finite logit for token %zu of the output; the weights are damaged or diverged, "
+            "or no token is allowed",
+            j->id, index);
+    if (!isfinite(logits[token] - lse)) /* some other logit is not a number */
+        return lf_fail(err, LF_ENUMERIC,
+                       "request '%s': the log-probability of token %zu of the output is not finite; the weights are "
+                       "damaged or diverged",
+                       j->id, index);
+    lf_sampler_accept(s->sampler, token);
+    s->logprob[index] = logits[token] - lse;
+    note_top(vocab, logits, lse, top, s->top_ids + index * top, s->top_logprob + index * top);
+    s->tok[s->n_tok++] = token;
+    size_t end = which_end(j, token);
+    s->finish = LF_FINISH_STOP;
+    if (end < j->n_end) {
+        s->stop_token = end < j->n_end_asked ? token : -1;
+        return j->stop_text == LF_STOP_CUT ? 0 : grow_text(s, tok, token, &stopped, err);
+    }
+    int rc = grow_text(s, tok, token, &stopped, err);
+    if (rc == 0 && !stopped) {
+        s->finish = LF_FINISH_LENGTH;
+        *ended = s->n_tok == s->cap_tok;
+    }
+    return rc;
+}
+
+void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok)
+{
+    size_t before = s->text.len;
+    if (!tok || s->stop_reason)
+        return;
+    if (lf_tok_stream_finish(&s->stream, tok, &s->text, NULL) != 0)
+        s->text.failed = true;
+    if (s->text.len > before && !s->text.failed && stop_text(s, before))
+        s->finish = LF_FINISH_STOP; /* completed by what was held back */
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * generation_config.json; see genconfig.h.
+ */
+#include "engine/infer/genconfig.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+
+static const struct {
+    const char *ours, *theirs;
+} keys[LF_GEN_KEYS] = {
+    [LF_GEN_TEMPERATURE] = {"temperature", "temperature"},
+    [LF_GEN_TOP_K] = {"top_k", "top_k"},
+    [LF_GEN_TOP_P] = {"top_p", "top_p"},
+    [LF_GEN_MIN_P] = {"min_p", "min_p"},
+    [LF_GEN_REPETITION_PENALTY] = {"repetition_penalty", "repetition_penalty"},
+    [LF_GEN_MAX_TOKENS] = {"max_tokens", "max_new_tokens"},
+};
+
+const char *lf_gen_key_name(enum lf_gen_key k)
+{
+    return keys[k].ours;
+}
+
+static int read_eos(lf_gen_config *c, json_t *ids, const char *path, lf_err *err)
+{
+    size_t n = json_is_array(ids) ? json_array_size(ids) : ids && !json_is_null(ids);
+    if (n > LF_GEN_CONFIG_MAX_EOS)
+        return lf_fail(err, LF_EFORMAT, "%s: eos_token_id has %zu entries; %d are read", path, n,
+                       LF_GEN_CONFIG_MAX_EOS);
+    for (size_t i = 0; i < n; i++) {
+        json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return lf_fail(err, LF_EFORMAT, "%s: eos_token_id is no token", path);
+        c->eos[c->n_eos++] = (int32_t)json_integer_value(id);
+    }
+    return 0;
+}
+
+static int read_values(lf_gen_config *c, json_t *o, const char *path, lf_err *err)
+{
+    for (int k = 0; k < LF_GEN_KEYS; k++) {
+        json_t *v = json_object_get(o, keys[k].theirs);
+        if (!v || json_is_null(v))
+            continue;
+        c->value[k] = json_number_value(v);
+        if (!json_is_number(v) || !isfinite(c->value[k]) || c->value[k] < 0)
+            return lf_fail(err, LF_EFORMAT, "%s: %s is no number of 0 or more", path, keys[k].theirs);
+        c->has[k] = true;
+    }
+    if (json_is_false(json_object_get(o, "do_sample"))) {
+        c->has[LF_GEN_TEMPERATURE] = true;
+        c->value[LF_GEN_TEMPERATURE] = 0;
+    }
+    if (c->has[LF_GEN_MAX_TOKENS] && c->value[LF_GEN_MAX_TOKENS] < 1)
+        c->has[LF_GEN_MAX_TOKENS] = false;
+    return 0;
+}
+
+int lf_gen_config_read(lf_gen_config *out, const char *dir, lf_err *err)
+{
+    *out = (lf_gen_config){0};
+    char *path = lf_path_join(dir, "generation_config.json", err);
+    if (!path)
+        return LF_ENOMEM;
+    if (!lf_io_exists(path)) {
+        free(path);
+        return 0;
+    }
+    json_t *o = lf_json_load_file(path, (size_t)16 << 20, err);
+    lf_gen_config c = {0};
+    int rc = !o                   ? LF_EFORMAT
+             : !json_is_object(o) ? lf_fail(err, LF_EFORMAT, "%s is not an object", path)
+                                  : read_values(&c, o, path, err);
+    if (rc == 0)
+        rc = read_eos(&c, json_object_get(o, "eos_token_id"), path, err);
+    if (rc == 0)
+        *out = c;
+    json_decref(o);
+    free(path);
+    return rc;
+}

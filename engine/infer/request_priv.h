@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of request.h: one request while it is read.
+ */
+#ifndef LF_INFER_REQUEST_PRIV_H
+#define LF_INFER_REQUEST_PRIV_H
+
+#include "engine/base/mem.h"
+#include "engine/infer/request.h"
+
+/* Defaults, then what its line says. */
+typedef struct gen_request {
+    lf_gen_job job; /* without id, seed and end */
+    int64_t n, best_of, seed, top_logprobs, prompt_logprobs, truncate;
+    bool has_seed, ignore_eos, add_special, include_stop, logprobs;
+    const char *id, *model;
+    json_t *prompt, *messages, *tools, *kwargs;
+    const int32_t *stop_ids;
+    size_t n_stop_ids;
+} gen_request;
+
+/* Where members are read: into `a`, words through `tok` (may be NULL). */
+typedef struct gen_members {
+    lf_arena *a;
+    const lf_tokenizer *tok;
+} gen_members;
+
+/* All members of an object into r; a member that this form does not have is LF_EINVAL with the nearest that it has. */
+int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, gen_request *r, lf_err *err);
+/* A list of token ids. */
+int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int32_t **ids, size_t *n, lf_err *err);
+/* Text to ids in the arena. */
+int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned flags, const int32_t **ids, size_t *n,
+                  lf_err *err);
+
+#endif
