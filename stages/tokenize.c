@@ -52,6 +52,23 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
     return 0;
 }
 
+/* What becomes of rows that are more than a text. */
+static void read_chat(tokenize *s, const lf_optset *o)
+{
+    lf_rowdocs_opts *r = &s->rows;
+    s->chat_file = lf_optset_str(o, "chat_template");
+    s->chat_opts = (lf_chat_opts){.name = lf_optset_str(o, "chat_name"),
+                                  .vars = lf_optset_str(o, "chat_vars"),
+                                  .now = lf_optset_int(o, "chat_time")};
+    r->shape = &s->shape;
+    r->train = (lf_chat_train){.mask = (enum lf_chat_mask)lf_optset_choice(o, "mask"),
+                               .last_only = lf_optset_choice(o, "train_turns") == 1,
+                               .no_end = !lf_optset_bool(o, "train_end")};
+    r->any_order = lf_optset_choice(o, "turn_order") == 1;
+    r->train_prompt = lf_optset_bool(o, "train_on_prompt");
+    s->drop_non_prefix = lf_optset_choice(o, "non_prefix") == 1;
+}
+
 static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
 {
     lf_shape_opts *h = &s->shape;
@@ -68,6 +85,7 @@ static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
     h->strict = lf_optset_choice(o, "invalid_utf8") == 1;
     if (h->shape == LF_SHAPE_TEXT)
         return 0;
+    read_chat(s, o);
     if (!s->doctor || lf_optset_is_set(o, "unmapped"))
         h->ignore_unmapped = lf_optset_choice(o, "unmapped") == 1;
     s->columns = strings_of(o, "columns", &h->n_columns, 1, err);
@@ -129,6 +147,10 @@ static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
         lf_buf_addc(&b, '\n');
     }
     lf_buf_addf(&b, "trained=%d\n", !s->tokenizer_path);
+    if (s->chat_file) {
+        lf_buf_adds(&b, "chat_template=");
+        rc = rc ? rc : lf_io_read_file(s->chat_file, (size_t)4 << 20, &b, err);
+    }
     if (rc == 0)
         rc = lf_buf_check(&b, err);
     if (rc == 0)
@@ -173,6 +195,10 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     s->flags = (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u) |
                (lf_optset_choice(o, "special_in_text") == 0 ? LF_TOK_SPECIAL_TEXT : 0u) |
                (s->corpus.strict ? LF_TOK_STRICT : 0u);
+    s->rows.flags = s->flags;
+    s->rows.max_length = (size_t)lf_optset_int(o, "max_length");
+    s->rows.truncate = (enum lf_truncate)lf_optset_choice(o, "truncation");
+    s->skip_bad = lf_optset_choice(o, "bad_rows") == 1;
     s->valid_fraction = lf_optset_float(o, "valid_fraction");
     s->valid_seed = lf_optset_int(o, "valid_seed");
     s->shard_tokens = (uint64_t)lf_optset_int(o, "shard_tokens");
@@ -238,10 +264,7 @@ static int plan(void *self, json_t *out, lf_err *err)
 typedef struct encoding {
     tokenize *s;
     const lf_corpus *corpus;
-    const lf_tokenizer *tok;
-    lf_tok_state **states;
-    lf_buf *texts;
-    int64_t eos_id;
+    tok_rows *rows;       /* [threads] */
     uint64_t valid_below; /* hash values below this are validation documents */
     bool all_train;
 } encoding;
@@ -264,50 +287,25 @@ static int choose_split(const encoding *e, const lf_buf *text, int *split, lf_er
     return rc;
 }
 
-static int encode_row(encoding *e, int thread, tok_batch *b, size_t i, const char *where, lf_err *err)
-{
-    tok_doc *d = &b->docs[i];
-    lf_buf *text = &e->texts[thread];
-    size_t at = b->ids.n;
-    *d = (tok_doc){0};
-    int rc = lf_tokenize_row(e->s, e->states[thread], e->tok, e->eos_id, b, i, where, text, err);
-    if (rc == 0)
-        rc = choose_split(e, text, &d->split, err);
-    d->n_ids = b->ids.n - at;
-    d->text_bytes = text->len;
-    d->masked = b->mask.len > at && memchr(b->mask.data + at, 0, d->n_ids) != NULL;
-    return rc;
-}
-
 static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *err)
 {
     char where[1024];
-    const tok_record *r = &b->recs[i];
-    tok_doc *d = &b->docs[i];
-    lf_buf *text = &e->texts[thread];
-    size_t at = b->ids.n;
+    tok_rows *r = &e->rows[thread];
+    const lf_buf *text = NULL;
+    int split = SPLIT_TRAIN;
     lf_tokenize_where(where, sizeof(where), e->corpus, b, i);
-    if (r->json && e->s->shape.shape != LF_SHAPE_TEXT)
-        return encode_row(e, thread, b, i, where, err);
-    int rc = lf_corpus_text(&e->s->corpus, b->raw.data + r->at, r->len, r->json, where, text, &b->replaced, err);
-    if (rc != 0)
-        return rc;
-    *d = (tok_doc){.text_bytes = text->len};
-    if (text->len == 0)
-        return 0;
-    rc = choose_split(e, text, &d->split, err);
-    if (rc == 0)
-        rc = lf_tokenizer_encode(e->states[thread], text->data, text->len, e->s->flags, &b->ids, &b->replaced, err);
-    if (rc == 0 && e->eos_id >= 0)
-        rc = lf_ids_add(&b->ids, (uint32_t)e->eos_id, err);
-    d->n_ids = b->ids.n - at;
-    return rc == 0 ? 0 : lf_err_prefix(err, "%s", where);
+    int rc = lf_tokenize_row(r, b, i, where, &text, err);
+    if (rc == 0 && r->docs.fate == LF_ROW_KEPT)
+        rc = choose_split(e, text, &split, err);
+    return rc ? rc : lf_tokenize_row_put(r, b, i, text, split, err);
 }
 
 static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
 {
+    bool masked = false;
     b->ids.n = 0;
     lf_buf_clear(&b->mask);
+    lf_buf_clear(&b->rest);
     b->replaced = 0;
     if (b->n > b->cap_docs) {
         int rc = lf_realloc(&b->docs, b->cap, sizeof(*b->docs), err);
@@ -316,8 +314,12 @@ static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
         b->cap_docs = b->cap;
     }
     int rc = 0;
-    for (size_t i = 0; i < b->n && rc == 0; i++)
+    for (size_t i = 0; i < b->n && rc == 0; i++) {
         rc = encode_one(ctx, thread, b, i, err);
+        masked = masked || b->docs[i].masked;
+    }
+    if (!masked)
+        lf_buf_clear(&b->mask); /* nothing to tell */
     return rc;
 }
 
@@ -340,20 +342,39 @@ static void set_sink(tokenize *s, tok_writer *w, tok_pipe *p)
     s->k->sink_ctx = w;
 }
 
+static int open_rows(encoding *e, size_t n, const lf_tokenizer *t, lf_err *err)
+{
+    e->rows = lf_calloc(n, sizeof(*e->rows), err);
+    for (size_t i = 0; e->rows && i < n; i++) {
+        tok_rows *r = &e->rows[i];
+        r->s = e->s;
+        lf_rowdocs_init(&r->docs);
+        lf_buf_init(&r->text);
+        if (!(r->state = lf_tok_state_create(t, err)))
+            return LF_ENOMEM;
+    }
+    return e->rows ? 0 : LF_ENOMEM;
+}
+
+static void close_rows(encoding *e, size_t n)
+{
+    for (size_t i = 0; e->rows && i < n && e->rows[i].s; i++) {
+        lf_rowdocs_fini(&e->rows[i].docs);
+        lf_buf_fini(&e->rows[i].text);
+        lf_tok_state_destroy(e->rows[i].state);
+    }
+    free(e->rows);
+}
+
 /* Collective; w is rank 0's. */
 static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id, tok_writer *w, lf_err *err)
 {
     size_t n = (size_t)s->threads;
-    encoding e = {.s = s, .corpus = c, .tok = t, .eos_id = eos_id, .all_train = !(s->valid_fraction > 0)};
+    encoding e = {.s = s, .corpus = c, .all_train = !(s->valid_fraction > 0)};
     e.valid_below = (uint64_t)(s->valid_fraction * 18446744073709551616.0);
-    e.states = lf_calloc(n, sizeof(*e.states), err);
-    e.texts = lf_calloc(n, sizeof(*e.texts), err);
-    int rc = e.states && e.texts ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        lf_buf_init(&e.texts[i]);
-        e.states[i] = lf_tok_state_create(t, err);
-        rc = e.states[i] ? 0 : LF_ENOMEM;
-    }
+    s->rows.tok = t;
+    s->rows.eos_id = eos_id;
+    int rc = open_rows(&e, n, t, err);
     tok_pipe p = {.corpus = c,
                   .max_docs = s->limit_docs,
                   .max_bytes = s->limit_bytes,
@@ -370,14 +391,7 @@ static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t 
         rc = share_start(s, w, &p, err);
     if (rc == 0)
         rc = lf_tokenize_ranks_end(s->k, lf_tokenize_pipe(&p, err), err);
-    for (size_t i = 0; i < n; i++) {
-        if (e.texts)
-            lf_buf_fini(&e.texts[i]);
-        if (e.states)
-            lf_tok_state_destroy(e.states[i]);
-    }
-    free(e.states);
-    free(e.texts);
+    close_rows(&e, n);
     return rc;
 }
 
@@ -428,6 +442,13 @@ static int finished(const tokenize *s, char sha[LF_HASH_HEX], lf_err *err)
     return rc;
 }
 
+static void drop_chat(tokenize *s)
+{
+    lf_chat_destroy(s->chat);
+    s->chat = NULL;
+    s->rows.chat = NULL;
+}
+
 /* The shards are there. They are what was asked for unless a tokenizer is named that they were not made with. */
 static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *err)
 {
@@ -438,6 +459,7 @@ static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *e
     int rc = s->tokenizer_path ? lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err) : 0;
     if (t && strcmp(lf_tokenizer_sha256(t), sha) != 0)
         rc = lf_fail(err, LF_EEXIST, "%s/shards was made with another tokenizer; use another out", s->out);
+    drop_chat(s);
     lf_tokenizer_destroy(t);
     if (rc == 0)
         lf_log(2, "%s/shards is complete; nothing to do", s->out);
@@ -460,6 +482,7 @@ static int make_shards(tokenize *s, lf_corpus *c, lf_err *err)
         rc = lf_tokenize_finish(&w, err);
     rc = lf_stage_agree(s->k->comm, rc, err);
     lf_tokenize_writer_fini(&w);
+    drop_chat(s);
     lf_tokenizer_destroy(t);
     return rc;
 }
@@ -518,7 +541,12 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {
-        .table = &lf_tokenize_opts, .words = "inputs", .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true};
+    static const lf_stage stage = {.table = &lf_tokenize_opts,
+                                   .words = "inputs",
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy,
+                                   .ranks = true};
     return lf_stage_main(&stage, argc, argv);
 }

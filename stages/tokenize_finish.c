@@ -55,6 +55,8 @@ static int read_shard_row(tok_group *g, json_t *o, size_t group, const char *pat
     if (rc == 0)
         rc = get_u64(&s->text_bytes, o, "text_bytes", path, err);
     if (rc == 0)
+        rc = get_u64(&s->trained, o, "trained", path, err);
+    if (rc == 0)
         rc = get_u64(&bytes, o, "bytes", path, err);
     s->stat.bytes = (int64_t)bytes;
     return rc;
@@ -87,8 +89,12 @@ static int read_record(const tok_writer *w, tok_group *g, size_t group, const ch
         rc = get_u64(&g->raw_bytes, j, "raw_bytes", path, err);
     if (rc == 0)
         rc = get_u64(&g->replaced, j, "replaced", path, err);
+    json_t *counts = NULL;
     if (rc == 0)
-        rc = get_u64(&g->empty, j, "empty", path, err);
+        rc = lf_json_get_object(&counts, j, "counts", true, path, err);
+    for (int k = 0; k < N_COUNTS && rc == 0; k++)
+        if (k != COUNT_FATE + LF_ROW_KEPT)
+            rc = get_u64(&g->counts[k], counts, lf_tokenize_count_name(k), path, err);
     g->source = (size_t)source;
     json_decref(j);
     return rc;
@@ -106,6 +112,10 @@ static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const ch
         rc = lf_fail(err, LF_EFORMAT, "%s is not what its record says; remove it and its record in progress/", path);
     if (rc == 0)
         rc = lf_shard_open(&sh, path, err);
+    if (rc == 0) {
+        w->info.rows = lf_shard_get_info(sh)->rows;
+        w->any_kind = true;
+    }
     for (uint64_t at = 0; rc == 0 && at < s->stat.n_tokens; at += READ_TOKENS) {
         size_t n = s->stat.n_tokens - at < READ_TOKENS ? (size_t)(s->stat.n_tokens - at) : READ_TOKENS;
         rc = lf_shard_read(sh, at, n, buf, err);
@@ -223,17 +233,18 @@ int lf_tokenize_adopt(tok_writer *w, lf_err *err)
 
 static json_t *split_json(const tok_writer *w, int k)
 {
-    uint64_t docs = 0, tokens = 0, bytes = 0, files = 0;
+    uint64_t docs = 0, tokens = 0, bytes = 0, files = 0, trained = 0;
     for (size_t i = 0; i < w->n_groups; i++) {
         const tok_shard *s = &w->groups[i].shard[k];
         docs += s->stat.n_docs;
         tokens += s->stat.n_tokens;
         bytes += s->text_bytes;
+        trained += s->trained;
         files += s->there;
     }
-    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:f}", "shards", (json_int_t)files, "docs", (json_int_t)docs, "tokens",
-                     (json_int_t)tokens, "text_bytes", (json_int_t)bytes, "bytes_per_token",
-                     tokens ? (double)bytes / (double)tokens : 0.0, "unigram_entropy",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "shards", (json_int_t)files, "docs", (json_int_t)docs, "tokens",
+                     (json_int_t)tokens, "trained", (json_int_t)trained, "text_bytes", (json_int_t)bytes,
+                     "bytes_per_token", tokens ? (double)bytes / (double)tokens : 0.0, "unigram_entropy",
                      tokens ? lf_tokenize_entropy(w->counts[k], (size_t)w->info.vocab_size) : 0.0);
 }
 
@@ -269,20 +280,55 @@ static void log_summary(const json_t *splits)
     for (int k = 0; k < N_SPLITS; k++) {
         const json_t *s = json_object_get(splits, lf_tokenize_split_names[k]);
         if (json_integer_value(json_object_get(s, "tokens")) > 0)
-            lf_log(2, "%s: %lld documents, %lld tokens, %.3f bytes a token, unigram entropy %.4f nats a token",
+            lf_log(2,
+                   "%s: %lld documents, %lld tokens, %lld of them trained, %.3f bytes a token, unigram entropy %.4f "
+                   "nats a "
+                   "token",
                    lf_tokenize_split_names[k], (long long)json_integer_value(json_object_get(s, "docs")),
                    (long long)json_integer_value(json_object_get(s, "tokens")),
+                   (long long)json_integer_value(json_object_get(s, "trained")),
                    json_real_value(json_object_get(s, "bytes_per_token")),
                    json_real_value(json_object_get(s, "unigram_entropy")));
     }
+}
+
+/* Rows that were left out, and what is odd about others; empty documents are nobody's fault. */
+static void log_counts(const tok_writer *w)
+{
+    const uint64_t *n = w->at.counts;
+    for (int k = 0; k < N_COUNTS; k++)
+        if (n[k] && k != COUNT_FATE + LF_ROW_KEPT && k != COUNT_FATE + LF_ROW_EMPTY &&
+            (k != COUNT_NO_EOS || w->info.eos_id >= 0 || w->s->chat))
+            lf_log(1, "%llu of %llu rows %s%s", (unsigned long long)n[k], (unsigned long long)w->at.next,
+                   k < LF_ROW_FATES ? "left out: " : "are ", lf_tokenize_count_name(k));
+}
+
+/* Documents to learn from, and none of their tokens is trained? */
+static int check_trained(const tok_writer *w, lf_err *err)
+{
+    uint64_t trained = 0, tokens = 0;
+    for (size_t i = 0; i < w->n_groups; i++)
+        for (int k = 0; k < N_SPLITS; k++) {
+            trained += w->groups[i].shard[k].trained;
+            tokens += w->groups[i].shard[k].stat.n_tokens;
+        }
+    if (trained > 0 || w->info.rows == LF_ROWS_PROMPTS || tokens == w->at.counts[COUNT_FATE + LF_ROW_KEPT])
+        return 0;
+    return lf_fail(err, LF_EINVAL, "none of %llu tokens is trained; look at a few rows with --doctor",
+                   (unsigned long long)tokens);
 }
 
 int lf_tokenize_finish(tok_writer *w, lf_err *err)
 {
     lf_artifact a = {0};
     int rc = lf_tokenize_close_group(w, err);
+    if (rc == 0)
+        log_counts(w);
     if (rc == 0 && w->n_groups == 0)
-        rc = lf_fail(err, LF_EINVAL, "the inputs hold no document");
+        rc = lf_fail(err, LF_EINVAL, "the inputs hold no document%s",
+                     w->at.next > w->at.counts[COUNT_FATE + LF_ROW_EMPTY] ? " that is not left out" : "");
+    if (rc == 0)
+        rc = check_trained(w, err);
     if (rc == 0)
         rc = lf_artifact_init(&a, "shards", err);
     for (size_t i = 0; i < w->n_groups && rc == 0; i++)
@@ -304,7 +350,11 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
     json_object_set_new(a.meta, "eos_id", json_integer(w->info.eos_id));
     json_object_set_new(a.meta, "token_bytes", json_integer(w->token_bytes));
     json_object_set_new(a.meta, "records", json_integer((json_int_t)w->at.next));
-    json_object_set_new(a.meta, "empty_documents", json_integer((json_int_t)w->at.empty));
+    json_object_set_new(a.meta, "rows", json_string(lf_rows_name(w->info.rows)));
+    json_object_set_new(a.meta, "empty_documents", json_integer((json_int_t)w->at.counts[COUNT_FATE + LF_ROW_EMPTY]));
+    json_object_set_new(a.meta, "counts", lf_tokenize_counts_json(w->at.counts));
+    if (w->s->chat)
+        json_object_set_new(a.meta, "chat_sha256", json_string(w->s->chat_sha));
     json_object_set_new(a.meta, "invalid_utf8_replaced", json_integer((json_int_t)w->at.replaced));
     json_object_set_new(a.meta, "splits", splits);
     json_object_set(a.meta, "sources", sources);

@@ -239,6 +239,7 @@ static void free_ring(ring *g)
         lf_buf_fini(&b->raw);
         lf_buf_fini(&b->names);
         lf_buf_fini(&b->mask);
+        lf_buf_fini(&b->rest);
         lf_ids_fini(&b->ids);
         free(b->recs);
         free(b->docs);
@@ -297,6 +298,7 @@ int lf_tokenize_pipe(const tok_pipe *p, lf_err *err)
         lf_buf_init(&g->slots[i].raw);
         lf_buf_init(&g->slots[i].names);
         lf_buf_init(&g->slots[i].mask);
+        lf_buf_init(&g->slots[i].rest);
     }
     bool started = pthread_create(&reader, NULL, reader_main, g) == 0;
     while (started && n_threads < p->threads && pthread_create(&threads[n_threads], NULL, worker_main, g) == 0)

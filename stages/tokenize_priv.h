@@ -20,7 +20,9 @@
 #include "engine/base/sys.h"
 #include "engine/comm/comm.h"
 #include "engine/store/shard.h"
+#include "engine/text/chat.h"
 #include "engine/text/corpus.h"
+#include "engine/text/rowdocs.h"
 #include "engine/text/shape.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/train_bpe.h"
@@ -47,6 +49,14 @@ typedef struct tokenize {
     lf_corpus_args corpus;
     lf_shape_opts shape;
     const char **columns, **roles;
+    lf_rowdocs_opts rows;   /* tok, chat, eos_id: once the tokenizer is there */
+    lf_chat *chat;          /* rows.chat, owned */
+    const char *chat_file;  /* NULL: the tokenizer's own */
+    lf_chat_opts chat_opts; /* file is NULL: chat_file is among the tokenizer's files by then */
+    char chat_sha[LF_HASH_HEX];
+    char no_chat[sizeof(((lf_err *)0)->text)];
+    bool skip_bad, drop_non_prefix;
+    unsigned told; /* rows left out that were named in the log; atomic */
     bool doctor, json;
     size_t doctor_memory;
     const char *tokenizer_path; /* NULL: train */
@@ -80,12 +90,21 @@ typedef struct tok_record {
     size_t member; /* offset in batch.names + 1, 0 none */
 } tok_record;
 
+/* A record's documents: none when it is left out, two of a pair. */
 typedef struct tok_doc {
-    size_t n_ids; /* 0: dropped, its text is empty */
-    uint64_t text_bytes;
-    int split;
-    bool masked; /* some of its tokens are not trained */
+    size_t n_ids, n_first; /* tokens; of them in the first document */
+    uint64_t text_bytes, trained;
+    size_t rest_len; /* in batch.rest */
+    float margin;
+    uint8_t fate, kind, split; /* lf_row_fate, lf_row_kind */
+    bool masked;               /* some of its tokens are not trained */
+    bool has_margin, label;
+    bool truncated, no_eos, double_bos, seam;
 } tok_doc;
+
+/* What is counted over records. */
+enum { COUNT_FATE, COUNT_TRUNCATED = LF_ROW_FATES, COUNT_NO_EOS, COUNT_DOUBLE_BOS, COUNT_SEAM, N_COUNTS };
+const char *lf_tokenize_count_name(int k);
 
 /* Records in order, made by one thread, worked on by one thread, given to the sink in order. */
 typedef struct tok_batch {
@@ -97,6 +116,7 @@ typedef struct tok_batch {
     int64_t bytes_done;
     lf_ids ids;
     lf_buf mask; /* [ids.n] 0 or 1, or empty: all 1 */
+    lf_buf rest; /* other columns of prompts, one after the other */
     tok_doc *docs;
     size_t cap_docs;
     uint64_t replaced;
@@ -149,10 +169,22 @@ int lf_tokenize_ranks_u64(const tok_ranks *k, uint64_t *v, size_t n, lf_err *err
 /* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended. Collective. */
 int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err);
 
-/* ---- rows of other shapes than text ---- */
-/* The ids of a JSON line to b->ids and b->mask; *text is what its split is chosen by. */
-int lf_tokenize_row(const tokenize *s, lf_tok_state *t, const lf_tokenizer *tok, int64_t eos_id, tok_batch *b, size_t i,
-                    const char *where, lf_buf *text, lf_err *err);
+/* The chat template of the tokenizer's files (a block as they travel), where there is one: s->rows.chat, s->chat_sha. */
+int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name, lf_err *err);
+
+/* ---- rows ---- */
+/* One thread's. */
+typedef struct tok_rows {
+    tokenize *s;
+    lf_tok_state *state;
+    lf_rowdocs docs;
+    lf_buf text; /* of a plain document */
+} tok_rows;
+/* Record i to its documents: r->docs, and what its split is chosen by in *text (borrowed from r). Rows that are at fault
+ * are counted or errors, by s->skip_bad and s->drop_non_prefix. */
+int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text, lf_err *err);
+/* The documents to the batch, as its record i. */
+int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split, lf_err *err);
 
 /* ---- the doctor ---- */
 int lf_tokenize_doctor(tokenize *s, lf_err *err);
@@ -161,7 +193,7 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err);
 typedef struct tok_shard {
     char name[32];
     lf_shard_stat stat;
-    uint64_t text_bytes;
+    uint64_t text_bytes, trained;
     bool there;
 } tok_shard;
 
@@ -171,7 +203,7 @@ typedef struct tok_group {
     uint64_t next; /* ordinal of the first record that is not in this group or an earlier one */
     size_t source; /* source that record `next` is in, or the last one */
     uint64_t source_first;
-    uint64_t raw_bytes, replaced, empty; /* sums from the very start */
+    uint64_t raw_bytes, replaced, counts[N_COUNTS]; /* sums from the very start */
 } tok_group;
 
 typedef struct tok_writer {
@@ -187,7 +219,8 @@ typedef struct tok_writer {
     size_t n_groups, cap_groups;
     /* The open group. */
     lf_shard_writer *w[N_SPLITS];
-    uint64_t text_bytes[N_SPLITS];
+    uint64_t text_bytes[N_SPLITS], trained[N_SPLITS];
+    bool any_kind; /* info.rows is that of the documents so far */
     tok_group at; /* running sums and place */
     size_t last_source;
     bool any_source;
@@ -206,6 +239,7 @@ void lf_tokenize_writer_fini(tok_writer *w);
 /* Adopt finished groups of earlier incarnations; fills groups and counts. */
 int lf_tokenize_adopt(tok_writer *w, lf_err *err);
 json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g);
+json_t *lf_tokenize_counts_json(const uint64_t *counts);
 /* Publish OUT/shards. */
 int lf_tokenize_finish(tok_writer *w, lf_err *err);
 /* Nats per token of a count vector. */

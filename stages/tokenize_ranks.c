@@ -21,13 +21,13 @@
 #include "engine/base/mem.h"
 #include "stages/tokenize_priv.h"
 
-enum { TAG_HEAD = 1, TAG_REPLY, TAG_DOCS, TAG_IDS, TAG_MASK };
+enum { TAG_HEAD = 1, TAG_REPLY, TAG_DOCS, TAG_IDS, TAG_MASK, TAG_REST };
 enum { HEAD_BATCH = 1, HEAD_END };
 enum { REPLY_GO = 1, REPLY_STOP };
 
 typedef struct head {
     int64_t kind, rc;
-    uint64_t index, first, n, n_ids, n_mask, replaced; /* of the batch */
+    uint64_t index, first, n, n_ids, n_mask, n_rest, replaced; /* of the batch */
     char text[sizeof(((lf_err *)0)->text)];    /* of the failure */
 } head;
 
@@ -52,7 +52,7 @@ int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err)
     int64_t reply = 0;
     if (b->index % (uint64_t)k->size != (uint64_t)k->rank)
         return 0;
-    head h = {.kind = HEAD_BATCH, .index = b->index, .first = b->first, .n = b->n, .n_ids = b->ids.n, .n_mask = b->mask.len, .replaced = b->replaced};
+    head h = {.kind = HEAD_BATCH, .index = b->index, .first = b->first, .n = b->n, .n_ids = b->ids.n, .n_mask = b->mask.len, .n_rest = b->rest.len, .replaced = b->replaced};
     int rc = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, err);
     if (rc == 0)
         rc = lf_comm_recv(k->comm, &reply, sizeof(reply), 0, TAG_REPLY, err);
@@ -66,6 +66,8 @@ int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err)
         rc = lf_comm_send(k->comm, b->ids.v, b->ids.n * sizeof(*b->ids.v), 0, TAG_IDS, err);
     if (rc == 0 && b->mask.len)
         rc = lf_comm_send(k->comm, b->mask.data, b->mask.len, 0, TAG_MASK, err);
+    if (rc == 0 && b->rest.len)
+        rc = lf_comm_send(k->comm, b->rest.data, b->rest.len, 0, TAG_REST, err);
     return rc;
 }
 
@@ -99,13 +101,14 @@ static int make_room(void *p_ptr, size_t *cap, size_t n, size_t size, lf_err *er
     return rc;
 }
 
-static int take_mask(tok_ranks *k, tok_batch *b, uint64_t n, int r, lf_err *err)
+static int take_bytes(tok_ranks *k, lf_buf *b, uint64_t n, int r, int tag, lf_err *err)
 {
     static const char zeros[4096];
-    while (b->mask.len < n && !b->mask.failed)
-        lf_buf_add(&b->mask, zeros, n - b->mask.len < sizeof(zeros) ? (size_t)(n - b->mask.len) : sizeof(zeros));
-    int rc = lf_buf_check(&b->mask, err);
-    return rc || n == 0 ? rc : lf_comm_recv(k->comm, b->mask.data, n, r, TAG_MASK, err);
+    lf_buf_clear(b);
+    while (b->len < n && !b->failed)
+        lf_buf_add(b, zeros, n - b->len < sizeof(zeros) ? (size_t)(n - b->len) : sizeof(zeros));
+    int rc = lf_buf_check(b, err);
+    return rc || n == 0 ? rc : lf_comm_recv(k->comm, b->data, n, r, tag, err);
 }
 
 /* Fill batch b, which this rank has read and rank r has worked on. */
@@ -136,9 +139,10 @@ static int take(tok_ranks *k, tok_batch *b, int r, lf_err *err)
         rc = lf_comm_recv(k->comm, b->docs, b->n * sizeof(*b->docs), r, TAG_DOCS, err);
     if (rc == 0)
         rc = lf_comm_recv(k->comm, b->ids.v, h.n_ids * sizeof(*b->ids.v), r, TAG_IDS, err);
-    lf_buf_clear(&b->mask);
-    if (rc == 0 && h.n_mask == h.n_ids)
-        rc = take_mask(k, b, h.n_mask, r, err);
+    if (rc == 0)
+        rc = take_bytes(k, &b->mask, h.n_mask == h.n_ids ? h.n_mask : 0, r, TAG_MASK, err);
+    if (rc == 0)
+        rc = take_bytes(k, &b->rest, h.n_rest, r, TAG_REST, err);
     b->ids.n = h.n_ids;
     b->replaced = h.replaced;
     return rc;

@@ -1,102 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON lines of other shapes than text to ids and loss mask.
+ * Records to documents in a batch, and what is done about records that are at fault.
  */
 #include "config.h"
 
 #include <string.h>
 
+#include "engine/base/mem.h"
 #include "stages/tokenize_priv.h"
 
-static int add_mask(tok_batch *b, size_t n, char value, lf_err *err)
+#define TELL 20 /* rows left out that are named */
+
+const char *lf_tokenize_count_name(int k)
 {
-    for (size_t i = 0; i < n; i++)
-        lf_buf_addc(&b->mask, value);
-    return lf_buf_check(&b->mask, err);
+    static const char *const more[] = {"truncated", "without_eos", "double_bos", "seams"};
+    return k < LF_ROW_FATES ? lf_row_fate_name((enum lf_row_fate)k) : more[k - LF_ROW_FATES];
 }
 
-static int add_eos(int64_t eos_id, tok_batch *b, lf_err *err)
+/* A record as a row; a row that cannot be read is its fault, unless memory failed. */
+static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char *where, lf_err *err)
 {
-    return eos_id < 0 ? 0 : lf_ids_add(&b->ids, (uint32_t)eos_id, err);
+    const tok_record *rec = &b->recs[i];
+    const tokenize *s = r->s;
+    if (rec->json && s->shape.shape != LF_SHAPE_TEXT)
+        return lf_shape_row(row, &s->shape, b->raw.data + rec->at, rec->len, where, &b->replaced, err);
+    int rc = lf_corpus_text(&s->corpus, b->raw.data + rec->at, rec->len, rec->json, where, &r->text, &b->replaced, err);
+    *row = (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = r->text.data, .len = r->text.len}};
+    return rc;
 }
 
-/* The pair is encoded in one piece, as the model will see it. Trained is what the encoded prompt does not begin with,
- * so a token that reaches over the border is trained. */
-static int encode_pair(const tokenize *s, lf_tok_state *t, int64_t eos_id, tok_batch *b, const lf_row *row,
-                       lf_buf *text, lf_err *err)
+static void tell(tokenize *s, const char *where, const char *why)
 {
-    size_t at = b->ids.n, same = 0, prompt = 0;
-    uint64_t again = 0;
-    lf_ids p = {0};
-    lf_buf_add(text, row->prompt.text, row->prompt.len);
-    lf_buf_add(text, row->completion.text, row->completion.len);
-    int rc = lf_buf_check(text, err);
-    if (rc == 0)
-        rc = lf_tokenizer_encode(t, text->data, text->len, s->flags, &b->ids, &b->replaced, err);
-    if (rc == 0)
-        rc = lf_tokenizer_encode(t, row->prompt.text, row->prompt.len, s->flags, &p, &again, err);
-    if (rc == 0)
-        rc = add_eos(eos_id, b, err);
-    prompt = p.n;
-    while (rc == 0 && same < prompt && at + same < b->ids.n && p.v[same] == b->ids.v[at + same])
-        same++;
-    lf_ids_fini(&p);
-    if (rc == 0)
-        rc = add_mask(b, same, 0, err);
-    return rc ? rc : add_mask(b, b->ids.n - at - same, 1, err);
+    unsigned n = __atomic_fetch_add(&s->told, 1, __ATOMIC_RELAXED);
+    if (n < TELL)
+        lf_log(1, "left out: %s%s%s%s", where ? where : "", where ? ": " : "", why,
+               n + 1 == TELL ? " (no more of them are named)" : "");
 }
 
-static int encode_text(const tokenize *s, lf_tok_state *t, int64_t eos_id, tok_batch *b, const lf_row *row,
-                       lf_buf *text, lf_err *err)
+int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text, lf_err *err)
 {
-    size_t at = b->ids.n;
-    lf_buf_add(text, row->prompt.text, row->prompt.len);
-    if (row->prompt.len == 0)
-        return 0;
-    int rc = lf_tokenizer_encode(t, row->prompt.text, row->prompt.len, s->flags, &b->ids, &b->replaced, err);
-    if (rc == 0)
-        rc = add_eos(eos_id, b, err);
-    return rc ? rc : add_mask(b, b->ids.n - at, 1, err);
-}
-
-static int take_tokens(const lf_tokenizer *tok, tok_batch *b, const lf_row *row, lf_buf *text, lf_err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < row->n_ids && rc == 0; i++) {
-        if (row->ids[i] >= lf_tokenizer_vocab_size(tok))
-            return lf_fail(err, LF_EFORMAT, "input_ids[%zu] = %u, the tokenizer's ids end at %u", i, row->ids[i],
-                           lf_tokenizer_vocab_size(tok) - 1);
-        rc = lf_ids_add(&b->ids, row->ids[i], err);
-        lf_buf_addc(&b->mask, row->mask ? (char)row->mask[i] : 1);
-    }
-    lf_buf_add(text, row->ids, row->n_ids * sizeof(*row->ids));
-    return rc ? rc : lf_buf_check(&b->mask, err);
-}
-
-int lf_tokenize_row(const tokenize *s, lf_tok_state *t, const lf_tokenizer *tok, int64_t eos_id, tok_batch *b, size_t i,
-                    const char *where, lf_buf *text, lf_err *err)
-{
-    const tok_record *r = &b->recs[i];
+    tokenize *s = r->s;
+    lf_rowdocs *d = &r->docs;
     lf_row row = {0};
-    lf_buf_clear(text);
-    int rc = lf_shape_row(&row, &s->shape, b->raw.data + r->at, r->len, where, &b->replaced, err);
-    if (rc != 0)
-        return rc;
-    bool texts = !row.prompt.turns && !row.completion.turns;
-    if (row.shape == LF_SHAPE_TEXT)
-        rc = encode_text(s, t, eos_id, b, &row, text, err);
-    else if (row.shape == LF_SHAPE_PROMPT_COMPLETION && texts)
-        rc = encode_pair(s, t, eos_id, b, &row, text, err);
-    else if (row.shape == LF_SHAPE_TOKENS)
-        rc = take_tokens(tok, b, &row, text, err);
-    else
-        rc =
-            lf_fail(err, LF_ENOTSUP,
-                    "a row of shape %s%s needs a chat template, and this version applies none; text, prompt_completion "
-                    "of texts, and tokens can be tokenized",
-                    lf_shape_name(row.shape), texts ? "" : " with turns");
-    if (rc == 0)
-        rc = lf_buf_check(text, err);
+    lf_err why = LF_ERR_INIT;
+    int rc = read_row(r, &row, b, i, where, &why);
+    if (rc < 0 && rc == LF_EFORMAT && s->skip_bad) {
+        tell(s, NULL, why.text);
+        d->fate = LF_ROW_BROKEN;
+        d->n_docs = d->ids.n = 0;
+        return 0;
+    }
+    if (rc < 0)
+        return lf_fail(err, rc, "%s", why.text);
+    rc = lf_rowdocs_encode(d, &s->rows, r->state, &row, err);
+    *text = row.shape == LF_SHAPE_TEXT && !row.root ? &r->text : &d->text;
+    if (row.shape == LF_SHAPE_TEXT && row.root && rc == 0) {
+        lf_buf_add(&d->text, row.prompt.text, row.prompt.len);
+        rc = lf_buf_check(&d->text, err);
+    }
     lf_row_fini(&row);
-    return rc == 0 ? 0 : lf_err_prefix(err, "%s", where);
+    if (rc < 0)
+        return lf_err_prefix(err, "%s", where);
+    bool refuse = (d->fate == LF_ROW_BROKEN && !s->skip_bad) || (d->fate == LF_ROW_NON_PREFIX && !s->drop_non_prefix);
+    if (refuse)
+        return lf_fail(err, LF_EFORMAT, "%s: %s", where, d->why.text);
+    if (d->fate != LF_ROW_KEPT && d->fate != LF_ROW_EMPTY)
+        tell(s, where, d->why.text);
+    return 0;
+}
+
+int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split, lf_err *err)
+{
+    const lf_rowdocs *d = &r->docs;
+    tok_doc *to = &b->docs[i];
+    *to = (tok_doc){.fate = (uint8_t)d->fate};
+    if (d->fate != LF_ROW_KEPT)
+        return 0;
+    *to = (tok_doc){.n_ids = d->ids.n,
+                    .n_first = d->len[0],
+                    .text_bytes = text->len,
+                    .trained = d->trained,
+                    .rest_len = d->rest.len,
+                    .margin = d->margin,
+                    .kind = (uint8_t)d->kind,
+                    .split = (uint8_t)split,
+                    .masked = d->masked,
+                    .has_margin = d->has_margin,
+                    .label = d->label,
+                    .truncated = d->truncated,
+                    .no_eos = d->no_eos,
+                    .double_bos = d->double_bos,
+                    .seam = d->seam};
+    b->replaced += d->replaced;
+    int rc = 0;
+    for (size_t k = 0; k < d->ids.n && rc == 0; k++)
+        rc = lf_ids_add(&b->ids, d->ids.v[k], err);
+    lf_buf_add(&b->mask, d->mask.data, d->mask.len);
+    lf_buf_add(&b->rest, d->rest.data, d->rest.len);
+    if (rc == 0)
+        rc = lf_buf_check(&b->mask, err);
+    return rc < 0 ? rc : lf_buf_check(&b->rest, err);
 }

@@ -28,8 +28,8 @@ static int make_fingerprint(tok_writer *w, lf_err *err)
     lf_buf b;
     uint8_t digest[LF_HASH_BYTES];
     lf_buf_init(&b);
-    lf_buf_addf(&b, "lf-tokenize-1\n%s\n%s\n%lld\n%d\n", w->s->options_sha, lf_tokenizer_sha256(w->t),
-                (long long)w->info.eos_id, w->token_bytes);
+    lf_buf_addf(&b, "lf-tokenize-2\n%s\n%s\n%lld\n%d\n%s\n", w->s->options_sha, lf_tokenizer_sha256(w->t),
+                (long long)w->info.eos_id, w->token_bytes, w->s->chat_sha);
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
         rc = lf_hash_buf(digest, b.data, b.len, err);
@@ -100,6 +100,15 @@ void lf_tokenize_writer_fini(tok_writer *w)
     memset(w, 0, sizeof(*w));
 }
 
+json_t *lf_tokenize_counts_json(const uint64_t *counts)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < N_COUNTS; k++)
+        if (k != COUNT_FATE + LF_ROW_KEPT)
+            json_object_set_new(o, lf_tokenize_count_name(k), json_integer((json_int_t)counts[k]));
+    return o;
+}
+
 json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g)
 {
     json_t *shards = json_array();
@@ -108,16 +117,16 @@ json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g)
         char hex[LF_HASH_HEX];
         lf_hash_hex(hex, s->stat.sha256);
         if (s->there)
-            json_array_append_new(shards,
-                                  json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:s}", "split", lf_tokenize_split_names[k],
-                                            "path", s->name, "docs", (json_int_t)s->stat.n_docs, "tokens",
-                                            (json_int_t)s->stat.n_tokens, "text_bytes", (json_int_t)s->text_bytes,
-                                            "bytes", (json_int_t)s->stat.bytes, "tree_sha256", hex));
+            json_array_append_new(
+                shards, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "split", lf_tokenize_split_names[k], "path",
+                                  s->name, "docs", (json_int_t)s->stat.n_docs, "tokens", (json_int_t)s->stat.n_tokens,
+                                  "trained", (json_int_t)s->trained, "text_bytes", (json_int_t)s->text_bytes, "bytes",
+                                  (json_int_t)s->stat.bytes, "tree_sha256", hex));
     }
-    return json_pack("{s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I}", "lf_tokenize", 1, "fingerprint", w->fingerprint, "shards",
+    return json_pack("{s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o}", "lf_tokenize", 2, "fingerprint", w->fingerprint, "shards",
                      shards, "next", (json_int_t)g->next, "source", (json_int_t)g->source, "source_first",
                      (json_int_t)g->source_first, "raw_bytes", (json_int_t)g->raw_bytes, "replaced",
-                     (json_int_t)g->replaced, "empty", (json_int_t)g->empty);
+                     (json_int_t)g->replaced, "counts", lf_tokenize_counts_json(g->counts));
 }
 
 static int write_record(tok_writer *w, const tok_group *g, lf_err *err)
@@ -169,8 +178,8 @@ int lf_tokenize_close_group(tok_writer *w, lf_err *err)
     int rc = lf_grow(&w->groups, &w->cap_groups, w->n_groups, sizeof(*w->groups), err);
     for (int k = 0; k < N_SPLITS && rc == 0; k++) {
         tok_shard *s = &g.shard[k];
-        *s = (tok_shard){.there = w->w[k] != NULL, .text_bytes = w->text_bytes[k]};
-        w->text_bytes[k] = 0;
+        *s = (tok_shard){.there = w->w[k] != NULL, .text_bytes = w->text_bytes[k], .trained = w->trained[k]};
+        w->text_bytes[k] = w->trained[k] = 0;
         if (!s->there)
             continue;
         snprintf(s->name, sizeof(s->name), "%s-%05zu.h5", lf_tokenize_split_names[k], w->n_groups);
@@ -204,21 +213,62 @@ static int open_shard(tok_writer *w, int k, lf_err *err)
     return rc;
 }
 
-static int write_doc(tok_writer *w, const tok_doc *d, const uint32_t *ids, const uint8_t *mask, lf_err *err)
+/* One kind of rows in all shards: plain documents, pairs, labelled answers or prompts. */
+static int check_kind(tok_writer *w, const tok_doc *d, uint64_t ordinal, lf_err *err)
+{
+    enum lf_rows kind = (enum lf_rows)d->kind;
+    if (!w->any_kind)
+        w->info.rows = kind;
+    w->any_kind = true;
+    if (w->info.rows == kind)
+        return 0;
+    return lf_fail(
+        err, LF_EINVAL,
+        "record %llu is of the kind %s, those before are %s; shards hold one kind: set shape, or tokenize them "
+        "apart",
+        (unsigned long long)ordinal + 1, lf_rows_name(kind), lf_rows_name(w->info.rows));
+}
+
+/* A record's documents, one or the two of a pair. */
+static int write_docs(tok_writer *w, const tok_doc *d, const uint32_t *ids, const uint8_t *mask, const char *rest,
+                      lf_err *err)
 {
     int k = d->split, rc = 0;
     if (w->w[k] && lf_shard_writer_tokens(w->w[k]) + d->n_ids > w->s->shard_tokens)
         rc = lf_tokenize_close_group(w, err);
     if (rc == 0 && !w->w[k])
         rc = open_shard(w, k, err);
+    lf_shard_doc doc = {.tokens = ids,
+                        .n = d->n_first,
+                        .mask = mask,
+                        .has_margin = d->has_margin,
+                        .margin = d->margin,
+                        .label = d->label,
+                        .rest = rest,
+                        .rest_len = d->rest_len};
     if (rc == 0)
-        rc = lf_shard_append_doc(w->w[k], &(lf_shard_doc){.tokens = ids, .n = d->n_ids, .mask = mask}, err);
+        rc = lf_shard_append_doc(w->w[k], &doc, err);
+    if (rc == 0 && w->info.rows == LF_ROWS_PAIRS) {
+        doc = (lf_shard_doc){
+            .tokens = ids + d->n_first, .n = d->n_ids - d->n_first, .mask = mask ? mask + d->n_first : NULL};
+        rc = lf_shard_append_doc(w->w[k], &doc, err);
+    }
     if (rc != 0)
         return rc;
     w->text_bytes[k] += d->text_bytes;
+    w->trained[k] += d->trained;
     for (size_t i = 0; i < d->n_ids; i++)
         w->counts[k][ids[i]]++;
     return 0;
+}
+
+static void count_doc(uint64_t *counts, const tok_doc *d)
+{
+    counts[COUNT_FATE + d->fate]++;
+    counts[COUNT_TRUNCATED] += d->truncated;
+    counts[COUNT_NO_EOS] += d->no_eos;
+    counts[COUNT_DOUBLE_BOS] += d->double_bos;
+    counts[COUNT_SEAM] += d->seam;
 }
 
 int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
@@ -226,6 +276,7 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
     tok_writer *w = ctx;
     const uint32_t *ids = b->ids.v;
     const uint8_t *mask = b->mask.len ? (const uint8_t *)b->mask.data : NULL;
+    const char *rest = b->rest.data;
     w->at.replaced += b->replaced;
     for (size_t i = 0; i < b->n; i++) {
         const tok_record *r = &b->recs[i];
@@ -237,14 +288,17 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
             w->any_source = true;
         }
         w->at.next = b->first + i;
-        int rc = d->n_ids > 0 ? write_doc(w, d, ids, d->masked ? mask : NULL, err) : 0;
+        int rc = d->n_ids > 0 ? check_kind(w, d, b->first + i, err) : 0;
+        if (rc == 0 && d->n_ids > 0)
+            rc = write_docs(w, d, ids, d->masked ? mask : NULL, d->rest_len ? rest : NULL, err);
         if (rc != 0)
             return rc;
-        w->at.empty += d->n_ids == 0;
+        count_doc(w->at.counts, d);
         w->at.raw_bytes += r->len;
         w->at.next = b->first + i + 1;
         ids += d->n_ids;
         mask += mask ? d->n_ids : 0;
+        rest += d->rest_len;
     }
     return 0;
 }

@@ -314,6 +314,50 @@ static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
     return rc;
 }
 
+/* The user's template among the tokenizer's files: it takes the place of theirs, here and for every later stage. */
+static int put_chat(const tokenize *s, lf_buf *block, lf_err *err)
+{
+    lf_tok_files f = {.n = 0};
+    lf_buf *to = NULL;
+    int rc = lf_tok_files_unpack(&f, block->data, block->len, s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
+    for (size_t i = 0; rc == 0 && i < f.n; i++)
+        if (strcmp(f.v[i].name, LF_CHAT_FILE) == 0)
+            to = &f.v[i].data;
+    if (rc == 0 && !to) {
+        rc = f.n < LF_TOK_FILES_MAX ? add_file(&f, LF_CHAT_FILE, err)
+                                    : lf_fail(err, LF_EINVAL, "too many tokenizer files");
+        to = rc == 0 ? &f.v[f.n - 1].data : NULL;
+    }
+    if (to) {
+        lf_buf_clear(to);
+        rc = lf_io_read_file(s->chat_file, LF_TOK_FILE_MAX, to, err);
+    }
+    lf_buf_clear(block);
+    if (rc == 0)
+        rc = lf_tok_files_pack(&f, block, err);
+    lf_tok_files_fini(&f);
+    return rc;
+}
+
+int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name, lf_err *err)
+{
+    lf_tok_files f = {.n = 0};
+    lf_err why = LF_ERR_INIT;
+    if (s->shape.shape == LF_SHAPE_TEXT)
+        return 0;
+    int rc = lf_tok_files_unpack(&f, block->data, block->len, name, err);
+    if (rc != 0)
+        return rc;
+    s->chat = lf_chat_from_files(&f, name, t, &s->chat_opts, &why);
+    lf_tok_files_fini(&f);
+    s->rows.chat = s->chat;
+    s->rows.no_chat = s->no_chat;
+    snprintf(s->no_chat, sizeof(s->no_chat), "%s", s->chat ? "" : why.text);
+    if (s->chat)
+        memcpy(s->chat_sha, lf_chat_sha256(s->chat), LF_HASH_HEX);
+    return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
+}
+
 /* The tokenizer's files on every rank. Collective. */
 static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
 {
@@ -324,6 +368,9 @@ static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
         rc = lf_tokenize_ranks_u64(s->k, &found, 1, err);
     if (rc == 0 && !found)
         rc = lf_stage_agree(s->k->comm, train(s, c, json, err), err);
+    if (rc == 0 && s->chat_file && s->k->rank == 0)
+        rc = put_chat(s, json, err);
+    rc = lf_stage_agree(s->k->comm, rc, err);
     return rc ? rc : lf_tokenize_ranks_text(s->k, json, err);
 }
 
@@ -337,6 +384,8 @@ int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int
     if (rc == 0) {
         t = lf_tokenizer_parse(json.data, json.len, name, err);
         rc = t ? find_eos(s, t, eos_id, err) : LF_EFORMAT;
+        if (rc == 0)
+            rc = lf_tokenize_get_chat(s, t, &json, name, err);
         if (rc == 0 && s->k->rank == 0)
             rc = publish(s, t, &json, *eos_id, err);
         rc = lf_stage_agree(s->k->comm, rc, err);

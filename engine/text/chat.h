@@ -58,6 +58,8 @@ lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name, con
                            const lf_chat_opts *o, lf_err *err);
 void lf_chat_destroy(lf_chat *c);
 bool lf_chat_marks_generation(const lf_chat *c); /* its template has {% generation %} */
+/* SHA-256, in hex, of everything that makes its texts: templates, tokens, variables, time; borrowed. */
+const char *lf_chat_sha256(const lf_chat *c);
 
 /* Append the text of a conversation to out. tools: a list, a JSON text of one, or NULL. LF_EINVAL: the template raised,
  * with its name, line and column; LF_EFORMAT: no turns, tools or a function call that cannot be read. */

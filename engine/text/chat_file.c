@@ -28,13 +28,16 @@ static bool has_block(const char *s, size_t n, const char *name)
     return false;
 }
 
-static int add_template(lf_chat *c, const char *source, size_t len, const char *name, bool for_tools, lf_err *err)
+/* Sources are added to text, for the hash. */
+static int add_template(lf_chat *c, const char *source, size_t len, const char *name, bool for_tools, lf_buf *text,
+                        lf_err *err)
 {
     if (c->now == 0 && memmem(source, len, "strftime_now", 12))
         return lf_fail(err, LF_EINVAL, "%s writes the date into its text; say which (chat_time)", name);
     lf_jinja *t = lf_jinja_parse(source, len, name, err);
     if (!t)
         return err && err->rc ? err->rc : LF_EFORMAT;
+    lf_buf_add(text, source, len + 1);
     bool marks = has_block(source, len, "generation");
     if (for_tools) {
         c->tools = t;
@@ -114,6 +117,26 @@ void lf_chat_destroy(lf_chat *c)
     free(c);
 }
 
+const char *lf_chat_sha256(const lf_chat *c)
+{
+    return c->sha256;
+}
+
+/* Everything is there. */
+static int seal(lf_chat *c, lf_buf *all, lf_err *err)
+{
+    uint8_t digest[LF_HASH_BYTES];
+    char *vars = lf_json_dump(c->vars, err);
+    lf_buf_addf(all, "%s\n%lld\n", vars ? vars : "", (long long)c->now);
+    int rc = vars ? lf_buf_check(all, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_hash_buf(digest, all->data, all->len, err);
+    if (rc == 0)
+        lf_hash_hex(c->sha256, digest);
+    free(vars);
+    return rc;
+}
+
 bool lf_chat_marks_generation(const lf_chat *c)
 {
     return c->marks;
@@ -135,7 +158,7 @@ static const char *find_named(json_t *list, const char *name)
 }
 
 /* "chat_template" of a tokenizer_config.json. */
-static int from_config(lf_chat *c, json_t *v, const char *path, const char *name, lf_err *err)
+static int from_config(lf_chat *c, json_t *v, const char *path, const char *name, lf_buf *all, lf_err *err)
 {
     char *label = NULL;
     lf_buf b;
@@ -154,20 +177,20 @@ static int from_config(lf_chat *c, json_t *v, const char *path, const char *name
     lf_buf_addf(&b, "%s: chat_template", path);
     int rc = (label = lf_buf_steal(&b, err)) ? 0 : LF_ENOMEM;
     if (rc == 0)
-        rc = add_template(c, text, strlen(text), label, false, err);
+        rc = add_template(c, text, strlen(text), label, false, all, err);
     if (rc == 0 && tool_use)
-        rc = add_template(c, tool_use, strlen(tool_use), label, true, err);
+        rc = add_template(c, tool_use, strlen(tool_use), label, true, all, err);
     free(label);
     return rc;
 }
 
-static int from_file(lf_chat *c, const char *file, lf_err *err)
+static int from_file(lf_chat *c, const char *file, lf_buf *all, lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
     int rc = lf_io_read_file(file, LF_JINJA_MAX_SOURCE, &b, err);
     if (rc == 0)
-        rc = add_template(c, b.data, b.len, file, false, err);
+        rc = add_template(c, b.data, b.len, file, false, all, err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -179,17 +202,22 @@ lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_to
     lf_chat *c = NULL;
     const lf_buf *own = lf_tok_files_get(f, LF_CHAT_FILE);
     const char *name = o ? o->name : NULL;
+    lf_buf all;
     int rc = lf_tok_conf_read(&conf, f, path, err);
     if (rc != 0)
         return NULL;
+    lf_buf_init(&all);
     if (!(c = create(tok, &conf, o, err)))
         rc = LF_ENOMEM;
     else if (o && o->file)
-        rc = from_file(c, o->file, err);
+        rc = from_file(c, o->file, &all, err);
     else if (own && (!name || strcmp(name, "default") == 0))
-        rc = add_template(c, own->data, own->len, LF_CHAT_FILE, false, err);
+        rc = add_template(c, own->data, own->len, LF_CHAT_FILE, false, &all, err);
     else
-        rc = from_config(c, json_object_get(conf.config, "chat_template"), path, name, err);
+        rc = from_config(c, json_object_get(conf.config, "chat_template"), path, name, &all, err);
+    if (rc == 0)
+        rc = seal(c, &all, err);
+    lf_buf_fini(&all);
     lf_tok_conf_fini(&conf);
     if (rc == 0)
         return c;
@@ -210,8 +238,14 @@ lf_chat *lf_chat_load(const char *path, const lf_tokenizer *tok, const lf_chat_o
 lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name, const lf_tokenizer *tok,
                            const lf_chat_opts *o, lf_err *err)
 {
+    lf_buf all;
+    lf_buf_init(&all);
     lf_chat *c = create(tok, NULL, o, err);
-    if (c && add_template(c, source, len, name, false, err) == 0)
+    int rc = c ? add_template(c, source, len, name, false, &all, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = seal(c, &all, err);
+    lf_buf_fini(&all);
+    if (rc == 0)
         return c;
     lf_chat_destroy(c);
     return NULL;

@@ -5,6 +5,7 @@
 #ifndef LF_TEXT_CHAT_PRIV_H
 #define LF_TEXT_CHAT_PRIV_H
 
+#include "engine/base/hash.h"
 #include "engine/text/chat.h"
 #include "engine/text/jinja/jinja.h"
 
@@ -14,6 +15,7 @@ struct lf_chat {
     bool marks, tools_marks;
     json_t *vars; /* tokens and what the user adds; never changed after it was made */
     int64_t now;
+    char sha256[LF_HASH_HEX];
 };
 
 /* As lf_chat_render, with the spans of generation blocks (NULL: not wanted), in bytes from the begin of the new text.

@@ -61,9 +61,14 @@ tests_unit_text_datadoc_SOURCES = tests/unit/text_datadoc.c
 tests_unit_text_datadoc_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # chat templates
 engine_libengine_a_SOURCES += engine/text/chat.h engine/text/chat_priv.h engine/text/chat.c engine/text/chat_file.c \
-  engine/text/chat_encode.c
+  engine/text/chat_encode.c engine/text/rowdocs.h engine/text/rowdocs_priv.h engine/text/rowdocs.c \
+  engine/text/rowdocs_cut.c
 check_PROGRAMS += tests/unit/text_chat
 TESTS += tests/unit/text_chat
 tests_unit_text_chat_SOURCES = tests/unit/text_chat.c
 tests_unit_text_chat_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/chat/make_chat.py tests/golden/chat/chat.json tests/golden/chat/tokenizer.json
+check_PROGRAMS += tests/unit/text_rowdocs
+TESTS += tests/unit/text_rowdocs
+tests_unit_text_rowdocs_SOURCES = tests/unit/text_rowdocs.c
+tests_unit_text_rowdocs_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

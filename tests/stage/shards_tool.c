@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shards_tool DIR SPLIT: the documents of a shards artifact, one a line: ids, "-" before those that are not trained, "|"
- * where a sequence ends inside a document; for the tests of stages.
+ * where a sequence ends inside a document; then what else its rows have: "margin=", "label=" or "rest=". For the tests of
+ * stages.
  */
 #include "config.h"
 
 #include <stdio.h>
 
 #include "engine/store/shard.h"
+
+static void print_more(const lf_shard *s, uint64_t d)
+{
+    size_t n = 0;
+    const char *rest = lf_shard_rest(s, d, &n);
+    enum lf_rows rows = lf_shard_get_info(s)->rows;
+    if (rows == LF_ROWS_PAIRS && d % 2 == 0 && lf_shard_has_margin(s))
+        printf("margin=%g", (double)lf_shard_margin(s, d / 2));
+    if (rows == LF_ROWS_UNPAIRED)
+        printf("label=%d", lf_shard_label(s, d));
+    if (rows == LF_ROWS_PROMPTS)
+        printf("rest=%.*s", (int)n, rest);
+}
 
 static int print_file(const lf_shard *s, lf_err *err)
 {
@@ -24,6 +38,7 @@ static int print_file(const lf_shard *s, lf_err *err)
             rc = lf_shard_read(s, i, 1, &id, err);
             printf("%s%d ", lf_shard_trained(s, i) ? "" : "-", id);
         }
+        print_more(s, d);
         putchar('\n');
     }
     return rc;

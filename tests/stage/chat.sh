@@ -1,0 +1,216 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-tokenize on conversations, preferences, labelled answers and prompts; rows at fault; kill -9 on the way.
+set -u
+tokenize=$LF_BUILDDIR/stages/lf-tokenize
+tool=$LF_BUILDDIR/tests/stage/shards_tool
+golden=$LF_SRCDIR/tests/golden
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-chat.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+run() { rm -rf "$dir/$1"; out=$1; shift; "$tokenize" --tokenizer "$dir/kit" --out "$dir/$out" "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
+says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; [ "$(grep -cF -- "$1" "$dir/err")" -gt 0 ] || sed 's/^/# /' "$dir/err"; }
+ids() { "$tool" "$dir/$1/shards" train 2>/dev/null || echo "no shards in $1"; }
+count() { sed 's/.*"'"$2"'":\([0-9]*\).*/\1/' "$dir/$1/shards/manifest.json"; }
+plain() { sed 's/-//g'; }
+
+# A tokenizer whose padding is its EOS, with a template of the ChatML kind.
+mkdir "$dir/kit"
+cp "$golden/chat/tokenizer.json" "$dir/kit"
+cp "$golden/jinja/templates/chatml.jinja" "$dir/kit/chat_template.jinja"
+echo '{"eos_token":"<|im_end|>","pad_token":"<|im_end|>"}' >"$dir/kit/tokenizer_config.json"
+eos=7
+
+u() { printf '{"role":"user","content":"%s"}' "$1"; }
+a() { printf '{"role":"assistant","content":"%s"}' "$1"; }
+m() { printf '{"messages":['; sep=; while [ $# -gt 0 ]; do printf '%s%s' "$sep" "$($1 "$2")"; sep=,; shift 2; done; printf ']}\n'; }
+
+# One conversation in four shapes.
+m u hello a "good day" u more a less >"$dir/messages.jsonl"
+echo '{"conversations":[{"from":"human","value":"hello"},{"from":"gpt","value":"good day"},{"from":"human","value":"more"},{"from":"gpt","value":"less"}]}' >"$dir/sharegpt.jsonl"
+echo '{"instruction":"more","output":"less","history":[["hello","good day"]]}' >"$dir/alpaca.jsonl"
+printf '{"prompt":[%s,%s,%s],"completion":[%s]}\n' "$(u hello)" "$(a 'good day')" "$(u more)" "$(a less)" >"$dir/pc.jsonl"
+for f in messages sharegpt alpaca pc; do run $f --shape auto "$dir/$f.jsonl"; same $rc 0 "$f"; done
+same "$(ids sharegpt)" "$(ids messages)" "ShareGPT is the same conversation"
+same "$(ids alpaca)" "$(ids messages)" "Alpaca's history is trained"
+same "$(ids pc | plain)" "$(ids messages | plain)" "a prompt of turns has the same tokens"
+run last --shape messages --train-turns last "$dir/messages.jsonl"
+same "$(ids pc)" "$(ids last)" "of which the completion is trained, as with train_turns = last"
+ids messages | grep -q " $eos "
+same $? 0 "the EOS of a turn is trained, although it is the padding token"
+run noend --shape messages --no-train-end "$dir/messages.jsonl"
+ids noend | grep -q " $eos "
+same $? 1 "unless train_end = no"
+case $(ids messages) in -*) true ;; *) false ;; esac
+ok $? "the first token is not"
+run all --shape messages --train-on-prompt "$dir/messages.jsonl"
+same "$(ids all)" "$(ids messages | plain | sed 's/^/-/')" "train_on_prompt trains all others"
+[ -f "$dir/messages/tokenizer/chat_template.jinja" ]
+ok $? "the template goes with the tokenizer"
+cp "$golden/jinja/templates/phi3.jinja" "$dir/mine.jinja"
+run mine --shape messages --chat-template "$dir/mine.jinja" "$dir/messages.jsonl"
+cmp -s "$dir/mine/tokenizer/chat_template.jinja" "$dir/mine.jinja" && [ "$(ids mine)" != "$(ids messages)" ]
+ok $? "or the user's own"
+"$tokenize" --tokenizer "$dir/kit" --out "$dir/mine" --shape messages "$dir/messages.jsonl" 2>"$dir/err"
+same $? 1 "the same out with another template"
+says "use another out" "is refused"
+
+# Preferences.
+printf '{"prompt":[%s],"chosen":[%s],"rejected":[%s],"margin":0.5}\n' "$(u q)" "$(a yes)" "$(a no)" >"$dir/pairs.jsonl"
+printf '{"chosen":[%s,%s],"rejected":[%s,%s]}\n' "$(u q)" "$(a yes)" "$(u q)" "$(a no)" >>"$dir/pairs.jsonl"
+printf '{"prompt":"q","chosen":[%s,%s],"rejected":[%s,%s]}\n' "$(u q)" "$(a yes)" "$(u q)" "$(a no)" >>"$dir/pairs.jsonl"
+m u q a yes >"$dir/yes.jsonl"
+m u q a no >"$dir/no.jsonl"
+run pairs --shape auto "$dir/pairs.jsonl"
+run yes --shape auto "$dir/yes.jsonl"
+run no --shape auto "$dir/no.jsonl"
+same "$(ids pairs)" "$(echo "$(ids yes)margin=0.5" && ids no && echo "$(ids yes)margin=0" && ids no && echo "$(ids yes)margin=0" && ids no)" \
+    "pairs with a prompt, without one, and with a prompt that the answers repeat"
+grep -q '"rows":"pairs"' "$dir/pairs/shards/manifest.json"
+ok $? "the manifest says that these are pairs"
+echo '{"chosen":"Human: q\n\nAssistant: yes","rejected":"Human: q\n\nAssistant: no"}' >"$dir/texts.jsonl"
+run texts --shape auto "$dir/texts.jsonl"
+ids texts | grep -q '^-.* [0-9].* 7 $'
+same "$(ids texts | sed -n 1p | grep -o -e '-[0-9]*' | tr -d '\n')" "$(ids texts | sed -n 2p | grep -o -e '-[0-9]*' | tr -d '\n')" "texts without a prompt: what they share is one"
+run cut --shape auto --max-length 5 "$dir/pairs.jsonl"
+same $rc 1 "pairs that are too long are dropped"
+says "3 of 3 rows left out: too_long" "and counted"
+printf '{"prompt":"q","chosen":"same","rejected":"same"}\n' >"$dir/twice.jsonl"
+run twice --shape auto "$dir/twice.jsonl"
+says "twice.jsonl:1: the better and the worse answer are the same" "answers that are the same"
+cat "$dir/yes.jsonl" "$dir/pairs.jsonl" >"$dir/both.jsonl"
+run both --shape auto "$dir/both.jsonl"
+same $rc 1 "conversations and pairs"
+says "record 2 is of the kind pairs, those before are plain" "do not mix"
+
+# Labelled answers and prompts.
+printf '{"prompt":[%s],"completion":[%s],"label":true}\n{"messages":[%s,%s],"kto_tag":false}\n' "$(u q)" "$(a yes)" "$(u q)" "$(a no)" >"$dir/kto.jsonl"
+run kto --shape auto "$dir/kto.jsonl"
+same "$(ids kto)" "$(echo "$(ids yes)label=1" && echo "$(ids no)label=0")" "labelled answers"
+printf '{"prompt":[%s],"answer":"42","id":7}\n{"prompt":"2+2=","answer":"4"}\n' "$(u q)" >"$dir/prompts.jsonl"
+run prompts --shape prompt "$dir/prompts.jsonl"
+same "$(ids prompts | sed 's/.*rest=//')" '{"answer":"42","id":7}
+{"answer":"4"}' "the other columns of prompts"
+p=$(ids prompts | sed -n '1s/rest=.*//p' | plain)
+case $(ids yes | plain) in "$p"*) true ;; *) false ;; esac
+ok $? "which are what an answer follows"
+ids prompts | sed -n '2s/rest=.*//p' | plain | grep -q " $eos "
+same $? 1 "and have no EOS"
+
+# Rows at fault.
+{
+    m u a a b
+    echo '{"messages": oops'
+    echo '{"messages":[]}'
+    m u a u b a c
+    m a a
+    m u a
+    echo '{"messages":[{"role":"narrator","content":"x"}]}'
+    m u c a d
+} >"$dir/bad.jsonl"
+run bad --shape messages "$dir/bad.jsonl"
+same $rc 1 "a broken row"
+says "bad.jsonl:2: not a JSON object" "is named with its line"
+[ ! -f "$dir/bad/shards/manifest.json" ]
+ok $? "and nothing is published"
+run skip --shape messages --bad-rows skip --threads 2 "$dir/bad.jsonl"
+same "$rc $(ids skip | wc -l)" "0 2" "bad_rows = skip keeps the others"
+same "$(count skip broken) $(count skip no_target)" "5 1" "and counts them by reason"
+says "bad.jsonl:3: " "each is named: no turns"
+says "bad.jsonl:4: turn 2 is of user, after one of the user" "wrong order"
+says "bad.jsonl:5: turn 1 is of assistant" "no user in front"
+says "bad.jsonl:7: speaker" "an unknown speaker"
+run any --shape messages --bad-rows skip --turn-order any --non-prefix drop "$dir/bad.jsonl"
+same "$(count any broken) $(count any non_prefix)" "3 1" "turn_order = any leaves the order to the template"
+cp "$golden/jinja/templates/gemma.jinja" "$dir/gemma.jinja"
+run raise --shape messages --turn-order any --chat-template "$dir/gemma.jinja" --bad-rows skip "$dir/bad.jsonl"
+says "bad.jsonl:4: " "a template that raises"
+grep -q "the template refuses: Conversation roles must alternate" "$dir/err"
+ok $? "says why"
+m u a a "<think>old</think>b" u c a d >"$dir/think.jsonl"
+run think --shape messages --chat-template "$golden/jinja/templates/thinking.jinja" "$dir/think.jsonl"
+same $rc 1 "a template that drops earlier reasoning"
+says "think.jsonl:1: the template is not prefix-preserving" "is refused"
+run think --shape messages --chat-template "$golden/jinja/templates/thinking.jinja" --non-prefix drop "$dir/think.jsonl" "$dir/yes.jsonl"
+same "$rc $(count think non_prefix)" "0 1" "or its rows are dropped and counted"
+run think --shape messages --chat-template "$golden/jinja/templates/thinking.jinja" --train-turns last "$dir/think.jsonl"
+same $rc 0 "the last turn alone can be trained"
+run date --shape messages --chat-template "$golden/jinja/templates/harmony.jinja" "$dir/yes.jsonl"
+says "chat_time" "a template that writes the date wants one"
+run date --shape messages --chat-template "$golden/jinja/templates/harmony.jinja" --chat-time 1700000000 --chat-vars '{"reasoning_effort":"low"}' "$dir/yes.jsonl"
+same $rc 0 "and takes it"
+rm -f "$dir/kit/chat_template.jinja"
+run none --shape messages "$dir/yes.jsonl"
+says "yes.jsonl:1: a row of shape messages with turns needs a chat template" "no template"
+cp "$golden/jinja/templates/chatml.jinja" "$dir/kit/chat_template.jinja"
+m u a a b | sed 's/"b"/"b","train":false/' >"$dir/untrained.jsonl"
+run untrained --shape messages "$dir/untrained.jsonl"
+same $rc 1 "no token to train at all"
+says "no document that is not left out" "is an error"
+echo '{"input_ids":[1,2,3],"labels":[1,-100,-100]}' >"$dir/first.jsonl"
+run first --shape tokens "$dir/first.jsonl"
+same $rc 1 "nor is a first token something to train"
+
+# Truncation.
+m u "a b c d e f g h i j k l m n o p q r s t" a "yes and no" >"$dir/long.jsonl"
+run start --shape messages --max-length 40 "$dir/long.jsonl" "$dir/yes.jsonl"
+same "$(count start all_masked) $(count start truncated)" "1 0" "a start without an answer is dropped"
+run budget --shape messages --max-length 40 --truncation budget "$dir/long.jsonl"
+same "$(ids budget | wc -w) $(count budget truncated)" "40 1" "shared room"
+ids budget | grep -q " $eos "
+ok $? "keeps the answer"
+run drop --shape messages --max-length 40 --truncation drop "$dir/long.jsonl" "$dir/yes.jsonl"
+same "$(ids drop) $(count drop too_long)" "$(ids yes) 1" "or the row is dropped"
+
+# Texts: EOS where it lacks.
+printf '%s\n' '{"text":"end<|im_end|>"}' '{"text":"end"}' >"$dir/eos.jsonl"
+run eos --special-in-text token "$dir/eos.jsonl"
+same "$(ids eos | sed -n 1p)" "$(ids eos | sed -n 2p)" "EOS is not put behind a text that has it"
+ids eos | grep -q " $eos \$"
+ok $? "and trained"
+
+# kill -9 on the way, then the same bytes.
+i=0
+while [ $i -lt 4000 ]; do
+    i=$((i + 1))
+    m u "question $i of many" a "answer $((i * 7919 % 1000)) to it"
+    [ $((i % 97)) -ne 0 ] || m u a u b
+done >"$dir/many.jsonl"
+set -- --shape messages --bad-rows skip --shard-tokens 9k --valid-fraction 0.1 --threads 2
+run whole "$@" "$dir/many.jsonl"
+same $rc 0 "many conversations"
+kills=0
+tries=0
+while [ ! -f "$dir/killed/shards/manifest.json" ] && [ $tries -lt 40 ]; do
+    tries=$((tries + 1))
+    "$tokenize" --tokenizer "$dir/kit" --out "$dir/killed" "$@" "$dir/many.jsonl" 2>"$dir/err" >/dev/null &
+    pid=$!
+    have=$(ls "$dir/killed/progress" 2>/dev/null | wc -l)
+    [ $kills -ge 3 ] || while kill -0 $pid 2>/dev/null; do
+        [ "$(ls "$dir/killed/progress" 2>/dev/null | wc -l)" -lt $((have + 2)) ] || { kill -9 $pid && kills=$((kills + 1)); break; }
+    done
+    wait $pid 2>/dev/null
+done
+[ $kills -ge 1 ]
+ok $? "killed $kills times"
+for f in "$dir"/whole/shards/*.h5 "$dir"/whole/progress/*.json; do
+    cmp -s "$f" "$dir/killed/${f#"$dir"/whole/}" || echo "$f"
+done >"$dir/differ"
+same "$(cat "$dir/differ")" "" "and resumed: the same shards and records"
+same "$(sed 's/.*"counts"/"counts"/' "$dir/killed/shards/manifest.json")" "$(sed 's/.*"counts"/"counts"/' "$dir/whole/shards/manifest.json")" "and the same counts"
+
+echo "1..$n"
+[ $failed -eq 0 ]
