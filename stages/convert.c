@@ -18,13 +18,15 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/convert/convert.h"
+#include "engine/infer/runner.h"
+#include "engine/text/tokenizer.h"
 #include "stages/convert_data.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
 typedef struct convert {
     struct lf_convert_opts c;
-    const char *out, *verify;
+    const char *out, *verify, *pad_token;
     char **left; /* [n_from] directories of earlier incarnations with the artifact that is being made */
     const char **from;
     size_t n_from;
@@ -86,6 +88,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     v->out = lf_optset_str(o, "out");
     v->to = lf_optset_choice(o, "to");
     v->verify = lf_optset_str(o, "verify");
+    v->pad_token = lf_optset_str(o, "pad_token");
     v->inspect = lf_optset_bool(o, "inspect");
     v->d = (struct convert_data){.from = lf_optset_str(o, "from"),
                                  .tokenizer = lf_optset_str(o, "tokenizer"),
@@ -97,6 +100,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                     .file_bytes = lf_optset_int(o, "max_file"),
                                     .family = lf_optset_str(o, "family"),
                                     .tokenizer = lf_optset_str(o, "tokenizer"),
+                                    .pad_token = -1,
                                     .threads = lf_stage_threads(o),
                                     .stop = lf_stop_requested,
                                     .warn = warn,
@@ -250,6 +254,40 @@ static int import(convert *v, bool has_files, lf_err *err)
 
 /* ---- export ---- */
 
+static int find_pad(int64_t *out, const char *dir, const char *name, lf_err *err)
+{
+    lf_tokenizer *t = lf_tokenizer_load(dir, err);
+    int64_t id = !t ? -1 : name ? lf_tokenizer_find(t, name) : lf_tokenizer_pad(t);
+    const bool same = t && !name && id == lf_tokenizer_eos(t);
+    lf_tokenizer_destroy(t);
+    if (!t)
+        return err && err->rc ? err->rc : LF_EFORMAT;
+    if (name && id < 0)
+        return lf_fail(err, LF_EINVAL, "pad_token: the tokenizer has no token '%s'", name);
+    *out = same ? -1 : id; /* an end token pads nothing here: one must be named */
+    return 0;
+}
+
+/* Only models that give scores need to be told from what fills a batch. */
+static int settle_pad(convert *v, lf_err *err)
+{
+    lf_model_config c;
+    int rc = lf_runner_config(&c, v->c.from, err);
+    if (rc)
+        return rc;
+    if (c.output != LF_OUTPUT_SCORE)
+        return v->pad_token ? lf_fail(err, LF_EINVAL, "pad_token is of reward models; %s predicts tokens", v->c.from)
+                            : 0;
+    if (v->pad_token && lf_parse_i64(&v->c.pad_token, v->pad_token, NULL) == 0)
+        return 0;
+    if (v->c.tokenizer)
+        return find_pad(&v->c.pad_token, v->c.tokenizer, v->pad_token, err);
+    return v->pad_token
+               ? lf_fail(err, LF_EINVAL, "pad_token = %s is no number, and there is no tokenizer = to find it in",
+                         v->pad_token)
+               : 0;
+}
+
 static int export(convert *v, lf_err *err)
 {
     struct lf_convert_result r;
@@ -259,6 +297,8 @@ static int export(convert *v, lf_err *err)
     double t0 = lf_now_s();
     if (!rc && v->verify)
         rc = lf_fail(err, LF_EINVAL, "verify is of imports; %s is a checkpoint", v->c.from);
+    if (!rc && !done)
+        rc = settle_pad(v, err);
     if (!rc && !done) {
         rc = aim(v, "model", dir, err);
         if (!rc)

@@ -18,6 +18,9 @@ static const lf_opt opts[] = {
     {"family", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "export: the form to write; unset: by the model's own family"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "export: tokenizer artifact or directory whose files are put beside the weights; .idx: what the data was made with"},
+    {"pad_token", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL,
+     "export of a reward model: the token that fills batches, by its text or id, which no text may end with; unset: the "
+     "tokenizer's"},
     {"vocab_size", LF_OPT_COUNT, ID, 0, "0", 0, 2147483647.0, NULL, "tokens", ".idx without tokenizer: ids are below this"},
     {"append_eod", LF_OPT_BOOL, ID, 0, "no", 0, 0, NULL, NULL,
      ".idx: end documents that do not end so with the end-of-document token"},

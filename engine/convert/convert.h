@@ -29,6 +29,7 @@ struct lf_convert_opts {
     int threads;
     const char *family;    /* export: which form, NULL: by the model's family */
     const char *tokenizer; /* export: directory whose tokenizer files go into the model's; NULL: none */
+    int64_t pad_token; /* export of a model that gives scores: what fills batches; -1: as config.json of the origin says */
     bool (*stop)(void);    /* asked between blocks; NULL: never */
     void (*warn)(void *arg, const char *text);
     void (*progress)(void *arg, double done, double total); /* bytes */
@@ -54,7 +55,10 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
  * a directory without a tokenizer makes an artifact without one, and *has_tokenizer is false. */
 int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer, lf_err *err);
 
-/* Checkpoint to a Hugging Face directory with manifest, kind "model". */
+/* Checkpoint to a Hugging Face directory with manifest, kind "model". A model with output = score becomes a sequence
+ * classifier of one label. transformers looks for the last token that is not pad_token_id, so that one must be no token a
+ * text ends with: LF_EINVAL when none is known, or when it is the end token. Mean and std of its scores, where stored, go
+ * to the keys of that name, as in OpenRLHF, and come back with an import. */
 int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
 
 /* ---- is it the same model? ---- */

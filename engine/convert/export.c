@@ -244,19 +244,59 @@ static int add_inert(json_t *o, json_t *was)
     return bad;
 }
 
+static bool is_among(json_t *ids, json_int_t id)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(ids, i, v) if (json_is_integer(v) && json_integer_value(v) == id) return true;
+    return json_is_integer(ids) && json_integer_value(ids) == id;
+}
+
+/* What a reader needs to find the row that holds the score, and its normalisation. */
+static int add_score(const struct export *ex, json_t *o, lf_err *err)
+{
+    json_t *norm = json_object_get(lf_ckpt_state(ex->ckpt), "score");
+    int bad = 0;
+    if (ex->o->pad_token >= 0)
+        bad = json_object_set_new(o, "pad_token_id", json_integer(ex->o->pad_token));
+    if (norm)
+        bad = bad || json_object_set(o, "mean", json_object_get(norm, "mean")) ||
+              json_object_set(o, "std", json_object_get(norm, "std"));
+    if (bad)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    json_t *pad = json_object_get(o, "pad_token_id");
+    if (!json_is_integer(pad))
+        return lf_fail(
+            err, LF_EINVAL,
+            "no padding token: transformers reads the score at the last token that is another one; give pad_token "
+            "= a token that no text ends with");
+    if (json_integer_value(pad) < 0 || json_integer_value(pad) >= ex->config.vocab)
+        return lf_fail(err, LF_EINVAL, "pad_token = %lld, the model's vocabulary ends at %lld",
+                       (long long)json_integer_value(pad), (long long)ex->config.vocab - 1);
+    if (is_among(json_object_get(o, "eos_token_id"), json_integer_value(pad)))
+        return lf_fail(err, LF_EINVAL,
+                       "pad_token = %lld is the end token: transformers would read the score one token before it; name "
+                       "another one",
+                       (long long)json_integer_value(pad));
+    return 0;
+}
+
 /* config.json as it was where it still describes the model and its type, else from the tables. */
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
 {
     const char *text = json_string_value(json_object_get(ex->hf, "config"));
     json_t *was = text ? lf_json_load_text(text, strlen(text), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
     char *path = lf_path_join(ex->o->out, LF_HF_CONFIG, err), *made = NULL;
+    const bool score = ex->config.output == LF_OUTPUT_SCORE;
     bool same = false;
     int rc = path ? 0 : LF_ENOMEM;
     if (!rc && was)
         (void)is_same_model(ex, was, &same);
-    if (!rc && !(same && ex->o->dtype == LF_CONVERT_KEEP)) {
+    if (!rc && !(same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0))) {
         o = lf_hf_config_write(ex->family, &ex->config, lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32), err);
         rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+        if (!rc && score)
+            rc = add_score(ex, o, err);
         if (!rc && !(made = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS)))
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
         text = made;

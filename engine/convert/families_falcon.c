@@ -122,6 +122,7 @@ const struct lf_hf_family lf_hf_falcon = {
     .also = "falcon-7b falcon-40b falcon-11b",
     .model_type = "falcon RefinedWebModel RefinedWeb",
     .architecture = "FalconForCausalLM",
+    .classifier = "FalconForSequenceClassification",
     .prefix = "transformer.",
     .switches = switches,
     .keys = keys,

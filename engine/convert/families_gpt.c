@@ -73,6 +73,7 @@ const struct lf_hf_family lf_hf_gpt2 = {
     .also = "gpt3",
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
+    .classifier = "GPT2ForSequenceClassification",
     .prefix = "transformer.",
     .switches = gpt2_switches,
     .keys = gpt2_keys,

@@ -46,6 +46,7 @@ const struct lf_hf_family lf_hf_mistral = {
     .name = "mistral",
     .model_type = "mistral",
     .architecture = "MistralForCausalLM",
+    .classifier = "MistralForSequenceClassification",
     .prefix = "model.",
     .switches = switches,
     .keys = mistral_keys,

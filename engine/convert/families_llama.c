@@ -55,6 +55,7 @@ const struct lf_hf_family lf_hf_llama = {
     .also = "llama1 llama2 llama3 llama3.1 llama3.2 codellama yi deepseek deepseek-coder",
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
+    .classifier = "LlamaForSequenceClassification",
     .prefix = "model.",
     .switches = llama_switches,
     .keys = llama_keys,

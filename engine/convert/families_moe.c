@@ -62,6 +62,7 @@ const struct lf_hf_family lf_hf_mixtral = {
     .name = "mixtral",
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
+    .classifier = "MixtralForSequenceClassification",
     .prefix = "model.",
     .switches = mixtral_switches,
     .keys = mixtral_keys,

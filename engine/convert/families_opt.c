@@ -79,6 +79,7 @@ const struct lf_hf_family lf_hf_opt = {
     .also = "galactica opt-350m",
     .model_type = "opt",
     .architecture = "OPTForCausalLM",
+    .classifier = "OPTForSequenceClassification",
     .prefix = "model.",
     .switches = opt_switches,
     .keys = opt_keys,

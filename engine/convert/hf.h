@@ -8,6 +8,8 @@
  * the rows say; the text is then read back and compared with the model, so a model that the family cannot express is
  * refused by the name of the key.
  *
+ * A model with output = score is a sequence classifier: "architectures" ends in ForSequenceClassification, one label.
+ *
  * A family is one entry of families_*.c:
  *
  *     {.name = "gpt2", .model_type = "gpt2", .architecture = "GPT2LMHeadModel", .prefix = "transformer.",
@@ -64,6 +66,8 @@ struct lf_hf_family {
     const char *needs;      /* a key of config.json that tells this one from others of its model_type; NULL: none */
     const char *lacks;      /* a key that must not be there; NULL: none */
     const char *architecture;     /* written to "architectures" */
+    const char *classifier;       /* the same of a model with output = score: a sequence classifier of one label, whose head
+                                   * is score.weight; NULL: transformers has none */
     const char *prefix;           /* of tensor names; files without a head may lack it; NULL: none */
     const char *const *switches;  /* "key=value" of [model], ended by NULL: what all models of the family share */
     const struct lf_hf_key *keys; /* ended by name == NULL */

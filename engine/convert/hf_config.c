@@ -259,6 +259,30 @@ static int check_left(const lf_hf_reader *r, const struct lf_hf_family *f, lf_er
     return 0;
 }
 
+/* Labels of a classifier: num_labels, or as many as have names; two where nothing is said. */
+static int64_t labels_of(json_t *n, json_t *names)
+{
+    return json_is_integer(n) ? json_integer_value(n) : json_is_object(names) ? (int64_t)json_object_size(names) : 2;
+}
+
+/* A sequence classifier of one label gives scores. Any other reads a text as ours do not. */
+static int read_output(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    const char *class = json_string_value(json_array_get(json_object_get(r->o, "architectures"), 0));
+    json_t *n = lf_hf_take(r, "num_labels");
+    if (!class || !lf_str_has_suffix(class, "ForSequenceClassification"))
+        return 0;
+    const int64_t labels = labels_of(n, json_object_get(r->o, "id2label"));
+    if (labels != 1)
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: a classifier of %lld labels; a model that gives a score has one (num_labels)", r->path,
+                       (long long)labels);
+    (void)lf_hf_take(r, "mean"); /* of the scores: the state of a checkpoint has them */
+    (void)lf_hf_take(r, "std");
+    (void)lf_hf_take(r, "value_head_prefix"); /* OpenRLHF's name of the head; the tensors say it too */
+    return lf_hf_set(r, c, "architectures", "output", "score", err);
+}
+
 int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t *config, const char *path, lf_err *err)
 {
     lf_model_config c;
@@ -267,6 +291,8 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
     int rc = r.left ? apply_switches(&c, f, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++)
         rc = read_key(&r, k, &c, err);
+    if (!rc)
+        rc = read_output(&r, &c, err);
     if (!rc && f->read)
         rc = f->read(&r, &c, err);
     if (!rc && !f->loose)
@@ -346,11 +372,29 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     return 0;
 }
 
+/* Regression: transformers would put a sigmoid or a softmax on any other problem. */
+static int write_output(json_t *o, lf_err *err)
+{
+    json_t *more = json_pack("{s:i, s:s, s:{s:s}, s:{s:i}}", "num_labels", 1, "problem_type", "regression", "id2label",
+                             "0", "LABEL_0", "label2id", "LABEL_0", 0);
+    int bad = !more || json_object_update(o, more);
+    json_decref(more);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
 json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c, const char *dtype, lf_err *err)
 {
-    json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", f->architecture, "dtype", dtype, "model_type",
-                          f->model_type, (int)strcspn(f->model_type, " "));
+    const bool score = c->output == LF_OUTPUT_SCORE;
+    if (score && !f->classifier) {
+        lf_fail(err, LF_EINVAL,
+                "a model that gives scores cannot be written as family %s: transformers has no class for it", f->name);
+        return NULL;
+    }
+    json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture, "dtype",
+                          dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
     int rc = o ? write_keys(f, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && score)
+        rc = write_output(o, err);
     if (!rc && f->write)
         rc = f->write(c, o, err);
     if (!rc)

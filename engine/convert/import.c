@@ -183,6 +183,20 @@ static int dtypes_of(const struct import *im, json_t *hf)
            json_object_set_new(hf, "dtypes", other);
 }
 
+/* Mean and std of its scores, where config.json has them. */
+static int add_norm(const struct import *im, json_t *state)
+{
+    if (im->m.config.output != LF_OUTPUT_SCORE)
+        return 0;
+    json_t *o = lf_json_load_text(im->m.config_text, strlen(im->m.config_text), LF_HF_CONFIG, NULL);
+    json_t *mean = json_object_get(o, "mean"), *std = json_object_get(o, "std");
+    int bad = 0;
+    if (json_is_number(mean) && json_is_number(std))
+        bad = json_object_set_new(state, "score", json_pack("{s:O, s:O}", "mean", mean, "std", std));
+    json_decref(o);
+    return bad;
+}
+
 static json_t *make_state(const struct import *im, lf_err *err)
 {
     const struct lf_hf_model *m = &im->m;
@@ -196,7 +210,8 @@ static json_t *make_state(const struct import *im, lf_err *err)
     bad = bad || json_object_set(hf, "tied", tied) || dtypes_of(im, hf);
     json_t *state = bad ? NULL : json_pack("{s:i, s:O}", "step", 0, "model", model);
     if (state && m->config_text &&
-        json_object_set(state, "hf", hf)) { /* only what has a config.json goes out as it came */
+        (json_object_set(state, "hf", hf) ||
+         add_norm(im, state))) { /* only what has a config.json goes out as it came */
         json_decref(state);
         state = NULL;
     }

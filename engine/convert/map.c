@@ -312,6 +312,9 @@ static int64_t count_experts(const lf_map *m)
     return 0;
 }
 
+/* Of every family: the head of a model with output = score, which no file has a prefix for. */
+static const struct lf_map_row score_row = {"score.weight", LF_MAP_COPY, "score.weight", NULL};
+
 int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare, const lf_model_config *c,
                  lf_err *err)
 {
@@ -323,6 +326,8 @@ int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix,
     for (const struct lf_map_row *r = rows; r->outside && rc == 0; r++)
         if (lf_map_when(r->when, c))
             rc = expand(&m, r, bare ? prefix : NULL, c, experts, err);
+    if (rc == 0)
+        rc = expand(&m, &score_row, NULL, c, experts, err);
     if (rc == 0 && m.n_items)
         qsort(m.items, m.n_items, sizeof *m.items, cmp_item);
     if (rc == 0 && (!(m.of_ours = lf_calloc(m.n_ours, sizeof *m.of_ours, err)) ||

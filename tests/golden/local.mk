@@ -83,3 +83,11 @@ EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/fam
   tests/golden/families/oracle_baichuan.py tests/golden/families/oracle_chatglm.py tests/golden/families/oracle_chatglm6b.py \
   tests/golden/families/oracle_common.py tests/golden/families/oracle_deepseek.py tests/golden/families/oracle_internlm2.py \
   tests/golden/families/oracle_qwen.py
+
+# Reward models against transformers and the maths of trl.
+check_PROGRAMS += tests/golden/post_rm_test
+TESTS += tests/golden/post_rm_test
+tests_golden_post_rm_test_SOURCES = tests/golden/post_rm_test.c
+tests_golden_post_rm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/post/make_rm.py tests/golden/post/check_rm.py tests/golden/post/rm-qwen2 tests/golden/post/rm-qwen2-grad \
+  tests/golden/post/rm-gpt2
