@@ -392,6 +392,10 @@ uint64_t lf_loader_units(const lf_loader *l, size_t k, uint64_t *dropped)
     *dropped = l->src[k].units.dropped;
     return l->src[k].units.n;
 }
+uint64_t lf_loader_cut(const lf_loader *l, size_t k)
+{
+    return l->src[k].units.cut;
+}
 const lf_shardset *lf_loader_set(const lf_loader *l, size_t k)
 {
     return l->src[k].set;
@@ -432,6 +436,18 @@ size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_
            (size_t)(docs + 1) * sizeof(uint64_t);
 }
 
+/* Is there a token that is somebody's target? Almost always the first document has one. */
+static bool any_target(const lf_shardset *set)
+{
+    uint64_t n = lf_shardset_get_info(set)->n_docs;
+    for (uint64_t d = 0; d < n; d++) {
+        uint64_t len = lf_shardset_doc_len(set, d);
+        if (len > 1 && lf_shardset_count_trained(set, d, 1, len - 1) > 0)
+            return true;
+    }
+    return false;
+}
+
 static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err *err)
 {
     struct source *s = &l->src[k];
@@ -447,6 +463,9 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
         return lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the model has %lld", s->dir,
                        (long long)info->vocab_size, (long long)c->vocab_size);
     s->masked = lf_shardset_has_mask(s->set);
+    if (s->masked && c->mode == LF_LOADER_TRAIN && !any_target(s->set))
+        return lf_fail(err, LF_EINVAL, "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
+                       c->split);
     if (c->megatron)
         return s->masked ? lf_fail(err, LF_EINVAL, "%s has a loss mask, which Megatron's order does not know", s->dir)
                          : 0;

@@ -121,6 +121,8 @@ const lf_shard_info *lf_loader_info(const lf_loader *l, size_t source);
 uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequences of one epoch */
 /* Units of a source, and how many of them are left out: longer than T, or an empty side; 0 and 0 with plain documents. */
 uint64_t lf_loader_units(const lf_loader *l, size_t source, uint64_t *dropped);
+/* Plain documents longer than T: their rest goes on in another sequence and does not see what came before. */
+uint64_t lf_loader_cut(const lf_loader *l, size_t source);
 const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, margins; borrowed */
 /* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's cursor is valid for
  * this order only. */

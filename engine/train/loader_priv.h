@@ -27,6 +27,7 @@ struct lf_units {
     bool mismatched;
     uint32_t T;
     uint64_t n, dropped; /* units; longer than T */
+    uint64_t cut;        /* plain documents longer than T: they go on in another sequence */
     uint32_t *prompt;    /* mismatched: [n] tokens before the first trained one */
 };
 /* One segment of a unit. Mismatched: seg.doc's first `head` tokens, then those of `other` from its prompt on. */

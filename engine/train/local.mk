@@ -34,3 +34,7 @@ check_PROGRAMS += tests/unit/train_units
 TESTS += tests/unit/train_units
 tests_unit_train_units_SOURCES = tests/unit/train_units.c
 tests_unit_train_units_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/unit/train_packed
+TESTS += tests/unit/train_packed
+tests_unit_train_packed_SOURCES = tests/unit/train_packed.c tests/unit/graph_util.c tests/unit/graph_util.h
+tests_unit_train_packed_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

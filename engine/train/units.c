@@ -69,6 +69,8 @@ int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows,
     }
     for (uint64_t i = 0; i < u->n && rows != LF_ROWS_PLAIN; i++)
         u->dropped += lf_units_len(u, i) == 0;
+    for (uint64_t i = 0; i < u->n && rows == LF_ROWS_PLAIN; i++)
+        u->cut += lf_shardset_doc_len(set, i) > T;
     return 0;
 }
 

@@ -90,6 +90,27 @@ static void test_bound_shows(void)
     lf_pack_destroy(p);
 }
 
+static uint64_t len_in(const void *user, uint64_t doc)
+{
+    return ((const uint64_t *)user)[doc];
+}
+
+/* Long to short, each where the least room is left: lengths 5 3 7 2 8 1 4 6 in sequences of 10. */
+static void test_best_fit(void)
+{
+    static const uint64_t lens[] = {5, 3, 7, 2, 8, 1, 4, 6}, want[4][2] = {{4, 3}, {2, 1}, {7, 6}, {0, 5}};
+    lf_err err = LF_ERR_INIT;
+    lf_pack *p = NULL;
+    lf_pack_seg segs[10];
+    int64_t bad = 0;
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 8, len_in, lens, &err), 0, &err, NULL, "best fit decreasing");
+    tap_i64((int64_t)lf_pack_count(p), 4, "sequences");
+    for (uint64_t i = 0; i < 4; i++)
+        bad += lf_pack_get(p, i, segs) != 2 || segs[0].doc != want[i][0] || segs[1].doc != want[i][1];
+    tap_i64(bad, 0, "of 8 + 2, 7 + 3, 6 + 4 and 5 + 1");
+    lf_pack_destroy(p);
+}
+
 static void test_refused(void)
 {
     struct lens l = {.n = 4, .max = 5, .seed = 3};
@@ -117,6 +138,7 @@ int main(void)
     test_policy(LF_PACK_BFD, 300, 300, 100, 0.99);
     test_policy(LF_PACK_BFD, 5000, 64, 12000, 0.9);
     test_bound_shows();
+    test_best_fit();
     test_refused();
     return tap_done();
 }
