@@ -4,7 +4,11 @@ noinst_LIBRARIES += stages/libopts.a stages/libstages.a
 stages_libopts_a_SOURCES =
 stages_libstages_a_SOURCES =
 include stages/tokenize.mk
+# what training stages share
+stages_libopts_a_SOURCES += stages/train_opts.h
+stages_libstages_a_SOURCES += stages/train_common.c stages/train_common.h
 include stages/pretrain.mk
+include stages/sft.mk
 include stages/generate.mk
 include stages/eval.mk
 include stages/vocab.mk

@@ -8,9 +8,9 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "engine/train/loop.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
+#include "stages/train_common.h"
 
 struct pretrain {
     lf_arena *arena;
@@ -24,59 +24,6 @@ static void destroy(void *self)
         return;
     lf_arena_destroy(p->arena);
     free(p);
-}
-
-/* Values of a REPEAT option as an array of borrowed-from-the-arena strings. */
-static int strings(struct pretrain *p, const lf_optset *o, const char *name, const char *const **out, size_t *n,
-                   lf_err *err)
-{
-    size_t count = lf_optset_count(o, name);
-    const char **v = lf_arena_alloc(p->arena, count ? count : 1, sizeof(*v), err);
-    if (!v)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < count; i++)
-        if (!(v[i] = lf_arena_strdup(p->arena, lf_optset_str_at(o, name, i), err)))
-            return LF_ENOMEM;
-    *out = v;
-    *n = count;
-    return 0;
-}
-
-static int string(struct pretrain *p, const lf_optset *o, const char *name, const char **out, lf_err *err)
-{
-    const char *s = lf_optset_str(o, name);
-    *out = s ? lf_arena_strdup(p->arena, s, err) : NULL;
-    return s && !*out ? LF_ENOMEM : 0;
-}
-
-static int read_data(struct pretrain *p, const lf_optset *o, lf_err *err)
-{
-    struct lf_train_config *c = &p->c;
-    const char *const *dirs;
-    size_t n_weights = lf_optset_count(o, "data_weights");
-    int rc = strings(p, o, "data", &dirs, &c->n_sources, err);
-    if (rc)
-        return rc;
-    if (n_weights && n_weights != c->n_sources)
-        return lf_fail(err, LF_EINVAL, "%zu data_weights for %zu data", n_weights, c->n_sources);
-    lf_loader_source *src = lf_arena_alloc(p->arena, c->n_sources, sizeof(*src), err);
-    if (!src)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < c->n_sources; i++) {
-        src[i].dir = dirs[i];
-        if (n_weights && (rc = lf_parse_f64(&src[i].weight, lf_optset_str_at(o, "data_weights", i), err)))
-            return rc;
-    }
-    if (c->n_sources == 1)
-        src[0].weight = 1;
-    c->sources = src;
-    rc = strings(p, o, "valid_data", &c->valid, &c->n_valid, err);
-    c->valid_required = c->n_valid > 0;
-    if (!rc && !c->n_valid) {
-        c->valid = dirs;
-        c->n_valid = c->n_sources;
-    }
-    return rc;
 }
 
 /* "64@1000": from sequence 1000 on, 64 a step. */
@@ -93,95 +40,30 @@ static int parse_ramp(lf_ramp_row *row, const char *text, lf_err *err)
     return rc ? lf_err_prefix(err, "batch_ramp = %s", text) : 0;
 }
 
-static int read_batch(struct pretrain *p, const lf_optset *o, lf_err *err)
+/* batch_ramp in place of batch. */
+static int read_ramp(struct pretrain *p, const lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &p->c;
     size_t rows = lf_optset_count(o, "batch_ramp");
-    lf_ramp_row *r = lf_arena_alloc(p->arena, rows ? rows : 1, sizeof(*r), err);
-    bool batch = lf_optset_is_set(o, "batch"), tokens = lf_optset_is_set(o, "batch_tokens");
-    if (!r)
-        return LF_ENOMEM;
-    c->seq_length = (int32_t)lf_optset_int(o, "seq_length");
-    c->micro_batch = (int32_t)lf_optset_int(o, "micro_batch");
-    c->ramp = r;
-    c->n_ramp = rows ? rows : 1;
-    if (batch + tokens + (rows > 0) > 1)
+    if (!rows)
+        return lf_train_read_batch(c, p->arena, o, err);
+    if (lf_optset_is_set(o, "batch") || lf_optset_is_set(o, "batch_tokens"))
         return lf_fail(err, LF_EINVAL, "give one of batch, batch_tokens and batch_ramp");
-    int rc = 0;
+    lf_ramp_row *r = lf_arena_alloc(p->arena, rows, sizeof(*r), err);
+    int rc = r ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < rows && !rc; i++)
         rc = parse_ramp(&r[i], lf_optset_str_at(o, "batch_ramp", i), err);
-    if (rc || rows)
-        return rc;
-    r[0].samples = batch ? lf_optset_int(o, "batch") : c->micro_batch;
-    if (tokens) {
-        int64_t n = lf_optset_int(o, "batch_tokens");
-        if (n % c->seq_length)
-            return lf_fail(err, LF_EINVAL, "batch_tokens = %lld is not a multiple of seq_length = %d", (long long)n,
-                           c->seq_length);
-        r[0].samples = n / c->seq_length;
-    }
-    return 0;
+    c->ramp = r;
+    c->n_ramp = rows;
+    return rc;
 }
 
-static int read_skip(struct pretrain *p, const lf_optset *o, lf_err *err)
+static void read_order(struct lf_train_config *c, const lf_optset *o)
 {
-    size_t n = lf_optset_count(o, "skip_batches");
-    int64_t *v = lf_arena_alloc(p->arena, n ? n : 1, sizeof(*v), err);
-    if (!v)
-        return LF_ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        int rc = lf_parse_count(&v[i], lf_optset_str_at(o, "skip_batches", i), err);
-        if (rc)
-            return lf_err_prefix(err, "skip_batches");
-    }
-    p->c.skip = v;
-    p->c.n_skip = n;
-    return 0;
-}
-
-static void read_training(struct lf_train_config *c, const lf_optset *o)
-{
-    c->steps = lf_optset_is_set(o, "steps") ? lf_optset_int(o, "steps") : 0;
-    c->tokens = lf_optset_is_set(o, "tokens") ? lf_optset_int(o, "tokens") : 0;
-    c->epochs = lf_optset_is_set(o, "epochs") ? lf_optset_float(o, "epochs") : 0;
     c->megatron_order = lf_optset_choice(o, "sample_order") == 1;
-    if (!c->megatron_order) {
-        c->max_docs = (int32_t)lf_optset_int(o, "max_docs");
+    if (!c->megatron_order)
         c->packing = lf_optset_choice(o, "packing") ? LF_PACK_BFD : LF_PACK_CONCAT;
-    }
-    c->seed = (uint64_t)lf_optset_int(o, "seed");
-    c->lr = lf_optset_float(o, "lr");
-    c->min_lr = lf_optset_is_set(o, "min_lr") ? lf_optset_float(o, "min_lr") : c->lr / 10;
-    c->schedule = (enum lf_schedule_kind)lf_optset_choice(o, "schedule");
-    c->tail = (enum lf_schedule_tail)lf_optset_choice(o, "decay_shape");
-    c->warmup_steps = lf_optset_int(o, "warmup");
-    c->decay_steps = lf_optset_int(o, "decay");
-    c->adam = (struct lf_adamw_opts){.beta1 = (float)lf_optset_float(o, "beta1"),
-                                     .beta2 = (float)lf_optset_float(o, "beta2"),
-                                     .eps = (float)lf_optset_float(o, "eps"),
-                                     .weight_decay = (float)lf_optset_float(o, "weight_decay")};
-    c->clip = lf_optset_float(o, "clip");
     c->z_loss = lf_optset_float(o, "z_loss");
-    c->compute = lf_optset_choice(o, "precision") ? LF_BF16 : LF_F32;
-    c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
-    c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
-    c->threads = lf_stage_threads(o);
-    c->plan_ranks = (int)lf_optset_int(o, "ranks");
-}
-
-static void read_operation(struct lf_train_config *c, const lf_optset *o)
-{
-    c->valid_interval = lf_optset_int(o, "valid_interval");
-    c->valid_tokens = lf_optset_int(o, "valid_tokens");
-    c->save_interval = lf_optset_int(o, "save_interval");
-    c->save_time_s = (double)lf_optset_int(o, "save_time");
-    c->verify = (enum lf_train_verify)lf_optset_choice(o, "verify");
-    c->save_async = lf_optset_bool(o, "save_async");
-    c->keep = (int)lf_optset_int(o, "keep");
-    c->keep_every = lf_optset_int(o, "keep_every");
-    c->log_interval = lf_optset_int(o, "log_interval");
-    c->spike_factor = lf_optset_float(o, "spike_factor");
-    c->spike_after = lf_optset_int(o, "spike_after");
 }
 
 static int read_megatron(struct pretrain *p, const lf_optset *o, lf_err *err)
@@ -193,38 +75,7 @@ static int read_megatron(struct pretrain *p, const lf_optset *o, lf_err *err)
     m->samples = lf_optset_int(o, "megatron_samples");
     m->surplus = lf_optset_float(o, "megatron_surplus");
     m->weighted = lf_optset_count(o, "data_weights") > 0;
-    return string(p, o, "megatron_split", &m->split, err);
-}
-
-static int read_paths(struct pretrain *p, const lf_optset *o, lf_err *err)
-{
-    struct lf_train_config *c = &p->c;
-    int rc = string(p, o, "out", &c->out, err);
-    if (!rc)
-        rc = string(p, o, "metrics", &c->metrics, err);
-    if (!rc)
-        rc = string(p, o, "init_from", &c->init_from, err);
-    return rc ? rc : strings(p, o, "resume_from", &c->resume_from, &c->n_resume_from, err);
-}
-
-/* [model] of the configuration file. Without one, the description comes with init_from. */
-static int read_model(struct pretrain *p, const lf_optset *o, lf_err *err)
-{
-    const char *config = lf_optset_str(o, "config");
-    if (!config)
-        return 0;
-    lf_ini ini = {0};
-    int rc = lf_ini_parse_file(&ini, config, err);
-    for (size_t i = 0; i < ini.n_sections && !rc; i++)
-        if (strcmp(ini.sections[i].name, "stage") != 0 && strcmp(ini.sections[i].name, "model") != 0)
-            rc = lf_fail(err, LF_EINVAL, "%s:%d: unknown section [%s]; lf-pretrain reads [stage] and [model]",
-                         ini.sections[i].path, ini.sections[i].line, ini.sections[i].name);
-    if (!rc && lf_ini_find_section(&ini, "model")) {
-        rc = lf_model_config_from_ini(&p->c.model, &ini, "model", err);
-        p->c.model_given = rc == 0;
-    }
-    lf_ini_fini(&ini);
-    return rc;
+    return lf_train_string(p->arena, o, "megatron_split", &m->split, err);
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)
@@ -236,19 +87,20 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     p->arena = lf_arena_create(err);
     if (!p->arena)
         return LF_ENOMEM;
-    read_training(&p->c, o);
-    read_operation(&p->c, o);
-    int rc = read_data(p, o, err);
+    read_order(&p->c, o);
+    lf_train_read_optimizer(&p->c, o, 0);
+    lf_train_read_operation(&p->c, o);
+    int rc = lf_train_read_data(&p->c, p->arena, o, err);
     if (!rc)
-        rc = read_batch(p, o, err);
+        rc = lf_train_read_length(&p->c, p->arena, o, err);
+    if (!rc)
+        rc = read_ramp(p, o, err);
     if (!rc)
         rc = read_megatron(p, o, err);
     if (!rc)
-        rc = read_skip(p, o, err);
+        rc = lf_train_read_paths(&p->c, p->arena, o, err);
     if (!rc)
-        rc = read_paths(p, o, err);
-    if (!rc)
-        rc = read_model(p, o, err);
+        rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
     if (!rc)
         rc = lf_train_check(&p->c, err);
     if (!rc && !p->c.out && !lf_optset_bool(o, "plan"))
@@ -263,23 +115,10 @@ static int plan(void *self, json_t *out, lf_err *err)
     return lf_train_plan(&p->c, out, err);
 }
 
-static void log_line(void *user, int level, const char *text)
-{
-    (void)user;
-    lf_log(level, "%s", text);
-}
-
-static bool stop(void *user)
-{
-    (void)user;
-    return lf_stop_requested();
-}
-
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct pretrain *p = self;
-    struct lf_train_sink sink = {.log = log_line, .stop = stop};
-    return lf_train_run(&p->c, &sink, comm, err);
+    return lf_train_run(&p->c, &lf_train_stage_sink, comm, err);
 }
 
 int main(int argc, char **argv)

@@ -17,9 +17,12 @@ result() { # $1: 0 = ok, $2: name, $3: findings
 }
 none() { result "$([ -z "$2" ]; echo $?)" "$1" "$2"; }
 
-# Names in the rows of table $1; the rows that all tables share stand in opts.h.
+# Names in the rows of table $1; the rows that all tables share stand in opts.h, those of training stages in train_opts.h.
 table() {
     { sed -n 's/^    {"\([a-z0-9_]*\)",.*/\1/p' "$1"
+        for _rows in $(grep -o 'LF_TRAIN_[A-Z]*_ROWS' "$1"); do
+            sed -n "/^#define $_rows/,/[^\\\\]\$/p" "$src/stages/train_opts.h" | sed -n 's/^    {"\([a-z0-9_]*\)",.*/\1/p'
+        done
         sed -n 's/.*LF_CLI("\([a-z_]*\)".*/\1/p; s/^ *{"\([a-z_]*\)",  *\\$/\1/p' "$src/stages/opts.h"; } | sort
 }
 # Names in --help $1.
@@ -69,7 +72,7 @@ for t in "$src"/stages/*_opts.c; do
     done
     none "$kind: sections of the man page" "$found"
     none "$kind: every option is read" \
-        "$(unread "$tmp/table" $(ls "$src/stages/$kind"*.c | grep -v _opts.c) "$src/stages/stage.c" "$src/stages/infer_common.c")"
+        "$(unread "$tmp/table" $(ls "$src/stages/$kind"*.c | grep -v _opts.c) "$src/stages/stage.c" "$src/stages/infer_common.c" "$src/stages/train_common.c")"
 done
 
 # The checks see what is planted.

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of lf-sft.
+ */
+#include "stages/train_opts.h"
+
+#define ID LF_OPT_IDENTITY
+
+static const lf_opt opts[] = {
+    LF_COMMON_OPTS,
+    LF_TRAIN_DATA_ROWS,
+    {"init_from", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "checkpoint to fine-tune; the model comes with it"},
+
+    LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 3"),
+    {"packing", LF_OPT_ENUM, ID, 0, "bfd", 0, 0, "concat|bfd", NULL,
+     "bfd keeps documents that fit whole; concat cuts them where a sequence ends"},
+
+    LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4", "0"),
+    LF_TRAIN_PARTS_ROWS,
+    LF_TRAIN_OPERATION_ROWS,
+};
+
+static const char *const outputs[] = {"checkpoint", "adapter", NULL};
+
+const lf_opt_table lf_sft_opts = {
+    .stage = "sft",
+    .spec_version = 1,
+    .summary = "fine-tune a checkpoint on prompts and answers, all of it or low-rank adapters",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(opts[0]),
+    .outputs = outputs,
+};

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of training stages to the configuration of the loop: see train_common.h. */
+#include "stages/train_common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/sys.h"
+#include "stages/stage.h"
+
+int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out, size_t *n, lf_err *err)
+{
+    size_t count = lf_optset_count(o, name);
+    const char **v = lf_arena_alloc(a, count ? count : 1, sizeof(*v), err);
+    if (!v)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        if (!(v[i] = lf_arena_strdup(a, lf_optset_str_at(o, name, i), err)))
+            return LF_ENOMEM;
+    *out = v;
+    *n = count;
+    return 0;
+}
+
+int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out, lf_err *err)
+{
+    const char *s = lf_optset_str(o, name);
+    *out = s ? lf_arena_strdup(a, s, err) : NULL;
+    return s && !*out ? LF_ENOMEM : 0;
+}
+
+int lf_train_read_data(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    const char *const *dirs;
+    size_t n_weights = lf_optset_count(o, "data_weights");
+    c->verify = (enum lf_train_verify)lf_optset_choice(o, "verify");
+    int rc = lf_train_strings(a, o, "data", &dirs, &c->n_sources, err);
+    if (rc)
+        return rc;
+    if (n_weights && n_weights != c->n_sources)
+        return lf_fail(err, LF_EINVAL, "%zu data_weights for %zu data", n_weights, c->n_sources);
+    lf_loader_source *src = lf_arena_alloc(a, c->n_sources, sizeof(*src), err);
+    if (!src)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < c->n_sources; i++) {
+        src[i].dir = dirs[i];
+        if (n_weights && (rc = lf_parse_f64(&src[i].weight, lf_optset_str_at(o, "data_weights", i), err)))
+            return rc;
+    }
+    if (c->n_sources == 1)
+        src[0].weight = 1;
+    c->sources = src;
+    rc = lf_train_strings(a, o, "valid_data", &c->valid, &c->n_valid, err);
+    c->valid_required = c->n_valid > 0;
+    if (!rc && !c->n_valid) {
+        c->valid = dirs;
+        c->n_valid = c->n_sources;
+    }
+    return rc;
+}
+
+static int read_skip(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    size_t n = lf_optset_count(o, "skip_batches");
+    int64_t *v = lf_arena_alloc(a, n ? n : 1, sizeof(*v), err);
+    if (!v)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        int rc = lf_parse_count(&v[i], lf_optset_str_at(o, "skip_batches", i), err);
+        if (rc)
+            return lf_err_prefix(err, "skip_batches");
+    }
+    c->skip = v;
+    c->n_skip = n;
+    return 0;
+}
+
+int lf_train_read_length(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    c->steps = lf_optset_is_set(o, "steps") ? lf_optset_int(o, "steps") : 0;
+    c->tokens = lf_optset_is_set(o, "tokens") ? lf_optset_int(o, "tokens") : 0;
+    c->epochs = lf_optset_is_set(o, "epochs") ? lf_optset_float(o, "epochs") : 0;
+    c->seq_length = (int32_t)lf_optset_int(o, "seq_length");
+    c->micro_batch = (int32_t)lf_optset_int(o, "micro_batch");
+    c->seed = (uint64_t)lf_optset_int(o, "seed");
+    c->plan_ranks = (int)lf_optset_int(o, "ranks");
+    if (!c->megatron_order)
+        c->max_docs = (int32_t)lf_optset_int(o, "max_docs");
+    return read_skip(c, a, o, err);
+}
+
+int lf_train_read_batch(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    lf_ramp_row *r = lf_arena_alloc(a, 1, sizeof(*r), err);
+    const bool batch = lf_optset_is_set(o, "batch"), tokens = lf_optset_is_set(o, "batch_tokens");
+    if (!r)
+        return LF_ENOMEM;
+    c->ramp = r;
+    c->n_ramp = 1;
+    if (batch && tokens)
+        return lf_fail(err, LF_EINVAL, "give one of batch and batch_tokens");
+    r[0] = (lf_ramp_row){.samples = batch ? lf_optset_int(o, "batch") : c->micro_batch};
+    if (tokens) {
+        int64_t n = lf_optset_int(o, "batch_tokens");
+        if (n % c->seq_length)
+            return lf_fail(err, LF_EINVAL, "batch_tokens = %lld is not a multiple of seq_length = %d", (long long)n,
+                           c->seq_length);
+        r[0].samples = n / c->seq_length;
+    }
+    return 0;
+}
+
+void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, double otherwise)
+{
+    c->lr = lf_optset_has_value(o, "lr") ? lf_optset_float(o, "lr") : otherwise;
+    c->min_lr = lf_optset_is_set(o, "min_lr") ? lf_optset_float(o, "min_lr") : c->lr / 10;
+    c->schedule = (enum lf_schedule_kind)lf_optset_choice(o, "schedule");
+    c->tail = (enum lf_schedule_tail)lf_optset_choice(o, "decay_shape");
+    c->warmup_steps = lf_optset_int(o, "warmup");
+    c->decay_steps = lf_optset_int(o, "decay");
+    c->adam = (struct lf_adamw_opts){.beta1 = (float)lf_optset_float(o, "beta1"),
+                                     .beta2 = (float)lf_optset_float(o, "beta2"),
+                                     .eps = (float)lf_optset_float(o, "eps"),
+                                     .weight_decay = (float)lf_optset_float(o, "weight_decay")};
+    c->clip = lf_optset_float(o, "clip");
+}
+
+void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
+{
+    c->compute = lf_optset_choice(o, "precision") ? LF_BF16 : LF_F32;
+    c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
+    c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
+    c->threads = lf_stage_threads(o);
+    c->valid_interval = lf_optset_int(o, "valid_interval");
+    c->valid_tokens = lf_optset_int(o, "valid_tokens");
+    c->save_interval = lf_optset_int(o, "save_interval");
+    c->save_time_s = (double)lf_optset_int(o, "save_time");
+    c->save_async = lf_optset_bool(o, "save_async");
+    c->keep = (int)lf_optset_int(o, "keep");
+    c->keep_every = lf_optset_int(o, "keep_every");
+    c->log_interval = lf_optset_int(o, "log_interval");
+    c->spike_factor = lf_optset_float(o, "spike_factor");
+    c->spike_after = lf_optset_int(o, "spike_after");
+}
+
+/* The adapter that lora_rank asks for. */
+static int read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    const char *const *targets;
+    size_t n;
+    int rc = lf_train_strings(a, o, "lora_targets", &targets, &n, err);
+    struct lf_adapter_config *ac = rc ? NULL : lf_arena_alloc(a, 1, sizeof(*ac), err);
+    if (!ac)
+        return rc ? rc : LF_ENOMEM;
+    memset(ac, 0, sizeof(*ac));
+    ac->rank = lf_optset_int(o, "lora_rank");
+    ac->alpha = lf_optset_is_set(o, "lora_alpha") ? lf_optset_float(o, "lora_alpha") : 2 * (double)ac->rank;
+    ac->rank_stabilised = lf_optset_choice(o, "lora_scaling") == 1;
+    ac->dropout = lf_optset_float(o, "lora_dropout");
+    if (n > LF_ADAPTER_TARGETS)
+        return lf_fail(err, LF_EINVAL, "%zu lora_targets, at most %d are taken; use patterns", n, LF_ADAPTER_TARGETS);
+    for (size_t i = 0; i < n; i++) {
+        if (strlen(targets[i]) >= sizeof(ac->target[i]))
+            return lf_fail(err, LF_EINVAL, "lora_targets = %.40s... is longer than %zu bytes", targets[i],
+                           sizeof(ac->target[i]) - 1);
+        memcpy(ac->target[ac->n_targets++], targets[i], strlen(targets[i]) + 1);
+    }
+    c->adapter = ac;
+    return lf_adapter_check(ac, err);
+}
+
+int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    int rc = lf_optset_int(o, "lora_rank") > 0 ? read_adapter(c, a, o, err) : 0;
+    return rc ? rc : lf_train_strings(a, o, "freeze", &c->freeze, &c->n_freeze, err);
+}
+
+int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    int rc = lf_train_string(a, o, "out", &c->out, err);
+    if (!rc)
+        rc = lf_train_string(a, o, "metrics", &c->metrics, err);
+    if (!rc)
+        rc = lf_train_string(a, o, "init_from", &c->init_from, err);
+    return rc ? rc : lf_train_strings(a, o, "resume_from", &c->resume_from, &c->n_resume_from, err);
+}
+
+int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage, lf_err *err)
+{
+    const char *config = lf_optset_str(o, "config");
+    if (!config)
+        return 0;
+    lf_ini ini = {0};
+    int rc = lf_ini_parse_file(&ini, config, err);
+    for (size_t i = 0; i < ini.n_sections && !rc; i++)
+        if (strcmp(ini.sections[i].name, "stage") != 0 && strcmp(ini.sections[i].name, "model") != 0)
+            rc = lf_fail(err, LF_EINVAL, "%s:%d: unknown section [%s]; %s reads [stage] and [model]",
+                         ini.sections[i].path, ini.sections[i].line, ini.sections[i].name, stage);
+    if (!rc && lf_ini_find_section(&ini, "model")) {
+        rc = lf_model_config_from_ini(&c->model, &ini, "model", err);
+        c->model_given = rc == 0;
+    }
+    lf_ini_fini(&ini);
+    return rc;
+}
+
+
+static void log_line(void *user, int level, const char *text)
+{
+    (void)user;
+    lf_log(level, "%s", text);
+}
+
+static bool stop(void *user)
+{
+    (void)user;
+    return lf_stop_requested();
+}
+
+const struct lf_train_sink lf_train_stage_sink = {.log = log_line, .stop = stop};

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the mains of training stages share: options (the rows of train_opts.h) to a struct lf_train_config, and a sink that
+ * logs and asks for stop requests. Each function reads the rows that its macro of train_opts.h names and nothing else, so a
+ * stage calls those whose rows it has. Strings are copied into the arena, which must live as long as the configuration.
+ */
+#ifndef LF_STAGES_TRAIN_COMMON_H
+#define LF_STAGES_TRAIN_COMMON_H
+
+#include "engine/base/mem.h"
+#include "engine/base/opt.h"
+#include "engine/train/loop.h"
+
+/* Values of a REPEAT option. */
+int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out, size_t *n, lf_err *err);
+/* Value of an option; NULL when unset. */
+int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out, lf_err *err);
+
+int lf_train_read_data(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* steps, tokens, epochs, seq_length, seed, max_docs, skip_batches */
+int lf_train_read_length(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* batch, batch_tokens: one row of ramp. micro_batch and seq_length are read before. */
+int lf_train_read_batch(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* otherwise: the learning rate where the row has no default and none is given. */
+void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, double otherwise);
+void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);
+/* lora_*, freeze. */
+int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* init_from and the paths that every stage has. */
+int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* [model] of the configuration file, if there is one. stage: for messages ("lf-pretrain"). */
+int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage, lf_err *err);
+
+/* Logs with lf_log, stops with lf_stop_requested. */
+extern const struct lf_train_sink lf_train_stage_sink;
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows that the option tables of training stages share, by the functions of train_common.h that read them. Each is a list of
+ * rows for an array of lf_opt; what stages have other defaults for is an argument.
+ */
+#ifndef LF_STAGES_TRAIN_OPTS_H
+#define LF_STAGES_TRAIN_OPTS_H
+
+#include "stages/opts.h"
+
+/* clang-format off */
+
+/* lf_train_read_data */
+#define LF_TRAIN_DATA_ROWS \
+    {"data", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, \
+     "shards artifact to train on; several are blended"}, \
+    {"data_weights", LF_OPT_FLOAT, LF_OPT_IDENTITY, LF_OPT_REPEAT, NULL, 1e-6, 1e6, NULL, NULL, \
+     "share of each data in the samples, one per data; unset: in proportion to their tokens"}, \
+    {"valid_data", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, \
+     "shards artifact whose valid split is measured; unset: those of data that have one"}, \
+    {"verify", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "auto", 0, 0, "auto|yes|no", NULL, \
+     "read the data again at the start and compare its hashes; auto: data of at most 4 GiB"}
+
+/* lf_train_read_length, lf_train_read_batch */
+#define LF_TRAIN_LENGTH_ROWS(epochs) \
+    {"steps", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, NULL, 1, 1e12, NULL, "steps", "length of the run; give one of steps, tokens, epochs"}, \
+    {"tokens", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, NULL, 1, 1e15, NULL, "tokens", "length of the run, padding counted"}, \
+    {"epochs", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, NULL, 1e-6, 1e6, NULL, NULL, epochs}, \
+    {"seq_length", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "1024", 2, 1 << 24, NULL, "tokens", "tokens of a packed sequence"}, \
+    {"batch", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, NULL, 1, 1e9, NULL, "sequences", "sequences of an optimizer step; unset: micro_batch"}, \
+    {"batch_tokens", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, NULL, 1, 1e12, NULL, "tokens", "the same in tokens, a multiple of seq_length"}, \
+    {"micro_batch", LF_OPT_COUNT, LF_OPT_NUMERIC, 0, "1", 1, 1e6, NULL, "sequences", "sequences computed at once"}, \
+    {"max_docs", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 1 << 24, NULL, "documents", "bound per sequence; 0: 256 or seq_length"}, \
+    {"seed", LF_OPT_INT, LF_OPT_IDENTITY, 0, "1", 0, 0, NULL, NULL, "of initial weights, data order and dropout"}, \
+    {"skip_batches", LF_OPT_COUNT, LF_OPT_NUMERIC, LF_OPT_REPEAT, NULL, 0, 1e12, NULL, NULL, \
+     "batch numbers to pass over, as a diverged run names them"}
+
+/* lf_train_read_optimizer */
+#define LF_TRAIN_OPTIMIZER_ROWS(lr, lr_help, decay) \
+    {"lr", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, lr, 1e-12, 10, NULL, NULL, lr_help}, \
+    {"min_lr", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, NULL, 0, 10, NULL, NULL, "learning rate at the end; unset: a tenth of lr"}, \
+    {"schedule", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "cosine", 0, 0, "constant|linear|cosine|inverse_sqrt|wsd", NULL, \
+     "course of the learning rate after the warm-up"}, \
+    {"warmup", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "0", 0, 1e12, NULL, "steps", "linear warm-up"}, \
+    {"decay", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "0", 0, 1e12, NULL, "steps", "length of the final decay of schedule = wsd"}, \
+    {"decay_shape", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "linear", 0, 0, "linear|cosine|exp|sqrt", NULL, "shape of that decay"}, \
+    {"beta1", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0.9", 0, 0.999999, NULL, NULL, "AdamW: memory of the mean"}, \
+    {"beta2", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0.95", 0, 0.999999, NULL, NULL, "AdamW: memory of the square"}, \
+    {"eps", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1e-8", 1e-16, 1, NULL, NULL, "AdamW: added to the root of the square"}, \
+    {"weight_decay", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, decay, 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"}, \
+    {"clip", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"}
+
+/* lf_train_read_operation */
+#define LF_TRAIN_OPERATION_ROWS \
+    {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16", NULL, \
+     "what activations and matrix products are stored in; masters stay f32"}, \
+    {"numeric", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "fast", 0, 0, "fast|invariant", NULL, \
+     "invariant: the bits of a row do not depend on its neighbours, batch or threads"}, \
+    {"recompute", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "none", 0, 0, "none|selective|full", NULL, \
+     "activations computed again in the backward pass: less memory, more time, the same bits"}, \
+    {"valid_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "validate this often; 0: at the end only"}, \
+    {"valid_tokens", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "tokens", "measure the first so many; 0: the whole split"}, \
+    {"save_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "save a checkpoint this often; 0: by time only"}, \
+    {"save_time", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 1e9, NULL, "seconds", "save when the last one is this old; 0: never"}, \
+    {"save_async", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "yes", 0, 0, NULL, NULL, \
+     "write checkpoints in the background from a copy in memory (12 bytes a parameter)"}, \
+    {"keep", LF_OPT_INT, LF_OPT_OPERATIONAL, 0, "2", 1, 1e6, NULL, NULL, "newest intermediate checkpoints kept"}, \
+    {"keep_every", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "keep those of every so many steps too; 0: none"}, \
+    {"log_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "10", 1, 1e9, NULL, "steps", "steps between two lines of log"}, \
+    {"spike_factor", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "3", 0, 1e6, NULL, NULL, \
+     "stop when the loss exceeds its running mean by this factor; 0: never"}, \
+    {"spike_after", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "100", 1, 1e12, NULL, "steps", "spikes are looked for after this many"}
+
+/* lf_train_read_parts */
+#define LF_TRAIN_PARTS_ROWS \
+    {"lora_rank", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 65536, NULL, NULL, \
+     "rank of low-rank adapters that are trained in place of the weights; 0: none"}, \
+    {"lora_alpha", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, NULL, 1e-6, 1e6, NULL, NULL, \
+     "their scale is lora_alpha / lora_rank; unset: twice lora_rank"}, \
+    {"lora_scaling", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "rank", 0, 0, "rank|root", NULL, \
+     "root: rank-stabilised, lora_alpha / square root of lora_rank"}, \
+    {"lora_dropout", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0", 0, 0.999, NULL, NULL, "of what the adapters read"}, \
+    {"lora_targets", LF_OPT_STR, LF_OPT_IDENTITY, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL, \
+     "layers with an adapter: all, q, k, v, o, gate, up, down, qkv, gate_up or a pattern over names; unset: all"}, \
+    {"freeze", LF_OPT_STR, LF_OPT_IDENTITY, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL, \
+     "pattern over names of tensors that are not trained, such as embed.* or layers.[0-3].*"}
+
+/* clang-format on */
+
+#endif

@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-sft as a user or the flow runs it: options and exit codes, full and adapter runs, frozen parts, exact resume after
+# kill -9 of both, an adapter that is offered to other weights.
+set -u
+sft=$LF_BUILDDIR/stages/lf-sft
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+tool=$LF_BUILDDIR/tests/stage/train_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-sft.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    "$sft" --config "$dir/sft.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+id() { "$tool" id "$dir/$1/out/${2:-checkpoint}" 2>&1; }
+metrics() { "$tool" metrics "$dir/$1/metrics"; }
+column() { metrics "$1" | awk -v c="$2" -v s="$3" '$1 == s { print $c }'; }
+falls() { [ "$(awk -v a="$(column "$1" 4 1)" -v b="$(column "$1" 4 "$2")" 'BEGIN { print (a != "" && b != "" && b < a - 0.02) }')" = 1 ]; }
+
+"$tool" data "$dir/data" 200 20 && "$tool" data "$dir/few" 5 0 || { echo "Bail out! no test data"; exit 1; }
+cat >"$dir/base.ini" <<END
+[stage]
+data = $dir/data
+steps = 30
+seq_length = 64
+batch = 8
+micro_batch = 8
+lr = 1e-2
+threads = 1
+valid_interval = 0
+[model]
+family = llama3
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocab = 64
+max_positions = 64
+END
+for b in base other; do
+    "$pretrain" --config "$dir/base.ini" --out "$dir/$b" --seed "$([ $b = base ] && echo 1 || echo 2)" 2>"$dir/err" ||
+        { echo "Bail out! no base"; exit 1; }
+done
+# Few documents, again and again: a model that learnt what all have in common can learn these by heart.
+cat >"$dir/sft.ini" <<END
+[stage]
+data = $dir/few
+valid_data = $dir/data
+init_from = $dir/base/checkpoint
+steps = 24
+seq_length = 64
+batch = 8
+micro_batch = 4
+lr = 5e-3
+save_interval = 3
+save_time = 0
+valid_interval = 12
+threads = 1
+END
+
+# options and exit codes
+"$sft" --data "$dir/data" --out "$dir/x" 2>"$dir/err"
+same $? 2 "init_from is required"
+run usage --lora-rank 4 --lora-targets wq
+same $rc 1 "a target that matches nothing is a failure"
+says "wq matches no linear layer" "that names it"
+run usage --freeze 'layer.*'
+same $rc 1 "a pattern that freezes nothing is a failure"
+says "freeze = layer" "that names it"
+run usage --freeze '*'
+same $rc 1 "so is a run in which nothing is trained"
+run plan --plan
+full=$(sed 's/.*"optimizer":\([0-9.e+]*\).*/\1/' "$dir/stdout")
+grep -q '"trained":\([0-9]*\).*' "$dir/stdout"
+ok $? "--plan tells what is trained"
+run plan --plan --lora-rank 2
+thin=$(sed 's/.*"optimizer":\([0-9.e+]*\).*/\1/' "$dir/stdout")
+[ "$(awk -v f="$full" -v l="$thin" 'BEGIN { print (l > 0 && l < f / 2) }')" = 1 ]
+ok $? "and that an adapter saves moments ($thin of $full bytes)"
+
+# full
+run full
+same $rc 0 "a full run"
+falls full 24
+ok $? "its loss falls: $(column full 4 1) to $(column full 4 24)"
+run frozen --freeze 'layers.*' --freeze 'final_norm.*'
+same $rc 0 "a run with frozen layers"
+falls frozen 24
+ok $? "learns with the rest"
+"$tool" state "$dir/frozen/out/checkpoint" >"$dir/stdout" 2>/dev/null
+[ "$(id frozen)" != "$(id full)" ]
+ok $? "to other weights"
+
+# adapters
+lora="--lora-rank 8 --lora-targets q --lora-targets v --lora-targets gate_up --lora-targets down --lora-dropout 0.1 --lr 3e-2"
+run lora $lora
+same $rc 0 "an adapter"
+falls lora 24
+ok $? "its loss falls: $(column lora 4 1) to $(column lora 4 24)"
+[ -d "$dir/lora/out/adapter" ] && [ "$(id lora)" != "$(id full)" ]
+ok $? "leaves the adapter and the merged model"
+big=$(du -sk "$dir/full/out/checkpoints" | cut -f1)
+small=$(du -sk "$dir/lora/out/checkpoints" | cut -f1)
+[ "$small" -lt "$big" ]
+ok $? "its checkpoints are smaller ($small KiB of $big)"
+run merged --steps 1 --init-from "$dir/lora/out/checkpoint"
+same $rc 0 "the merged model trains on"
+run lora $lora
+same $rc 0 "the same run again has nothing to do"
+
+# kill -9, always into the same directory
+killed() { # killed NAME REFERENCE ARGS...
+    _k=$1 _ref=$2
+    shift 2
+    mkdir -p "$dir/$_k"
+    kills=0
+    rc=137
+    while [ $kills -lt 5 ] && [ $rc -ne 0 ]; do
+        "$sft" --config "$dir/sft.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@" 2>"$dir/err" &
+        pid=$!
+        sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 8 + int(rand() * 30) }')"
+        kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+        wait $pid 2>/dev/null
+        rc=$?
+    done
+    run "$_k" "$@"
+    same $rc 0 "$_k: killed $kills times, then run to the end"
+    same "$(id "$_k")" "$(id "$_ref")" "$_k: the same bits"
+    same "$(metrics "$_k")" "$(metrics "$_ref")" "$_k: the same metrics"
+}
+killed fullkill full
+killed lorakill lora $lora
+same "$(id lorakill adapter)" "$(id lora adapter)" "and the same adapter"
+
+# what does not go together
+rm -rf "$dir/lora/out/checkpoint" "$dir/lora/out/adapter"
+run lora $lora --init-from "$dir/other/checkpoint"
+same $rc 1 "an adapter of other weights is refused"
+says "other weights" "and says so"
+run lora --lora-rank 8
+same $rc 1 "so are other settings of the adapter"
+says "lora_rank" "by name"
+run lora
+same $rc 1 "and going on without one"
+says "is of an adapter" "which is named"
+run lora $lora
+same $rc 0 "as it was it goes on"
+same "$(id lora)" "$(id lorakill)" "to the same end"
+
+echo "1..$n"
+[ $failed -eq 0 ]
