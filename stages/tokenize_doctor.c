@@ -59,18 +59,35 @@ static int show(const tokenize *s, const json_t *report, lf_err *err)
     return rc;
 }
 
+/* The tokenizer with its chat template, where it has one, and EOS where it is known. */
+static int open_tokenizer(tokenize *s, lf_tokenizer **t, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_chat_opts o = s->chat_opts;
+    o.file = s->chat_file;
+    if (!(*t = lf_tokenizer_load(s->tokenizer_path, err)))
+        return err && err->rc ? err->rc : LF_EFORMAT;
+    s->rows.tok = *t;
+    s->rows.eos_id = !s->append_eos ? -1 : s->eos_token ? lf_tokenizer_find(*t, s->eos_token) : lf_tokenizer_eos(*t);
+    if (s->shape.shape == LF_SHAPE_TEXT)
+        return 0;
+    s->rows.chat = s->chat = lf_chat_load(s->tokenizer_path, *t, &o, &why);
+    return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
+}
+
 int lf_tokenize_doctor(tokenize *s, lf_err *err)
 {
     lf_corpus *c = NULL;
     lf_tokenizer *t = NULL;
     json_t *report = NULL;
     int rc = lf_corpus_open(&c, &s->corpus, err);
-    if (rc == 0 && s->tokenizer_path && !(t = lf_tokenizer_load(s->tokenizer_path, err)))
-        rc = err && err->rc ? err->rc : LF_EFORMAT;
+    if (rc == 0 && s->tokenizer_path)
+        rc = open_tokenizer(s, &t, err);
     lf_datadoc_opts o = {.corpus = &s->corpus,
                          .shape = &s->shape,
                          .tokenizer = t,
                          .flags = s->flags,
+                         .rows = t ? &s->rows : NULL,
                          .seed = (uint64_t)s->valid_seed,
                          .max_bytes = s->doctor_memory,
                          .max_broken = 20,
@@ -80,6 +97,7 @@ int lf_tokenize_doctor(tokenize *s, lf_err *err)
     if (rc == 0)
         rc = show(s, report, err);
     json_decref(report);
+    lf_chat_destroy(s->chat);
     lf_tokenizer_destroy(t);
     lf_corpus_close(c);
     return rc;

@@ -39,7 +39,8 @@ struct doctor {
     const lf_corpus *corpus;
     lf_tok_state *tok;
     lf_ids ids;
-    lf_buf text, scratch;
+    lf_buf text, scratch, shown;
+    struct lf_docenc *enc; /* NULL: not asked for */
     struct lf_dups *dups;
     struct lf_near *near;
     struct lf_hist hist;
@@ -132,16 +133,35 @@ static void add_piece(lf_buf *b, const lf_piece *p)
         }
 }
 
+/* What tokenizing makes of the row; *failed: rc is no finding. */
+static int encode_row(struct doctor *d, const lf_row *row, bool *failed, lf_err *err)
+{
+    lf_buf_clear(&d->shown);
+    if (!d->enc)
+        return 0;
+    *failed = true;
+    int rc = lf_docenc_row(d->enc, d->o->rows, d->tok, row, err);
+    if (rc == 0 && lf_docenc_notable(d->enc))
+        lf_docenc_tell(d->enc, place_json(d, d->rows));
+    if (rc == 0 && lf_docenc_length(d->enc))
+        rc = lf_docenc_show(d->enc, d->o->tokenizer, &d->shown, err);
+    *failed = rc < 0;
+    return rc;
+}
+
 /* The row's texts, and its token ids where it has them. */
-static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *shape, lf_err *err)
+static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *shape, bool *failed, lf_err *err)
 {
     uint64_t replaced = 0;
     lf_row row = {0};
     *shape = LF_SHAPE_TEXT;
     d->ids.n = 0;
     lf_buf_clear(&d->text);
-    if (!r->json || d->o->shape->shape == LF_SHAPE_TEXT)
-        return lf_corpus_text(d->o->corpus, r->raw, r->len, r->json, "", &d->text, &replaced, err);
+    if (!r->json || d->o->shape->shape == LF_SHAPE_TEXT) {
+        int plain = lf_corpus_text(d->o->corpus, r->raw, r->len, r->json, "", &d->text, &replaced, err);
+        row = (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = d->text.data, .len = d->text.len}};
+        return plain < 0 ? plain : encode_row(d, &row, failed, err);
+    }
     int rc = lf_shape_row(&row, d->o->shape, r->raw, r->len, "", &replaced, err);
     if (rc < 0)
         return rc;
@@ -153,6 +173,8 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
         d->text.data[--d->text.len] = 0;
     for (size_t i = 0; i < row.n_ids && rc == 0; i++)
         rc = lf_ids_add(&d->ids, row.ids[i], err);
+    if (rc == 0)
+        rc = encode_row(d, &row, failed, err);
     lf_row_fini(&row);
     return rc < 0 ? rc : lf_buf_check(&d->text, err);
 }
@@ -160,6 +182,10 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
 static int row_length(struct doctor *d, enum lf_shape shape, uint64_t *length, lf_err *err)
 {
     uint64_t replaced = 0;
+    if (d->enc && lf_docenc_length(d->enc)) {
+        *length = lf_docenc_length(d->enc);
+        return 0;
+    }
     if (shape == LF_SHAPE_TOKENS) {
         *length = d->ids.n;
         return 0;
@@ -224,6 +250,10 @@ static void take_sample(struct doctor *d, struct sample *s, uint64_t length)
     s->length = length;
     s->there = true;
     lf_buf_clear(&s->text);
+    if (d->shown.len) {
+        lf_buf_add(&s->text, d->shown.data, d->shown.len);
+        return;
+    }
     lf_buf_add(&s->text, d->text.data, n);
     if (n < d->text.len)
         lf_buf_adds(&s->text, " ...");
@@ -232,7 +262,7 @@ static void take_sample(struct doctor *d, struct sample *s, uint64_t length)
 /* Pre-tokenized rows are shown as text where a tokenizer can say it. */
 static int show_tokens(struct doctor *d, enum lf_shape shape, lf_err *err)
 {
-    if (shape != LF_SHAPE_TOKENS || !d->o->tokenizer)
+    if (shape != LF_SHAPE_TOKENS || !d->o->tokenizer || d->shown.len)
         return 0;
     size_t n = d->ids.n < SAMPLE ? d->ids.n : SAMPLE;
     for (size_t i = 0; i < n; i++)
@@ -279,9 +309,11 @@ static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
         return rc;
     unsigned ends = file_ends(d, r);
     d->bytes += r->len;
-    rc = row_text(d, r, &shape, &why);
+    bool failed = false;
+    lf_buf_clear(&d->shown);
+    rc = row_text(d, r, &shape, &failed, &why);
     if (rc < 0) {
-        if (rc == LF_ENOMEM)
+        if (rc == LF_ENOMEM || failed)
             return lf_fail(err, rc, "%s", why.text);
         tell_odd(d, ends);
         tell_broken(d, r, &why);
@@ -390,14 +422,16 @@ static json_t *make_report(const struct doctor *d, lf_err *err)
     json_object_set_new(r, "broken", json_pack("{s:I,s:O}", "rows", (json_int_t)d->n_broken, "first", d->broken));
     json_object_set(r, "unreadable", d->unreadable);
     json_object_set_new(r, "longest", longest);
-    json_object_set_new(r, "duplicates",
-                        json_pack("{s:I,s:b,s:O}", "rows", (json_int_t)d->n_dup, "estimated", sampled > 0,
-                                  "first", d->dup));
+    json_object_set_new(
+        r, "duplicates",
+        json_pack("{s:I,s:b,s:O}", "rows", (json_int_t)d->n_dup, "estimated", sampled > 0, "first", d->dup));
     json_object_set_new(r, "near_duplicates",
                         json_pack("{s:I,s:I,s:O}", "rows", (json_int_t)d->n_near, "among",
                                   (json_int_t)lf_near_rows(d->near), "first", d->nears));
     json_object_set_new(r, "oddities", odd_json(d, &any));
     json_object_set_new(r, "samples", samples_json(d));
+    if (d->enc)
+        json_object_set_new(r, "encoded", lf_docenc_json(d->enc, &any));
     if (json_object_set_new(r, "clean", json_boolean(!any)) != 0 || !json_object_get(r, "samples")) {
         json_decref(r);
         lf_fail(err, LF_ENOMEM, "no memory for the report");
@@ -410,6 +444,7 @@ static int init(struct doctor *d, lf_err *err)
 {
     lf_buf_init(&d->text);
     lf_buf_init(&d->scratch);
+    lf_buf_init(&d->shown);
     for (int k = 0; k < LONGEST; k++)
         lf_buf_init(&d->longest[k].text);
     for (int k = 0; k < RANDOM; k++)
@@ -425,6 +460,8 @@ static int init(struct doctor *d, lf_err *err)
     d->dups = lf_dups_create(d->o->max_bytes / 2, err);
     d->near = d->dups ? lf_near_create(d->o->max_bytes / 2, err) : NULL;
     if (d->near && d->o->tokenizer && !(d->tok = lf_tok_state_create(d->o->tokenizer, err)))
+        return LF_ENOMEM;
+    if (d->tok && d->o->rows && !(d->enc = lf_docenc_create(err)))
         return LF_ENOMEM;
     return d->near ? 0 : LF_ENOMEM;
 }
@@ -451,6 +488,8 @@ static void fini(struct doctor *d)
     lf_ids_fini(&d->ids);
     lf_buf_fini(&d->text);
     lf_buf_fini(&d->scratch);
+    lf_buf_fini(&d->shown);
+    lf_docenc_destroy(d->enc);
     free(d->seg);
     free(d->line);
 }

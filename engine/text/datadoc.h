@@ -32,6 +32,7 @@
 #include "engine/base/err.h"
 #include "engine/base/str.h"
 #include "engine/text/corpus.h"
+#include "engine/text/rowdocs.h"
 #include "engine/text/shape.h"
 #include "engine/text/tokenizer.h"
 
@@ -40,6 +41,7 @@ typedef struct lf_datadoc_opts {
     const lf_shape_opts *shape;   /* JSON rows; borrowed */
     const lf_tokenizer *tokenizer; /* NULL: lengths are counted in characters */
     unsigned flags;                /* of encoding */
+    const lf_rowdocs_opts *rows;   /* how they would be tokenized, with this tokenizer; NULL: that is not looked at */
     uint64_t seed;                 /* of the random samples */
     size_t max_bytes;              /* of memory for duplicates */
     size_t max_broken;             /* broken rows told with their place */
@@ -53,7 +55,12 @@ typedef struct lf_datadoc_opts {
  *    "histogram":[{"from","to","rows"}]}, "broken":{"rows","first":[{"at","why"}]}, "unreadable":[{"at","why"}],
  *    "longest":[{"at","length"}], "duplicates":{"rows","estimated","first":[{"at","same_as"}]},
  *    "near_duplicates":{"rows","among","first":[{"at","like","similarity"}]},
- *    "oddities":{name:{"rows","first":[at]}}, "samples":[{"kind","at","length","text"}]} */
+ *    "oddities":{name:{"rows","first":[at]}}, "samples":[{"kind","at","length","text"}],
+ *    with o->rows also
+ *    "encoded":{"rows","documents","tokens","trained","trained_share","no_template": rows with turns and no chat template,
+ *     "left_out":{reason:{"rows","first":[{"at","why"}]}}, "found":{name:{"rows","first":[at]}}}}
+ * lengths are then those of documents, and samples show them decoded, trained parts between {+ and +}. Reasons are those
+ * of lf_row_fate; found are truncated, without_eos, double_bos, seams (lf_rowdocs) and prompt_trained. */
 int lf_datadoc_run(json_t **report, lf_corpus *c, const lf_datadoc_opts *o, lf_err *err);
 
 /* The report for people, safe for a terminal. */

@@ -54,6 +54,18 @@ int lf_near_add(struct lf_near *d, const char *text, size_t len, uint64_t row, u
                 lf_err *err);
 uint64_t lf_near_rows(const struct lf_near *d); /* rows looked at */
 
+/* ---- what tokenizing would make of it (datadoc_enc.c) ---- */
+struct lf_docenc;
+struct lf_docenc *lf_docenc_create(lf_err *err);
+void lf_docenc_destroy(struct lf_docenc *e);
+int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row, lf_err *err);
+/* Of the last row: its tokens, 0 when it is left out; whether its place (stolen) is to be told; as it is trained. */
+size_t lf_docenc_length(const struct lf_docenc *e);
+bool lf_docenc_notable(const struct lf_docenc *e);
+void lf_docenc_tell(struct lf_docenc *e, json_t *at);
+int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err);
+json_t *lf_docenc_json(const struct lf_docenc *e, bool *odd);
+
 /* ---- lengths ---- */
 #define LF_HIST_SUB  16 /* bins of a factor of 2, for percentiles within 6 % */
 #define LF_HIST_BINS (64 * LF_HIST_SUB)

@@ -121,13 +121,19 @@ static void list_text(const json_t *list, const char *key, const char *join, lf_
     }
 }
 
+static void found_after(const json_t *o, const char *what, const char *key, const char *join, lf_buf *out)
+{
+    lf_buf_addf(out, "%s: %lld rows%s\n", what, num(o, "rows"),
+                json_is_true(json_object_get(o, "estimated")) ? " (estimated from a sample)" : "");
+    list_text(json_object_get(o, "first"), key, join, out);
+}
+
 static void found(const json_t *o, const char *what, const char *key, const char *join, lf_buf *out)
 {
     if (num(o, "rows") == 0)
         return;
-    lf_buf_addf(out, "  %s: %lld rows%s\n", what, num(o, "rows"),
-                json_is_true(json_object_get(o, "estimated")) ? " (estimated from a sample)" : "");
-    list_text(json_object_get(o, "first"), key, join, out);
+    lf_buf_adds(out, "  ");
+    found_after(o, what, key, join, out);
 }
 
 static void samples_text(const json_t *list, const char *unit, lf_buf *out)
@@ -140,6 +146,24 @@ static void samples_text(const json_t *list, const char *unit, lf_buf *out)
         lf_buf_add_visible(out, str(s, "text"), json_string_length(json_object_get(s, "text")));
         lf_buf_addc(out, '\n');
     }
+}
+
+/* What tokenizing would make of it. */
+static void encoded_text(const json_t *e, lf_buf *out)
+{
+    const char *name;
+    json_t *v;
+    lf_buf_addf(out, "\ntokenized as told: %lld rows, %lld documents, %lld tokens, %lld of them trained (%.1f %%)\n",
+                num(e, "rows"), num(e, "documents"), num(e, "tokens"), num(e, "trained"),
+                100 * json_real_value(json_object_get(e, "trained_share")));
+    if (num(e, "no_template"))
+        lf_buf_addf(out, "  %lld rows have turns, and there is no chat template for them\n", num(e, "no_template"));
+    json_object_foreach(json_object_get(e, "left_out"), name, v)
+    {
+        lf_buf_adds(out, "  left out, ");
+        found_after(v, name, "why", ": ", out);
+    }
+    json_object_foreach(json_object_get(e, "found"), name, v) found(v, name, "", "", out);
 }
 
 void lf_datadoc_text(const json_t *r, lf_buf *out)
@@ -163,5 +187,9 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
     found(json_object_get(r, "duplicates"), "duplicates", "same_as", " is ", out);
     found(json_object_get(r, "near_duplicates"), "near duplicates", "like", " is like ", out);
     json_object_foreach(odd, name, v) found(v, name, "", "", out);
+    if (json_object_get(r, "encoded")) {
+        encoded_text(json_object_get(r, "encoded"), out);
+        lf_buf_adds(out, "\nsamples, trained parts between {+ and +}\n");
+    }
     samples_text(json_object_get(r, "samples"), str(lengths, "unit"), out);
 }

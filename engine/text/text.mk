@@ -51,7 +51,7 @@ bench: tests/bench/tokenize_bench
 # shapes of JSON lines, the dataset doctor
 engine_libengine_a_SOURCES += engine/text/shape.h engine/text/shape_priv.h engine/text/shape.c engine/text/shape_read.c \
   engine/text/datadoc.h engine/text/datadoc_priv.h engine/text/datadoc.c engine/text/datadoc_odd.c engine/text/datadoc_dup.c \
-  engine/text/datadoc_report.c
+  engine/text/datadoc_report.c engine/text/datadoc_enc.c
 text_tests3 = tests/unit/text_shape tests/unit/text_datadoc
 check_PROGRAMS += $(text_tests3)
 TESTS += $(text_tests3)

@@ -182,6 +182,34 @@ same "$(ids eos | sed -n 1p)" "$(ids eos | sed -n 2p)" "EOS is not put behind a 
 ids eos | grep -q " $eos \$"
 ok $? "and trained"
 
+# The doctor tells the same beforehand.
+grep -v oops "$dir/bad.jsonl" | cat "$dir/messages.jsonl" "$dir/pairs.jsonl" - >"$dir/sick.jsonl"
+run doctor --doctor "$dir/sick.jsonl"
+same $rc 0 "the doctor"
+has() { grep -qF -- "$1" "$dir/stdout"; ok $? "$2"; [ "$(grep -cF -- "$1" "$dir/stdout")" -gt 0 ] || sed 's/^/# /' "$dir/stdout" | head -n 60; }
+has "tokenized as told: 6 rows, 9 documents" "counts rows and documents"
+has "of them trained (1" "and the share that is trained"
+has "left out, broken: 2 rows" "rows that would be left out"
+has "sick.jsonl:7: turn 2 is of user, after one of the user" "where and why"
+has "left out, no_target: 1 rows" "one without an answer"
+has "{+good day<|im_end|>" "a sample shows what is trained"
+has "--- against" "and both sides of a pair"
+run doctor --doctor --max-length 36 --append-eos --json "$dir/messages.jsonl" "$dir/eos.jsonl"
+has '"truncated"' "what would be truncated"
+has '"trained_share": 0.' "the share as a number"
+echo '{"prompt":"1 ","completion":"one"}' >"$dir/seam.jsonl"
+run doctor --doctor --no-append-eos "$dir/seam.jsonl"
+has "seams: 1 rows" "a seam that does not hold"
+has "without_eos: 1 rows" "a row without EOS"
+printf '<s>{{ bos_token }}{%% for m in messages %%}{{ m.content }}{%% endfor %%}' >"$dir/bos.jinja"
+sed 's/{/{"bos_token":"<s>",/' "$dir/kit/tokenizer_config.json" >"$dir/config" && mv "$dir/config" "$dir/kit/tokenizer_config.json"
+run doctor --doctor --chat-template "$dir/bos.jinja" "$dir/yes.jsonl"
+has "the template writes the BOS token twice" "two BOS"
+rm "$dir/kit/chat_template.jinja"
+run doctor --doctor "$dir/yes.jsonl"
+has "1 rows have turns, and there is no chat template for them" "no template"
+cp "$golden/jinja/templates/chatml.jinja" "$dir/kit/chat_template.jinja"
+
 # kill -9 on the way, then the same bytes.
 i=0
 while [ $i -lt 4000 ]; do
