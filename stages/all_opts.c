@@ -8,6 +8,7 @@ const lf_opt_table *const lf_all_opts[] = {
     &lf_tokenize_opts,
     &lf_pretrain_opts,
     &lf_sft_opts,
+    &lf_rm_opts,
     &lf_generate_opts,
     &lf_eval_opts,
     &lf_vocab_opts,

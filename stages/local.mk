@@ -9,6 +9,7 @@ stages_libopts_a_SOURCES += stages/train_opts.h
 stages_libstages_a_SOURCES += stages/train_common.c stages/train_common.h
 include stages/pretrain.mk
 include stages/sft.mk
+include stages/rm.mk
 include stages/generate.mk
 include stages/eval.mk
 include stages/vocab.mk

@@ -100,25 +100,35 @@ static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
     return rc;
 }
 
+/* Which tensors of a store a checkpoint fills. */
+enum part { BASE, TRUNK, ADAPTER };
+
+static bool is_head(const char *name)
+{
+    return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0;
+}
+
 /* Every tensor of the file under prefix must be one of the store's. */
-static int check_visited(const lf_pstore *ps, bool adapter, const lf_ckpt *c, const char *prefix, lf_err *err)
+static int check_visited(const lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix, lf_err *err)
 {
     size_t skip = strlen(prefix);
     for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-        const int at = strncmp(e->name, prefix, skip) == 0 ? lf_pstore_find(ps, e->name + skip) : 0;
-        if (strncmp(e->name, prefix, skip) == 0 && (at < 0 || lf_pstore_desc(ps, at)->adapter != adapter))
+        if (strncmp(e->name, prefix, skip) != 0 || (part == TRUNK && is_head(e->name + skip)))
+            continue;
+        const int at = lf_pstore_find(ps, e->name + skip);
+        if (at < 0 || lf_pstore_desc(ps, at)->adapter != (part == ADAPTER))
             return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c), e->name);
     }
     return 0;
 }
 
-static int load_all(lf_pstore *ps, bool adapter, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    int rc = check_visited(ps, adapter, c, prefix, err);
+    int rc = check_visited(ps, part, c, prefix, err);
     for (int i = 0; i < lf_pstore_count(ps) && !rc; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-        if (d->adapter != adapter)
+        if (d->adapter != (part == ADAPTER) || (part == TRUNK && is_head(d->name)))
             continue;
         lf_buf name;
         lf_buf_init(&name);
@@ -140,12 +150,17 @@ static int load_all(lf_pstore *ps, bool adapter, const lf_ckpt *c, const char *p
 
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    return load_all(ps, false, c, prefix, moments, err);
+    return load_all(ps, BASE, c, prefix, moments, err);
+}
+
+int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
+{
+    return load_all(ps, TRUNK, c, prefix, false, err);
 }
 
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
-    return load_all(ps, true, c, prefix, moments, err);
+    return load_all(ps, ADAPTER, c, prefix, moments, err);
 }
 
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err)

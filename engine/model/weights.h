@@ -23,6 +23,9 @@ int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore 
                                lf_arena *a, lf_err *err);
 /* Fill ps, but for an adapter's tensors, from c. moments false: moments in the file are left alone. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
+/* The same without moments, and without the head of either model: another output needs another one (head.* of c are left
+ * out, score.weight of ps keeps its initial values, or the other way round). */
+int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err);
 /* Fill the adapter's tensors of ps from c, a checkpoint of them alone. */
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* The model description a checkpoint carries: member "model" of its state. */

@@ -294,7 +294,10 @@ static int steps(lf_trainer *t, lf_err *err)
 
 static int finish(lf_trainer *t, lf_err *err)
 {
+    const lf_objective *o = t->c->objective;
     int rc = lf_train_replicas(t, err);
+    if (!rc && o && o->finish)
+        rc = lf_train_agree(t, o->finish(o->user, t, err), err);
     if (!rc)
         rc = lf_train_save_final(t, err);
     rc = lf_train_agree(t, rc, err);

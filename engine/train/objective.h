@@ -62,6 +62,10 @@ typedef struct lf_objective {
     size_t n_metrics;
     size_t n_shown; /* metrics 1 .. n_shown - 1 are in the lines of log too */
     json_t *identity; /* settings of the objective, kept in checkpoints and compared on resume; borrowed */
+    /* Collective, once, after the last step and before the final checkpoint (NULL: nothing to do): may run lf_train_over
+     * and fill `extra`, whose members go into the state of that checkpoint. */
+    int (*finish)(void *user, lf_trainer *t, lf_err *err);
+    json_t *extra; /* borrowed; NULL: none */
 } lf_objective;
 
 /* ---- for prepare ---- */

@@ -130,11 +130,16 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
 static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
 {
     lf_ckpt *ck = NULL;
+    lf_model_config mc;
     int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
     if (rc)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(t->base, lf_ckpt_identity(ck));
-    rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
+    rc = lf_weights_config(&mc, ck, err);
+    if (!rc && mc.output != t->mc.output)
+        rc = lf_weights_load_trunk(t->m.ps, ck, LF_WEIGHTS_PREFIX, err);
+    else if (!rc)
+        rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
     if (rc)
         lf_ckpt_close(ck);
     else
@@ -191,6 +196,9 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     if (rc)
         return rc;
     rc = lf_weights_config(&mc, ck, err);
+    if (!rc && mc.output != t->mc.output)
+        lf_train_log(t, 2, "the head of %s is left out: this model gives scores", t->c->init_from);
+    mc.output = t->mc.output;
     if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
     const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));

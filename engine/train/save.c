@@ -82,6 +82,8 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
               json_object_set_new(o, "base", json_string(t->base));
     if (!bad && c->objective && c->objective->identity)
         bad = json_object_set(o, "objective", c->objective->identity);
+    if (!bad && c->objective && c->objective->extra)
+        bad = json_object_update(o, c->objective->extra);
     if (bad) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "state of the run: out of memory");

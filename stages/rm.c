@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lf-rm: options to engine/train with the objective of engine/post/rm_train.h. What is special here is the model: that
+ * of init_from with a score in place of its head.
+ */
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+#include "engine/infer/runner.h"
+#include "engine/post/rm_train.h"
+#include "stages/opts.h"
+#include "stages/stage.h"
+#include "stages/train_common.h"
+
+/* Where neither steps, tokens nor epochs are given. */
+#define EPOCHS 1
+
+struct rm {
+    lf_arena *arena;
+    struct lf_train_config c;
+    const char *score_init;
+    lf_rm_train *objective;
+};
+
+static void destroy(void *self)
+{
+    struct rm *r = self;
+    if (!r)
+        return;
+    lf_rm_train_destroy(r->objective);
+    lf_arena_destroy(r->arena);
+    free(r);
+}
+
+static int read_objective(struct rm *r, const lf_optset *o, lf_err *err)
+{
+    const struct lf_rm_train_opts t = {.centre = lf_optset_float(o, "centre"),
+                                       .margins = lf_optset_bool(o, "margins"),
+                                       .require_eos = lf_optset_bool(o, "require_eos"),
+                                       .normalize = (enum lf_rm_normalize)lf_optset_choice(o, "normalize")};
+    if (!(r->objective = lf_rm_train_create(&t, err)))
+        return LF_ENOMEM;
+    r->c.objective = lf_rm_train_objective(r->objective);
+    return lf_train_string(r->arena, o, "score_init", &r->score_init, err);
+}
+
+static int read_all(struct rm *r, const lf_optset *o, lf_err *err)
+{
+    struct lf_train_config *c = &r->c;
+    c->packing = LF_PACK_BFD;
+    lf_train_read_operation(c, o);
+    lf_train_read_optimizer(c, o, 0);
+    int rc = read_objective(r, o, err);
+    if (!rc)
+        rc = lf_train_read_data(c, r->arena, o, err);
+    if (!rc)
+        rc = lf_train_read_length(c, r->arena, o, err);
+    if (!rc)
+        rc = lf_train_read_batch(c, r->arena, o, err);
+    if (!rc)
+        rc = lf_train_strings(r->arena, o, "freeze", &c->freeze, &c->n_freeze, err);
+    if (!rc)
+        rc = lf_train_read_paths(c, r->arena, o, err);
+    if (!rc)
+        rc = lf_train_read_model(c, o, "lf-rm", err);
+    if (rc)
+        return rc;
+    if (!c->steps && !c->tokens && !(c->epochs > 0))
+        c->epochs = EPOCHS;
+    if (c->model_given)
+        return lf_fail(err, LF_EINVAL, "the model comes with init_from; leave [model] out");
+    return lf_train_check(c, err);
+}
+
+static int setup(void **self, const lf_optset *o, lf_err *err)
+{
+    struct rm *r = lf_calloc(1, sizeof(*r), err);
+    if (!r)
+        return LF_ENOMEM;
+    *self = r;
+    r->arena = lf_arena_create(err);
+    int rc = r->arena ? read_all(r, o, err) : LF_ENOMEM;
+    if (!rc && !r->c.out && !lf_optset_bool(o, "plan"))
+        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
+    /* A mistake in what the user wrote is a usage error, whatever reader found it. */
+    return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
+}
+
+/* The model of init_from with a score in place of its head, and nothing random. */
+static int describe(struct rm *r, lf_err *err)
+{
+    struct lf_train_config *c = &r->c;
+    int rc = lf_runner_config(&c->model, c->init_from, err);
+    if (rc)
+        return lf_err_prefix(err, "init_from");
+    if (c->model.output != LF_OUTPUT_SCORE)
+        rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
+    c->model.output = LF_OUTPUT_SCORE;
+    c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout = c->model.attn_prob_dropout = 0;
+    if (!rc)
+        rc = lf_model_config_finish(&c->model, err);
+    c->model_given = !rc;
+    return rc ? rc : lf_train_check(c, err);
+}
+
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    struct rm *r = self;
+    lf_err why = LF_ERR_INIT;
+    int rc = describe(r, &why);
+    if (rc && rc != LF_ENOENT) /* not there yet: the loop's plan says so */
+        return lf_fail(err, rc, "%s", why.text);
+    return lf_train_plan(&r->c, out, err);
+}
+
+static int run(void *self, lf_comm *comm, lf_err *err)
+{
+    struct rm *r = self;
+    int rc = lf_stage_agree(comm, describe(r, err), err);
+    return rc ? rc : lf_train_run(&r->c, &lf_train_stage_sink, comm, err);
+}
+
+int main(int argc, char **argv)
+{
+    const lf_stage stage = {
+        .table = &lf_rm_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true};
+    return lf_stage_main(&stage, argc, argv);
+}

@@ -1,0 +1,187 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-rm as a user runs it: preferences to a reward model that tells good from bad on pairs it has not seen; exact resume
+# after kill -9; micro-batches and ranks; pairs left out; what it refuses; and out for transformers.
+set -u
+stages=$LF_BUILDDIR/stages
+tool=$LF_BUILDDIR/tests/stage/train_tool
+launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-rm.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+OMP_WAIT_POLICY=passive
+OMP_NUM_THREADS=1
+UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
+export OMP_WAIT_POLICY OMP_NUM_THREADS UCX_LOG_LEVEL ASAN_OPTIONS
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+prefix=
+rm_() { # rm_ NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    $prefix "$stages/lf-rm" --config "$dir/rm.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+must() { "$@" 2>"$dir/err" >/dev/null || { sed 's/^/# /' "$dir/err"; echo "Bail out! $1"; exit 1; }; }
+id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+field() { tr '{' '\n' <"$dir/$1/metrics" | sed -n 's/.*"'"$2"'":\([-0-9.e+]*\).*/\1/p' | tail -n 1; }
+# The losses of two runs, step by step, no further apart than $3 of them.
+near() {
+    "$tool" metrics "$dir/$1/metrics" >"$dir/a"
+    "$tool" metrics "$dir/$2/metrics" | paste "$dir/a" - |
+        awk -v tol="$3" '{ h = NF / 2; d = $4 - $(4 + h); if (d < 0) d = -d; if (d > tol * $4) { print "# " $0; bad = 1 } } END { exit bad || NR < 5 }'
+}
+
+# Good answers have words of one half of the list, bad ones mostly of the other.
+awk 'BEGIN { srand(3); split("ban dor fel gim hut jal kes lom", w, " ")
+    for (i = 0; i < 300; i++) {
+        p = "q"; g = ""; b = ""; n = 1 + int(rand() * 5)
+        for (k = 0; k < 2 + int(rand() * 3); k++) p = p " " w[1 + int(rand() * 8)]
+        for (k = 0; k < n; k++) { g = g " " w[1 + int(rand() * 4)]; b = b " " w[(rand() < 0.8 ? 5 : 1) + int(rand() * 4)] }
+        if (g != b) printf "{\"prompt\":\"%s:\",\"chosen\":\"%s\",\"rejected\":\"%s\",\"margin\":%.1f}\n", p, g, b, int(rand() * 3) / 2
+    } }' >"$dir/pairs.jsonl"
+sed 's/.*"prompt":"\([^"]*\)","chosen":"\([^"]*\)","rejected":"\([^"]*\)".*/\1\2\n\1\3/' "$dir/pairs.jsonl" >"$dir/text.txt"
+must "$stages/lf-tokenize" --doc-split=line --vocab-size 270 --out "$dir/text" "$dir/text.txt"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --shape preference --valid-fraction 0.2 --out "$dir/data" "$dir/pairs.jsonl"
+cat >"$dir/lm.ini" <<END
+[stage]
+data = $dir/text/shards
+steps = 3
+seq_length = 64
+batch = 4
+lr = 1e-3
+threads = 1
+[model]
+family = llama
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocab = 320
+max_positions = 128
+attn_dropout = 0.1
+END
+must "$stages/lf-pretrain" --config "$dir/lm.ini" --out "$dir/lm"
+cat >"$dir/rm.ini" <<END
+[stage]
+data = $dir/data/shards
+init_from = $dir/lm/checkpoint
+seq_length = 128
+batch = 4
+micro_batch = 2
+lr = 3e-3
+save_interval = 4
+save_time = 0
+valid_interval = 10
+log_interval = 5
+centre = 0.01
+threads = 1
+END
+
+rm_ plan --plan --epochs 3
+grep -q '"parameters":' "$dir/stdout"
+ok $? "--plan"
+"$stages/lf-rm" --data x --init-from "$dir/nothing" --steps 2 --plan 2>"$dir/err" | grep -q 'does not exist yet'
+ok $? "--plan of a checkpoint that is not there yet"
+rm_ base --epochs 3
+same $rc 0 "a run to the end"
+awk -v a="$(field base valid_accuracy)" -v l="$(field base valid_loss)" 'BEGIN { exit !(a > 0.9 && l < 0.45) }'
+ok $? "it tells good from bad on pairs it has not seen: $(field base valid_accuracy)"
+for key in accuracy margin reward chosen rejected reward_std reward_min reward_max valid_margin; do
+    [ -n "$(field base $key)" ]
+    ok $? "the metrics hold $key"
+done
+"$tool" state "$dir/base/out/checkpoint" >"$dir/state"
+grep -q '"output": *"score"' "$dir/state" && grep -q '"std":' "$dir/state" && grep -q '"mean":' "$dir/state"
+ok $? "the model gives scores and knows their mean and standard deviation"
+
+base=$(id base)
+kills=0 rc=1
+mkdir -p "$dir/kill"
+while [ $kills -lt 5 ] && [ $rc -ne 0 ]; do
+    "$stages/lf-rm" --config "$dir/rm.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" --epochs 3 2>"$dir/err" &
+    pid=$!
+    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 20 + int(rand() * 50) }')"
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+    rc=$?
+done
+rm_ kill --epochs 3
+same "$rc $(id kill)" "0 $base" "after $kills kills -9 the same bits"
+"$tool" metrics "$dir/kill/metrics" >"$dir/a"
+"$tool" metrics "$dir/base/metrics" | cmp -s "$dir/a" -
+ok $? "and the same metrics"
+grep -o '"score": *{[^}]*}' "$dir/state" >"$dir/a"
+"$tool" state "$dir/kill/out/checkpoint" | grep -o '"score": *{[^}]*}' | cmp -s "$dir/a" -
+ok $? "and the same normalisation"
+
+# Numbers of one step do not depend on how it is cut; later ones only by rounding.
+rm_ whole --micro-batch 4 --epochs 0.6
+rm_ cut --micro-batch 1 --epochs 0.6
+near whole cut 1e-6
+ok $? "four micro-batches of one and one of four have the same losses"
+if ! $launch 2 -- true >/dev/null 2>"$dir/err"; then
+    n=$((n + 1))
+    echo "ok $n - # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"
+else
+    prefix="$launch 2 --"
+    rm_ ranks --micro-batch 2 --epochs 0.6
+    prefix=
+    same $rc 0 "two ranks"
+    near whole ranks 1e-6
+    ok $? "have the losses of one"
+fi
+rm_ plain --centre 0 --no-margins --steps 1 --normalize no
+[ "$(field plain loss)" != "$("$tool" metrics "$dir/base/metrics" | awk 'NR == 1 { print $4 }')" ]
+ok $? "margins and centring are in the loss"
+rm_ zero --score-init zero --centre 0 --no-margins --steps 1 --normalize train
+awk -v l="$(field zero loss)" -v a="$(field zero accuracy)" 'BEGIN { d = l - log(2); exit !(d < 1e-9 && d > -1e-9 && a == 0) }'
+ok $? "a head of zeros begins at ln 2 with nothing right: $(field zero loss)"
+
+rm_ short --seq-length 22 --steps 1
+grep -q 'of [0-9]* pairs of a train split are longer than seq_length = 22' "$dir/err"
+ok $? "pairs that do not fit are left out and counted"
+must "$stages/lf-tokenize" --tokenizer "$dir/text/tokenizer" --shape preference --no-append-eos --out "$dir/open" "$dir/pairs.jsonl"
+rm_ open --data "$dir/open/shards" --steps 1
+[ $rc -eq 1 ] && grep -q 'do not end with EOS.*chosen one of pair 0' "$dir/err"
+ok $? "answers without EOS are refused"
+rm_ open --data "$dir/open/shards" --steps 1 --no-require-eos
+same $rc 0 "unless that is meant"
+rm_ text --data "$dir/text/shards" --steps 1
+[ $rc -eq 1 ] && grep -q 'holds plain documents, but pairs of answers are trained on here' "$dir/err"
+ok $? "texts are no pairs"
+"$stages/lf-pretrain" --data "$dir/text/shards" --init-from "$dir/base/out/checkpoint" --steps 1 --seq-length 32 --out "$dir/no" 2>"$dir/err"
+[ $? -eq 1 ] && grep -q 'gives scores' "$dir/err"
+ok $? "a reward model predicts no tokens"
+rm_ again --init-from "$dir/base/out/checkpoint" --steps 1 --lr 1e-9
+awk -v a="$(field again accuracy)" 'BEGIN { exit !(a > 0.8) }'
+ok $? "a reward model is trained on: $(field again accuracy) at its first step"
+
+"$stages/lf-convert" --from "$dir/base/out/checkpoint" --out "$dir/hf" --tokenizer "$dir/text/tokenizer" 2>"$dir/err"
+[ $? -eq 1 ] && grep -q 'no padding token' "$dir/err"
+ok $? "an export needs a padding token"
+"$stages/lf-convert" --from "$dir/base/out/checkpoint" --out "$dir/hf" --pad-token 300 2>"$dir/err"
+same $? 0 "and gets one"
+grep -q '"LlamaForSequenceClassification"' "$dir/hf/model/config.json" && grep -q '"mean"' "$dir/hf/model/config.json" &&
+    grep -q '"pad_token_id": 300' "$dir/hf/model/config.json"
+ok $? "config.json of a classifier"
+"$stages/lf-convert" --from "$dir/hf/model" --out "$dir/back" --verify none >"$dir/stdout" 2>"$dir/err"
+same "$? $("$tool" id "$dir/back/checkpoint" | awk '{ print NF }')" "0 2" "which comes in again"
+"$tool" state "$dir/back/checkpoint" | grep -q '"std":'
+ok $? "with its normalisation"
+echo "1..$n"
+[ $failed -eq 0 ]
