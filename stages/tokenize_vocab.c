@@ -19,6 +19,7 @@
 #include "stages/tokenize_priv.h"
 
 #define FILE_NAME  "tokenizer.json"
+#define GEN_NAME   "generation_config.json"
 #define MODEL_NAME "tokenizer.model" /* beside it, of the types that sentencepiece has */
 
 typedef struct counting {
@@ -358,6 +359,61 @@ int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block
     return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
 }
 
+/* eos_token_id of a generation_config.json: what it has, the tokenizer's EOS, and the end of a turn. */
+static int add_end(json_t *gen, const lf_tokenizer *t, int64_t end)
+{
+    json_t *had = json_object_get(gen, "eos_token_id"), *list = json_array(), *v;
+    const int64_t more[] = {had ? -1 : lf_tokenizer_eos(t), end};
+    int bad = !list;
+    size_t i;
+    if (json_is_integer(had))
+        bad |= json_array_append(list, had);
+    json_array_foreach(had, i, v) bad |= json_array_append(list, v);
+    for (int k = 0; k < 2; k++) {
+        bool there = more[k] < 0;
+        json_array_foreach(list, i, v) there = there || json_integer_value(v) == more[k];
+        if (!there)
+            bad |= json_array_append_new(list, json_integer(more[k]));
+    }
+    return bad ? (json_decref(list), LF_ENOMEM) : json_object_set_new(gen, "eos_token_id", list);
+}
+
+/* A model that has learnt conversations ends its turns as they do: what stops its generation goes with the tokenizer.
+ */
+static int put_turn_end(const tokenize *s, const lf_tokenizer *t, lf_buf *block, lf_err *err)
+{
+    lf_tok_files f = {.n = 0};
+    lf_buf *to = NULL;
+    json_t *gen = NULL;
+    int64_t end = -1;
+    int rc = s->chat ? lf_chat_turn_end(s->chat, &end, err) : 0;
+    if (rc != 0 || end < 0 || end == lf_tokenizer_eos(t))
+        return rc;
+    rc = lf_tok_files_unpack(&f, block->data, block->len, s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
+    for (size_t i = 0; rc == 0 && i < f.n; i++)
+        if (strcmp(f.v[i].name, GEN_NAME) == 0)
+            to = &f.v[i].data;
+    if (rc == 0)
+        gen = to ? lf_json_load_text(to->data, to->len, GEN_NAME, err) : json_object();
+    if (rc == 0 && !to && (rc = add_file(&f, GEN_NAME, err)) == 0)
+        to = &f.v[f.n - 1].data;
+    if (rc == 0)
+        rc = gen ? add_end(gen, t, end) : LF_EFORMAT;
+    char *text = rc == 0 ? lf_json_dump(gen, err) : NULL;
+    if (text) {
+        lf_buf_clear(to);
+        lf_buf_adds(to, text);
+        lf_buf_clear(block);
+        rc = lf_tok_files_pack(&f, block, err);
+    } else if (rc == 0) {
+        rc = LF_ENOMEM;
+    }
+    free(text);
+    json_decref(gen);
+    lf_tok_files_fini(&f);
+    return rc;
+}
+
 /* The tokenizer's files on every rank. Collective. */
 static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
 {
@@ -386,6 +442,8 @@ int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int
         rc = t ? find_eos(s, t, eos_id, err) : LF_EFORMAT;
         if (rc == 0)
             rc = lf_tokenize_get_chat(s, t, &json, name, err);
+        if (rc == 0 && s->k->rank == 0)
+            rc = put_turn_end(s, t, &json, err);
         if (rc == 0 && s->k->rank == 0)
             rc = publish(s, t, &json, *eos_id, err);
         rc = lf_stage_agree(s->k->comm, rc, err);

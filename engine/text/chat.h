@@ -74,6 +74,10 @@ int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size
  * tool turn, a tool turn after an answer or another tool turn. LF_EFORMAT names the turn. */
 int lf_chat_check_order(const lf_turn *turns, size_t n, lf_err *err);
 
+/* *id: the special token that ends a turn of the assistant, as the template writes one; -1: it writes none. It is what
+ * generation has to stop at, and often not the tokenizer's EOS. */
+int lf_chat_turn_end(const lf_chat *c, int64_t *id, lf_err *err);
+
 /* ---- ids and loss mask ---- */
 
 enum lf_chat_mask { LF_CHAT_MASK_AUTO, LF_CHAT_MASK_PREFIX, LF_CHAT_MASK_GENERATION };

@@ -285,3 +285,27 @@ int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_t
     free(spans.v);
     return rc;
 }
+
+int lf_chat_turn_end(const lf_chat *c, int64_t *id, lf_err *err)
+{
+    const lf_turn probe[] = {{.role = LF_ROLE_USER, .text = "a", .len = 1},
+                             {.role = LF_ROLE_ASSISTANT, .text = "b", .len = 1}};
+    const lf_chat_train how = {.mask = LF_CHAT_MASK_AUTO};
+    lf_err why = LF_ERR_INIT;
+    lf_chat_doc d;
+    lf_chat_doc_init(&d);
+    lf_tok_state *t = lf_tok_state_create(c->tok, err);
+    int rc = t ? lf_chat_encode(&d, c, t, probe, 2, NULL, &how, &why) : LF_ENOMEM;
+    const struct call k = {.d = &d, .c = c};
+    if (rc < 0 && t)
+        rc = d.fault == LF_CHAT_FINE ? lf_fail(err, rc, "%s", why.text)
+                                     : 0; /* a template that refuses this ends nothing */
+    if (rc == 0) {
+        const lf_chat_span *s = d.fault == LF_CHAT_FINE && d.n_spans ? &d.spans[d.n_spans - 1] : NULL;
+        size_t at = s ? end_of_turn(&k, s->begin, s->end) : 0;
+        *id = s && at < s->end ? (int64_t)d.ids.v[at] : -1;
+    }
+    lf_tok_state_destroy(t);
+    lf_chat_doc_fini(&d);
+    return rc;
+}

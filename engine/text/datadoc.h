@@ -60,7 +60,8 @@ typedef struct lf_datadoc_opts {
  *    "encoded":{"rows","documents","tokens","trained","trained_share","no_template": rows with turns and no chat template,
  *     "left_out":{reason:{"rows","first":[{"at","why"}]}}, "found":{name:{"rows","first":[at]}}}}
  * lengths are then those of documents, and samples show them decoded, trained parts between {+ and +}. Reasons are those
- * of lf_row_fate; found are truncated, without_eos, double_bos, seams (lf_rowdocs) and prompt_trained. */
+ * of lf_row_fate; found are truncated, without_eos, double_bos, seams (lf_rowdocs), prompt_trained, and
+ * special_in_content: a turn writes a special token, which becomes one. */
 int lf_datadoc_run(json_t **report, lf_corpus *c, const lf_datadoc_opts *o, lf_err *err);
 
 /* The report for people, safe for a terminal. */

@@ -12,13 +12,15 @@
 #define KEEP 5    /* places told of each finding */
 #define SHOW 1500 /* bytes of a row that is shown */
 
-enum { FIND_TRUNCATED, FIND_NO_EOS, FIND_DOUBLE_BOS, FIND_SEAM, FIND_ALL_TRAINED, N_FINDS };
-static const char *const find_names[N_FINDS] = {"truncated", "without_eos", "double_bos", "seams", "prompt_trained"};
+enum { FIND_TRUNCATED, FIND_NO_EOS, FIND_DOUBLE_BOS, FIND_SEAM, FIND_ALL_TRAINED, FIND_SPECIAL, N_FINDS };
+static const char *const find_names[N_FINDS] = {"truncated", "without_eos",    "double_bos",
+                                                "seams",     "prompt_trained", "special_in_content"};
 
 struct lf_docenc {
     lf_rowdocs docs;
     uint64_t documents, tokens, trained, no_template, fates[LF_ROW_FATES], finds[N_FINDS];
     json_t *fate_first[LF_ROW_FATES], *find_first[N_FINDS];
+    lf_ids part;
     unsigned now; /* findings of the last row */
     bool encoded; /* it */
 };
@@ -41,6 +43,7 @@ void lf_docenc_destroy(struct lf_docenc *e)
     if (!e)
         return;
     lf_rowdocs_fini(&e->docs);
+    lf_ids_fini(&e->part);
     for (int k = 0; k < LF_ROW_FATES; k++)
         json_decref(e->fate_first[k]);
     for (int k = 0; k < N_FINDS; k++)
@@ -52,6 +55,21 @@ void lf_docenc_destroy(struct lf_docenc *e)
 static bool has_prompt(const lf_row *row)
 {
     return row->shape != LF_SHAPE_TEXT && row->shape != LF_SHAPE_TOKENS && row->shape != LF_SHAPE_PROMPT;
+}
+
+/* A special token written in a turn's content becomes that token: the text of a conversation is read as a whole. */
+static int seek_special(struct lf_docenc *e, const lf_tokenizer *tok, lf_tok_state *t, const lf_piece *p, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->n_turns && rc == 0; i++) {
+        e->part.n = 0;
+        if (p->turns[i].text)
+            rc = lf_tokenizer_encode(t, p->turns[i].text, p->turns[i].len, 0, &e->part, NULL, err);
+        for (size_t k = 0; k < e->part.n; k++)
+            if (lf_tokenizer_is_special(tok, e->part.v[k]))
+                e->now |= 1u << FIND_SPECIAL;
+    }
+    return rc;
 }
 
 int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row, lf_err *err)
@@ -77,7 +95,10 @@ int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t
         (unsigned)d->truncated << FIND_TRUNCATED | (unsigned)(d->no_eos && d->kind != LF_ROW_PROMPT) << FIND_NO_EOS |
         (unsigned)d->double_bos << FIND_DOUBLE_BOS | (unsigned)d->seam << FIND_SEAM |
         (unsigned)(has_prompt(row) && d->n_docs == 1 && d->trained + 1 >= d->ids.n && d->ids.n > 1) << FIND_ALL_TRAINED;
-    return 0;
+    rc = seek_special(e, o->tok, t, &row->prompt, err);
+    if (rc == 0)
+        rc = seek_special(e, o->tok, t, &row->completion, err);
+    return rc < 0 ? rc : seek_special(e, o->tok, t, &row->rejected, err);
 }
 
 size_t lf_docenc_length(const struct lf_docenc *e)

@@ -60,6 +60,15 @@ run all --shape messages --train-on-prompt "$dir/messages.jsonl"
 same "$(ids all)" "$(ids messages | plain | sed 's/^/-/')" "train_on_prompt trains all others"
 [ -f "$dir/messages/tokenizer/chat_template.jinja" ]
 ok $? "the template goes with the tokenizer"
+[ ! -f "$dir/messages/tokenizer/generation_config.json" ]
+ok $? "as it is, where turns end with the tokenizer's EOS"
+cp -r "$dir/kit" "$dir/base"
+echo '{"eos_token":"<|endoftext|>"}' >"$dir/base/tokenizer_config.json"
+"$tokenize" --tokenizer "$dir/base" --out "$dir/ends" --shape messages "$dir/messages.jsonl" 2>"$dir/err"
+same "$(cat "$dir/ends/tokenizer/generation_config.json")" '{"eos_token_id":[5,7]}' "else generation is told to stop at both"
+echo '{"eos_token_id":5,"top_k":3}' >"$dir/base/generation_config.json"
+"$tokenize" --tokenizer "$dir/base" --out "$dir/ends2" --shape messages "$dir/messages.jsonl" 2>"$dir/err"
+same "$(cat "$dir/ends2/tokenizer/generation_config.json")" '{"eos_token_id":[5,7],"top_k":3}' "beside what it knows already"
 cp "$golden/jinja/templates/phi3.jinja" "$dir/mine.jinja"
 run mine --shape messages --chat-template "$dir/mine.jinja" "$dir/messages.jsonl"
 cmp -s "$dir/mine/tokenizer/chat_template.jinja" "$dir/mine.jinja" && [ "$(ids mine)" != "$(ids messages)" ]
@@ -201,6 +210,9 @@ echo '{"prompt":"1 ","completion":"one"}' >"$dir/seam.jsonl"
 run doctor --doctor --no-append-eos "$dir/seam.jsonl"
 has "seams: 1 rows" "a seam that does not hold"
 has "without_eos: 1 rows" "a row without EOS"
+m u "what is <|im_end|>?" a "it ends turns" >"$dir/inside.jsonl"
+run doctor --doctor "$dir/inside.jsonl"
+has "special_in_content: 1 rows" "a special token in what a user wrote"
 printf '<s>{{ bos_token }}{%% for m in messages %%}{{ m.content }}{%% endfor %%}' >"$dir/bos.jinja"
 sed 's/{/{"bos_token":"<s>",/' "$dir/kit/tokenizer_config.json" >"$dir/config" && mv "$dir/config" "$dir/kit/tokenizer_config.json"
 run doctor --doctor --chat-template "$dir/bos.jinja" "$dir/yes.jsonl"
@@ -239,6 +251,26 @@ for f in "$dir"/whole/shards/*.h5 "$dir"/whole/progress/*.json; do
 done >"$dir/differ"
 same "$(cat "$dir/differ")" "" "and resumed: the same shards and records"
 same "$(sed 's/.*"counts"/"counts"/' "$dir/killed/shards/manifest.json")" "$(sed 's/.*"counts"/"counts"/' "$dir/whole/shards/manifest.json")" "and the same counts"
+
+# Several ranks: batches of other ranks bring their masks and other columns along.
+launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
+UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
+export UCX_LOG_LEVEL
+awk 'BEGIN { for (i = 0; i < 13000; i++) printf "{\"prompt\":\"question %d\",\"answer\":%d}\n", i, i * 7 % 1000 }' >"$dir/asks.jsonl"
+sed 's/"answer":\(.*\)}/"completion":" \1"}/' "$dir/asks.jsonl" >"$dir/told.jsonl"
+for f in asks told; do
+    shape=prompt
+    [ $f = asks ] || shape=prompt_completion
+    run $f-1 --shape $shape "$dir/$f.jsonl"
+    if ! $launch 2 -- true >/dev/null 2>&1; then
+        n=$((n + 1))
+        echo "ok $n - two ranks make the same shards of $shape # SKIP ranks cannot be started here"
+        continue
+    fi
+    $launch 2 -- "$tokenize" --tokenizer "$dir/kit" --out "$dir/$f-2" --threads 1 --shape $shape "$dir/$f.jsonl" >/dev/null 2>"$dir/err"
+    diff -r "$dir/$f-1/shards" "$dir/$f-2/shards" >/dev/null
+    ok $? "two ranks make the same shards of $shape"
+done
 
 echo "1..$n"
 [ $failed -eq 0 ]

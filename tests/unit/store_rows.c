@@ -97,7 +97,7 @@ static void test_set(enum lf_rows rows)
         tap_bail("mkdir");
     for (int i = 0; i < 2 && rc == 0; i++) {
         lf_shard_stat st;
-        char name[20];
+        char name[32];
         snprintf(name, sizeof name, "train-%05d.h5", i);
         snprintf(path, sizeof path, "%s/%s", dir, name);
         lf_shard_writer *w = begin(path, rows);
