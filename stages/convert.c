@@ -20,6 +20,7 @@
 #include "engine/convert/convert.h"
 #include "engine/infer/runner.h"
 #include "engine/text/tokenizer.h"
+#include "stages/convert_adapter.h"
 #include "stages/convert_data.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
@@ -33,6 +34,7 @@ typedef struct convert {
     int to;
     bool inspect;
     struct convert_data d;
+    struct convert_adapter a;
 } convert;
 
 enum { TO_AUTO = 0, TO_CHECKPOINT, TO_HF, TO_SHARDS, TO_MEGATRON };
@@ -105,6 +107,11 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                     .stop = lf_stop_requested,
                                     .warn = warn,
                                     .arg = v};
+    v->a = (struct convert_adapter){.from = v->c.from,
+                                    .base = lf_optset_str(o, "base"),
+                                    .out = v->out,
+                                    .bf16 = v->c.dtype == LF_CONVERT_BF16,
+                                    .threads = v->c.threads};
     if (v->to == TO_CHECKPOINT && (v->c.family || v->c.tokenizer))
         return lf_fail(err, LF_EINVAL, "family and tokenizer are of exports, to = checkpoint is an import");
     if (v->to == TO_HF && v->verify)
@@ -322,6 +329,20 @@ static int inspect(const convert *v, lf_err *err)
     return rc;
 }
 
+/* An adapter in our form: to PEFT's, or into its base. */
+static int from_adapter(const convert *v, lf_err *err)
+{
+    if (v->verify || v->c.family || v->c.tokenizer)
+        return lf_fail(err, LF_EINVAL, "verify, family and tokenizer are of whole models; %s is an adapter", v->c.from);
+    if (v->to == TO_CHECKPOINT && v->c.dtype == LF_CONVERT_F16)
+        return lf_fail(err, LF_EINVAL, "checkpoints hold f32 and bf16, not f16");
+    if (v->to == TO_CHECKPOINT)
+        return lf_convert_adapter_merge(&v->a, err);
+    if (v->to != TO_AUTO && v->to != TO_HF)
+        return lf_fail(err, LF_EINVAL, "an adapter goes to PEFT's files (to = hf) or into its base (to = checkpoint)");
+    return lf_convert_adapter_export(&v->a, err);
+}
+
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     convert *v = self;
@@ -338,6 +359,15 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return lf_fail(err, LF_EINVAL, "verify and family are of models; %s is data", v->c.from);
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
         return lf_fail(err, LF_EINVAL, "vocab_size, append_eod and eod_token are of an .idx; %s is none", v->c.from);
+    bool adapter = false;
+    if (form == LF_FORM_CHECKPOINT && (rc = lf_convert_is_adapter(&adapter, v->c.from, err)))
+        return rc;
+    if (adapter)
+        return from_adapter(v, err);
+    if (form == LF_FORM_PEFT && (any || v->to == TO_CHECKPOINT))
+        return lf_convert_adapter_import(&v->a, err);
+    if (v->a.base)
+        return lf_fail(err, LF_EINVAL, "base is of adapters; %s is none", v->c.from);
     if ((form == LF_FORM_HF || form == LF_FORM_MEGATRON) && (any || v->to == TO_CHECKPOINT))
         return import(v, form == LF_FORM_HF, err);
     if (form == LF_FORM_CHECKPOINT && (any || v->to == TO_HF))
@@ -348,8 +378,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         return lf_convert_data_export(&v->d, v->out, err);
     return lf_fail(err, LF_EINVAL,
                    "%s: %s; what is converted is a Hugging Face or Megatron model (to a checkpoint), a checkpoint (to "
-                   "hf), an .idx (to "
-                   "shards) and shards (to megatron)",
+                   "hf), PEFT's files (to an adapter), an adapter (to hf, or into its base), an .idx (to shards) and shards (to "
+                   "megatron)",
                    v->c.from,
                    form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
                                            : lf_convert_form_name(form));

@@ -2,7 +2,7 @@
 dist_man_MANS += stages/lf-convert.1
 stages_libopts_a_SOURCES += stages/convert_opts.c
 pkglibexec_PROGRAMS += stages/lf-convert
-stages_lf_convert_SOURCES = stages/convert.c stages/convert_data.h stages/convert_data.c
+stages_lf_convert_SOURCES = stages/convert.c stages/convert_data.h stages/convert_adapter.c stages/convert_adapter.h stages/convert_data.c
 TESTS += tests/stage/megatron.sh
 EXTRA_DIST += tests/stage/megatron.sh
 stages_lf_convert_LDADD = $(LF_STAGE_LIBS)

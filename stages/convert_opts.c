@@ -10,9 +10,10 @@
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {"from", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "Hugging Face directory or Megatron .idx to import, or checkpoint or shards to export"},
+     "Hugging Face or PEFT directory or Megatron .idx to import, or checkpoint, adapter or shards to export"},
     {"to", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|checkpoint|hf|shards|megatron", NULL,
-     "auto: a Hugging Face directory becomes a checkpoint and the other way round, an .idx shards and the other way round"},
+     "auto: a Hugging Face directory becomes a checkpoint and the other way round, an .idx shards, PEFT's files an adapter; "
+     "checkpoint: an adapter is put into its base"},
     {"dtype", LF_OPT_ENUM, ID, 0, "keep", 0, 0, "keep|f32|bf16|f16", NULL,
      "of the weights that are written; keep: as they were (checkpoints hold f16 as f32, which is exact)"},
     {"family", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "export: the form to write; unset: by the model's own family"},
@@ -21,6 +22,8 @@ static const lf_opt opts[] = {
     {"pad_token", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL,
      "export of a reward model: the token that fills batches, by its text or id, which no text may end with; unset: the "
      "tokenizer's"},
+    {"base", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "of an adapter: checkpoint of the weights it is for"},
     {"vocab_size", LF_OPT_COUNT, ID, 0, "0", 0, 2147483647.0, NULL, "tokens", ".idx without tokenizer: ids are below this"},
     {"append_eod", LF_OPT_BOOL, ID, 0, "no", 0, 0, NULL, NULL,
      ".idx: end documents that do not end so with the end-of-document token"},
@@ -31,12 +34,12 @@ static const lf_opt opts[] = {
     {"inspect", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "print what from holds as JSON, and stop"},
 };
 
-static const char *const outputs[] = {"checkpoint", "tokenizer", "model", "shards", "megatron", NULL};
+static const char *const outputs[] = {"checkpoint", "tokenizer", "model", "shards", "megatron", "adapter", "peft", NULL};
 
 const lf_opt_table lf_convert_opts = {
     .stage = "convert",
     .spec_version = 1,
-    .summary = "Hugging Face weights to a checkpoint and back, Megatron data to shards and back",
+    .summary = "Hugging Face weights to a checkpoint and back, adapters, Megatron data to shards and back",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,

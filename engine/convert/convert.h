@@ -85,7 +85,8 @@ enum lf_convert_form {
     LF_FORM_SHARDS,
     LF_FORM_TOKENIZER,
     LF_FORM_MEGATRON,
-    LF_FORM_IDX
+    LF_FORM_IDX,
+    LF_FORM_PEFT
 };
 const char *lf_convert_form_name(enum lf_convert_form f);
 /* Negative: it could not be looked at. */

@@ -13,7 +13,7 @@ const char *lf_convert_form_name(enum lf_convert_form f)
 {
     static const char *const names[] = {
         "unknown",           "Hugging Face model", "checkpoint", "shards", "tokenizer artifact", "Megatron checkpoint",
-        "Megatron .bin/.idx"};
+        "Megatron .bin/.idx", "PEFT adapter"};
     return names[f];
 }
 
@@ -30,6 +30,7 @@ static enum lf_convert_form form_of_kind(const char *kind)
     return strcmp(kind, "checkpoint") == 0  ? LF_FORM_CHECKPOINT
            : strcmp(kind, "shards") == 0    ? LF_FORM_SHARDS
            : strcmp(kind, "tokenizer") == 0 ? LF_FORM_TOKENIZER
+           : strcmp(kind, "peft") == 0      ? LF_FORM_PEFT
                                             : LF_FORM_UNKNOWN;
 }
 
@@ -53,6 +54,8 @@ int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err)
         *out = form_of_kind(a.kind);
     else if (holds(path, LF_HF_CONFIG))
         *out = LF_FORM_HF;
+    else if (holds(path, "adapter_config.json"))
+        *out = LF_FORM_PEFT;
     else if (holds(path, "latest_checkpointed_iteration.txt") || holds(path, "mp_rank_00") ||
              holds(path, "mp_rank_00_000"))
         *out = LF_FORM_MEGATRON;

@@ -9,5 +9,16 @@ engine_libengine_a_SOURCES += \
   engine/convert/families_qwen.c engine/convert/families_glm.c engine/convert/families_baichuan.c engine/convert/families_moe.c \
   engine/convert/families_megatron.c \
   engine/convert/convert.h engine/convert/priv.h engine/convert/source.c engine/convert/form.c engine/convert/import.c engine/convert/export.c \
+  engine/convert/peft.h engine/convert/peft_priv.h engine/convert/peft.c engine/convert/peft_in.c engine/convert/peft_out.c \
+  engine/convert/probe.c \
   engine/convert/verify.c engine/convert/inspect.c engine/convert/shards.h engine/convert/shards_in.c engine/convert/shards_out.c
 EXTRA_DIST += engine/convert/README.md
+check_PROGRAMS += tests/golden/peft_test
+TESTS += tests/golden/peft_test tests/stage/peft.sh
+tests_golden_peft_test_SOURCES = tests/golden/peft_test.c
+tests_golden_peft_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/make_peft.py \
+  tests/golden/peft/llama/adapter_config.json tests/golden/peft/llama/adapter_model.safetensors tests/golden/peft/llama/expected.safetensors \
+  tests/golden/peft/phi3/adapter_config.json tests/golden/peft/phi3/adapter_model.safetensors tests/golden/peft/phi3/expected.safetensors \
+  tests/golden/peft/gpt2/adapter_config.json tests/golden/peft/gpt2/adapter_model.safetensors tests/golden/peft/gpt2/expected.safetensors \
+  tests/golden/peft/gpt-neox/adapter_config.json tests/golden/peft/gpt-neox/adapter_model.safetensors tests/golden/peft/gpt-neox/expected.safetensors

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Modules of an outside program that carry an adapter, from the mapping rows of its family. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/convert/peft_priv.h"
+
+int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err)
+{
+    p->arena = lf_arena_create(err);
+    p->family = p->arena ? lf_hf_family_for(mc, NULL, err) : NULL;
+    if (!p->family || !(p->dec = lf_decoder_create(mc, 1, err)) || !(p->ps = lf_pstore_create(err)))
+        return err && err->rc ? err->rc : LF_EINVAL;
+    int rc = lf_decoder_declare(p->dec, p->ps, err);
+    if (!rc)
+        rc = lf_map_build(&p->map, p->family->rows, p->family->prefix, false, mc, err);
+    p->mapped = rc == 0;
+    return rc;
+}
+
+void lf_peft_close(struct lf_peft *p)
+{
+    if (p->mapped)
+        lf_map_fini(&p->map);
+    lf_pstore_destroy(p->ps);
+    lf_decoder_destroy(p->dec);
+    lf_arena_destroy(p->arena);
+}
+
+
+/* Row of the unit at which tensor `name` of the store begins; -1: it is no part of it. */
+static int64_t offset_in(const struct lf_peft *p, const char *weight, const char *name)
+{
+    int64_t at = 0;
+    if (strcmp(weight, name) == 0)
+        return 0;
+    for (int i = 0; i < lf_pstore_count(p->ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
+        if (strcmp(d->group, weight) != 0)
+            continue;
+        if (strcmp(d->name, name) == 0)
+            return at;
+        at += d->dims[0];
+    }
+    return -1;
+}
+
+/* The outside tensor whose rows are those of the unit, all of them and no other. */
+static int find_item(const struct lf_peft *p, const char *weight, int64_t rows, lf_err *err)
+{
+    for (size_t k = 0; k < p->map.n_items; k++) {
+        const struct lf_map_parts *parts = &p->map.of_item[k];
+        int64_t inside = 0, all = 0;
+        for (size_t s = 0; s < parts->n; s++) {
+            all += parts->segs[s].n;
+            if (offset_in(p, weight, p->map.ours[parts->segs[s].src].name) >= 0)
+                inside += parts->segs[s].n;
+        }
+        if (!inside || p->map.items[k].kind == LF_MAP_TIED)
+            continue;
+        if (inside == all && all == rows)
+            return (int)k;
+        return lf_fail(err, LF_ENOTSUP,
+                       "the adapter of %s and module %s of %s do not have the same rows: %s in that program, so adapt them so "
+                       "(lora_targets)",
+                       weight, p->map.items[k].name, p->family->name,
+                       inside < all ? "q, k, v or gate, up are one module (qkv, gate_up)"
+                                    : "q, k, v and gate, up are modules of their own");
+    }
+    return lf_fail(err, LF_ENOTSUP, "family %s has no module for %s", p->family->name, weight);
+}
+
+static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_param_desc *b, lf_err *err)
+{
+    const size_t n = strlen(b->name) - strlen(".lora_B");
+    u->stem = lf_arena_printf(p->arena, err, "%.*s", (int)n, b->name);
+    char *weight = u->stem ? lf_arena_printf(p->arena, err, "%s.weight", u->stem) : NULL;
+    if (!weight)
+        return LF_ENOMEM;
+    u->rows = b->dims[0];
+    const int k = find_item(p, weight, u->rows, err);
+    if (k < 0)
+        return k;
+    const struct lf_map_parts *parts = &p->map.of_item[k];
+    const char *name = p->map.items[k].name;
+    u->turned = parts->turned;
+    u->cols = p->map.ours[parts->segs[0].src].shape[1];
+    u->module = lf_arena_printf(p->arena, err, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    u->row = lf_arena_alloc(p->arena, (size_t)u->rows, sizeof *u->row, err);
+    if (!u->module || !u->row)
+        return LF_ENOMEM;
+    for (size_t s = 0; s < parts->n; s++) {
+        const struct lf_map_seg *g = &parts->segs[s];
+        const int64_t off = offset_in(p, weight, p->map.ours[g->src].name);
+        for (int64_t i = 0; i < g->n; i++)
+            u->row[g->at + i] = off + g->src_at + i;
+    }
+    return 0;
+}
+
+int lf_peft_units(struct lf_peft *p, lf_err *err)
+{
+    int rc = lf_decoder_adapt(p->dec, p->ps, &p->ac, err);
+    const int count = lf_pstore_count(p->ps);
+    p->unit = rc ? NULL : lf_arena_alloc(p->arena, (size_t)count, sizeof *p->unit, err);
+    if (!rc && !p->unit)
+        rc = LF_ENOMEM;
+    for (int i = 0; i < count && !rc; i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
+        if (d->adapter && strcmp(strrchr(d->name, '.'), ".lora_B") == 0)
+            rc = make_unit(p, &p->unit[p->n++], d, err);
+    }
+    return rc;
+}

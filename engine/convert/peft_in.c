@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An adapter as PEFT keeps it to one of ours. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/bf16.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/convert/peft_priv.h"
+#include "engine/model/weights.h"
+#include "engine/store/safetensors.h"
+
+/* ---- adapter_config.json ---- */
+
+/* Keys whose other values make another function; value: what is known here, as JSON. */
+static const struct {
+    const char *key, *value;
+} fixed[] = {{"peft_type", "\"LORA\""}, {"bias", "\"none\""}, {"use_dora", "false"}, {"lora_bias", "false"},
+             {"use_qalora", "false"}};
+
+/* Keys that change no number here, or that are read below. Any other must hold nothing. */
+static const char *const known[] = {
+    "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "fan_in_fan_out", "auto_mapping",
+    "base_model_name_or_path", "revision", "peft_version", "task_type", "inference_mode", "init_lora_weights",
+    "layers_pattern", "layers_to_transform", "megatron_core", "loftq_config", "qalora_group_size", "runtime_config"};
+
+static bool is_empty(json_t *v)
+{
+    return !v || json_is_null(v) || json_is_false(v) || (json_is_object(v) && json_object_size(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0);
+}
+
+static bool is_known(const char *key)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(key, known[i]) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (strcmp(key, fixed[i].key) == 0)
+            return true;
+    return false;
+}
+
+static int check_keys(json_t *o, const char *where, lf_err *err)
+{
+    const char *key;
+    json_t *v, *init = json_object_get(o, "init_lora_weights");
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        v = json_object_get(o, fixed[i].key);
+        char *is = v && !json_is_null(v) ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
+        const bool same = !is || strcmp(is, fixed[i].value) == 0;
+        int rc = same ? 0
+                      : lf_fail(err, LF_ENOTSUP, "%s: %s = %s; only %s is known", where, fixed[i].key, is, fixed[i].value);
+        free(is);
+        if (rc)
+            return rc;
+    }
+    json_object_foreach(o, key, v) if (!is_known(key) && !is_empty(v)) return lf_fail(
+        err, LF_ENOTSUP, "%s: %s is set, which is not known here", where, key);
+    if (json_is_string(init) && strcmp(json_string_value(init), "gaussian") != 0) /* PiSSA and others change the base */
+        return lf_fail(err, LF_ENOTSUP, "%s: init_lora_weights = %s belongs to a base that it changed", where,
+                       json_string_value(init));
+    return 0;
+}
+
+static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *err)
+{
+    json_t *o = lf_hf_read_json(dir, LF_PEFT_CONFIG, err);
+    int rc = o ? check_keys(o, LF_PEFT_CONFIG, err) : err && err->rc ? err->rc : LF_EFORMAT;
+    if (!rc)
+        rc = lf_json_get_i64(&ac->rank, o, "r", true, LF_PEFT_CONFIG, err);
+    if (!rc) {
+        ac->alpha = json_number_value(json_object_get(o, "lora_alpha"));
+        ac->dropout = json_number_value(json_object_get(o, "lora_dropout"));
+        ac->rank_stabilised = json_is_true(json_object_get(o, "use_rslora"));
+        rc = lf_adapter_check(ac, err) ? lf_err_prefix(err, LF_PEFT_CONFIG) : 0;
+    }
+    json_decref(o);
+    return rc;
+}
+
+/* ---- which of our layers ---- */
+
+static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, char which)
+{
+    char key[512];
+    snprintf(key, sizeof key, "base_model.model.%.*s.lora_%c.weight", (int)len, module, which);
+    return lf_st_find(s, key);
+}
+
+static void add_target(struct lf_adapter_config *ac, const char *weight)
+{
+    const char *end = strrchr(weight, '.'), *from = end;
+    char part[96];
+    while (from > weight && from[-1] != '.')
+        from--;
+    snprintf(part, sizeof part, "%.*s", (int)(end - from), from);
+    for (int t = 0; t < ac->n_targets; t++)
+        if (strcmp(ac->target[t], part) == 0)
+            return;
+    if (ac->n_targets < LF_ADAPTER_TARGETS)
+        memcpy(ac->target[ac->n_targets++], part, sizeof part);
+}
+
+/* The parts that the file has adapters of. */
+static void find_targets(struct lf_peft *p, const lf_st *s)
+{
+    for (size_t k = 0; k < p->map.n_items; k++) {
+        const struct lf_map_item *it = &p->map.items[k];
+        const struct lf_map_parts *parts = &p->map.of_item[k];
+        const size_t n = strlen(it->name), tail = strlen(".weight");
+        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n || !find(s, it->name, n - tail, 'A'))
+            continue;
+        const char *ours = p->map.ours[parts->segs[0].src].name;
+        const int i = lf_pstore_find(p->ps, ours);
+        bool one = true;
+        for (size_t g = 0; g < parts->n; g++)
+            one = one && parts->segs[g].src == parts->segs[0].src;
+        add_target(&p->ac, one || i < 0 ? ours : lf_pstore_desc(p->ps, i)->group);
+    }
+}
+
+/* ---- tensors ---- */
+
+/* Tensor e of the file as f32 [rows, cols] in a. */
+static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int64_t rows, int64_t cols, float **out,
+                    lf_err *err)
+{
+    if ((e->dtype != LF_ST_F32 && e->dtype != LF_ST_BF16) || e->ndim != 2 || e->shape[0] != rows || e->shape[1] != cols)
+        return lf_fail(err, LF_EFORMAT, "%s: it is not F32 or BF16 [%lld, %lld]", e->name, (long long)rows, (long long)cols);
+    float *x = lf_arena_alloc(p->arena, (size_t)e->elems, sizeof *x, err);
+    if (!x)
+        return LF_ENOMEM;
+    int rc = lf_st_read(s, e, 0, e->elems, x, err);
+    const char *half = (const char *)x;
+    for (int64_t i = e->elems - 1; i >= 0 && !rc && e->dtype == LF_ST_BF16; i--) { /* widened in place, from the end */
+        uint16_t h;
+        memcpy(&h, half + 2 * i, 2);
+        x[i] = lf_f32_of_bf16(h);
+    }
+    *out = x;
+    return rc;
+}
+
+static int take_unit(struct lf_peft *p, const lf_st *s, size_t k, lf_ckpt_tensor *t, lf_err *err)
+{
+    const struct lf_peft_unit *u = &p->unit[k];
+    const int64_t rank = p->ac.rank;
+    const lf_st_entry *ea = find(s, u->module, strlen(u->module), 'A'), *eb = find(s, u->module, strlen(u->module), 'B');
+    float *a, *b;
+    if (!ea || !eb)
+        return lf_fail(err, LF_ENOTSUP, "%s has no adapter in the file: one of some layers only is not known here", u->module);
+    int rc = read_f32(p, s, ea, rank, u->cols, &a, err);
+    if (!rc)
+        rc = read_f32(p, s, eb, u->rows, rank, &b, err);
+    float *ours = rc ? NULL : lf_arena_alloc(p->arena, (size_t)(u->rows * rank), sizeof *ours, err);
+    if (!ours)
+        return rc ? rc : LF_ENOMEM;
+    for (int64_t r = 0; r < u->rows; r++)
+        memcpy(ours + u->row[r] * rank, b + r * rank, (size_t)rank * sizeof *ours);
+    for (int which = 0; which < 2; which++) {
+        char *name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.lora_%c", u->stem, which ? 'B' : 'A');
+        if (!name)
+            return LF_ENOMEM;
+        t[which] = (lf_ckpt_tensor){.name = name,
+                                    .kind = "weight",
+                                    .dtype = LF_H5_F32,
+                                    .ndim = 2,
+                                    .shape = {which ? u->rows : rank, which ? rank : u->cols},
+                                    .data = which ? ours : a};
+    }
+    return 0;
+}
+
+static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
+{
+    if (lf_st_n_entries(s) == 2 * p->n)
+        return 0;
+    for (size_t i = 0; i < lf_st_n_entries(s); i++) {
+        const lf_st_entry *e = lf_st_entry_at(s, i);
+        bool taken = false;
+        for (size_t k = 0; k < p->n && !taken; k++)
+            taken = e == find(s, p->unit[k].module, strlen(p->unit[k].module), 'A') ||
+                    e == find(s, p->unit[k].module, strlen(p->unit[k].module), 'B');
+        if (!taken)
+            return lf_fail(err, LF_ENOTSUP, "%s is no adapter of a linear layer that is known here", e->name);
+    }
+    return lf_fail(err, LF_EFORMAT, "the file holds something twice");
+}
+
+/* What of the base's state an adapter repeats, and what makes it one. Owned. */
+static json_t *adapter_state(const struct lf_peft *p, const lf_ckpt *base, lf_err *err)
+{
+    static const char *const kept[] = {"model", "tokenizer_sha256", "hf", "score"};
+    char hex[LF_HASH_HEX];
+    json_t *o = json_object(), *ac = lf_adapter_to_json(&p->ac, err);
+    lf_hash_hex(hex, lf_ckpt_identity(base));
+    int bad = !o || !ac || json_object_set_new(o, "step", json_integer(0)) || json_object_set(o, "adapter", ac) ||
+              json_object_set_new(o, "base", json_string(hex));
+    for (size_t i = 0; i < 4 && !bad; i++) {
+        json_t *v = json_object_get(lf_ckpt_state(base), kept[i]);
+        bad = v && json_object_set(o, kept[i], v);
+    }
+    json_decref(ac);
+    if (!bad)
+        return o;
+    json_decref(o);
+    lf_fail(err, LF_ENOMEM, "state of the adapter: out of memory");
+    return NULL;
+}
+
+static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base, const struct lf_peft_opts *o,
+                     struct lf_convert_result *res, lf_err *err)
+{
+    lf_ckpt_writer *w = NULL;
+    lf_ckpt_result r;
+    const lf_ckpt_options wo = {.threads = o->threads};
+    lf_ckpt_tensor *t = lf_arena_alloc(p->arena, 2 * p->n, sizeof *t, err);
+    json_t *state = t ? adapter_state(p, base, err) : NULL;
+    int rc = state ? 0 : LF_ENOMEM;
+    for (size_t k = 0; k < p->n && !rc; k++)
+        rc = take_unit(p, s, k, &t[2 * k], err);
+    if (!rc)
+        rc = check_all_taken(p, s, err);
+    if (!rc)
+        rc = lf_ckpt_writer_create(&w, t, 2 * p->n, &wo, err);
+    if (!rc)
+        rc = lf_ckpt_save_begin(w, o->out, state, err);
+    if (!rc)
+        rc = lf_ckpt_save_wait(w, &r, err);
+    lf_ckpt_writer_destroy(w);
+    json_decref(state);
+    if (rc < 0)
+        return rc;
+    *res = (struct lf_convert_result){.tensors = (int64_t)(2 * p->n), .bytes = r.bytes};
+    snprintf(res->family, sizeof res->family, "%s", p->family->name);
+    memcpy(res->identity, r.identity, sizeof r.identity);
+    return 0;
+}
+
+int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err)
+{
+    struct lf_peft p = {0};
+    lf_model_config mc;
+    lf_ckpt *base = NULL;
+    lf_st *s = NULL;
+    char *path = lf_path_join(o->from, LF_PEFT_FILE, err);
+    int rc = path ? lf_ckpt_open(&base, o->base, o->threads, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_weights_config(&mc, base, err);
+    if (!rc)
+        rc = read_config(&p.ac, o->from, err);
+    if (!rc)
+        rc = lf_st_open(&s, path, err);
+    if (!rc)
+        rc = lf_peft_open(&p, &mc, err);
+    if (!rc)
+        find_targets(&p, s);
+    if (!rc && !p.ac.n_targets)
+        rc = lf_fail(err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)", path, o->base,
+                     p.family->name);
+    if (!rc)
+        rc = lf_peft_units(&p, err);
+    if (!rc)
+        rc = write_out(&p, s, base, o, res, err);
+    free(path);
+    lf_st_close(s);
+    lf_ckpt_close(base);
+    lf_peft_close(&p);
+    return rc;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An adapter of ours as PEFT keeps it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/convert/peft_priv.h"
+#include "engine/model/weights.h"
+#include "engine/store/safetensors.h"
+
+/* "model.layers.0.self_attn.q_proj" -> "q_proj" */
+static const char *last(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+static int64_t layers_with(const struct lf_peft *p, const char *name)
+{
+    int64_t n = 0;
+    for (size_t k = 0; k < p->n; k++)
+        n += strcmp(last(p->unit[k].module), name) == 0;
+    return n;
+}
+
+/* Short names where every layer has an adapter there, else whole ones: PEFT would put new adapters on the others. */
+static json_t *targets(const struct lf_peft *p)
+{
+    json_t *t = json_array();
+    const int64_t layers = lf_decoder_config(p->dec)->layers;
+    for (size_t k = 0; t && k < p->n; k++) {
+        const char *name = last(p->unit[k].module);
+        bool seen = false, all = layers_with(p, name) % layers == 0;
+        for (size_t j = 0; j < k && all; j++)
+            seen = seen || strcmp(last(p->unit[j].module), name) == 0;
+        if (!seen && json_array_append_new(t, json_string(all ? name : p->unit[k].module))) {
+            json_decref(t);
+            return NULL;
+        }
+    }
+    return t;
+}
+
+static json_t *number(double x)
+{
+    return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a, lf_err *err)
+{
+    bool turned = false;
+    for (size_t k = 0; k < p->n; k++)
+        turned = turned || p->unit[k].turned;
+    json_t *o = json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type", "LORA", "task_type",
+                          "CAUSAL_LM", "base_model_name_or_path", "r", (json_int_t)p->ac.rank, "lora_alpha",
+                          number(p->ac.alpha), "lora_dropout", number(p->ac.dropout), "target_modules", targets(p),
+                          "fan_in_fan_out", turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", false,
+                          "inference_mode", true, "init_lora_weights", true);
+    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL, *path = lf_path_join(dir, LF_PEFT_CONFIG, err);
+    int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
+                          : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = lf_artifact_add_hashed(a, dir, LF_PEFT_CONFIG, err);
+    free(text);
+    free(path);
+    json_decref(o);
+    return rc;
+}
+
+/* Declaration 2 k is A of unit k, 2 k + 1 its B. */
+static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
+{
+    lf_st_decl *d = lf_arena_alloc(p->arena, 2 * p->n, sizeof *d, err);
+    for (size_t i = 0; d && i < 2 * p->n; i++) {
+        const struct lf_peft_unit *u = &p->unit[i / 2];
+        char *name = lf_arena_printf(p->arena, err, "base_model.model.%s.lora_%c.weight", u->module, i % 2 ? 'B' : 'A');
+        if (!name)
+            return NULL;
+        d[i] = (lf_st_decl){.name = name,
+                            .dtype = LF_ST_F32,
+                            .ndim = 2,
+                            .shape = {i % 2 ? u->rows : p->ac.rank, i % 2 ? p->ac.rank : u->cols}};
+    }
+    return d;
+}
+
+/* Their A, or their B with its rows in their order. */
+static int put(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w, lf_err *err)
+{
+    const struct lf_peft_unit *u = &p->unit[i / 2];
+    const int64_t rank = p->ac.rank, rows = i % 2 ? u->rows : rank, cols = i % 2 ? rank : u->cols;
+    char name[256];
+    snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.lora_%c", u->stem, i % 2 ? 'B' : 'A');
+    const lf_ckpt_entry *e = lf_ckpt_find(ck, name, "weight");
+    if (!e || e->dtype != LF_H5_F32 || e->ndim != 2 || e->shape[0] != rows || e->shape[1] != cols)
+        return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]", lf_ckpt_dir(ck), name, (long long)rows,
+                       (long long)cols);
+    float *x = lf_malloc((size_t)(rows * cols), sizeof *x, err);
+    int rc = x ? lf_ckpt_read(ck, e, NULL, NULL, x, err) : LF_ENOMEM;
+    for (int64_t r = 0; r < rows && !rc; r++)
+        rc = lf_st_writer_put(w, x + (i % 2 ? u->row[r] : r) * cols, (size_t)cols * sizeof *x, err);
+    free(x);
+    return rc;
+}
+
+static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, lf_artifact *a, lf_err *err)
+{
+    const lf_st_write_options wo = {.stem = "adapter_model"};
+    lf_st_writer *w = NULL;
+    lf_st_written *files = NULL;
+    size_t n = 0, k;
+    lf_st_decl *d = declarations(p, err);
+    int rc = d ? lf_st_writer_create(&w, dir, d, 2 * p->n, &wo, err) : LF_ENOMEM;
+    while (!rc && (k = lf_st_writer_next(w)) < 2 * p->n)
+        rc = put(p, ck, k, w, err);
+    if (!rc)
+        rc = lf_st_writer_finish(w, &files, &n, err);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = lf_artifact_add(a, files[i].name, files[i].bytes, files[i].sha256, err);
+    lf_st_written_free(files, n);
+    lf_st_writer_destroy(w);
+    return rc;
+}
+
+int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err)
+{
+    struct lf_peft p = {0};
+    lf_model_config mc;
+    lf_ckpt *ck = NULL;
+    lf_artifact a = {0};
+    int rc = lf_ckpt_open(&ck, o->from, o->threads, err);
+    if (!rc)
+        rc = lf_weights_config(&mc, ck, err);
+    if (!rc)
+        rc = lf_adapter_config(&p.ac, ck, err);
+    if (!rc)
+        rc = lf_peft_open(&p, &mc, err);
+    if (!rc)
+        rc = lf_peft_units(&p, err);
+    if (!rc)
+        rc = lf_artifact_init(&a, "peft", err);
+    if (!rc)
+        rc = lf_hf_begin_dir(o->out, err);
+    if (!rc)
+        rc = write_config(&p, o->out, &a, err);
+    if (!rc)
+        rc = write_tensors(&p, ck, o->out, &a, err);
+    if (!rc)
+        rc = lf_hf_finish_dir(&a, o->out, err);
+    if (!rc) {
+        *res = (struct lf_convert_result){.tensors = (int64_t)(2 * p.n)};
+        snprintf(res->family, sizeof res->family, "%s", p.family->name);
+        memcpy(res->identity, lf_ckpt_identity(ck), sizeof res->identity);
+        for (size_t i = 0; i < a.n_files; i++)
+            res->bytes += a.files[i].bytes;
+    }
+    lf_artifact_fini(&a);
+    lf_peft_close(&p);
+    lf_ckpt_close(ck);
+    return rc;
+}

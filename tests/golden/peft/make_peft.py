@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make the golden adapters, one folder per case beside this script, on the tiny models of ../families:
+
+    make_peft.py
+
+A development tool (torch, transformers, peft, safetensors); the build, the program and `make check` never need it.
+
+    adapter_config.json, adapter_model.safetensors   as PEFT saves them, with a random B
+    expected.safetensors      format lf-expected-1: input_ids i64 [B, T], logits f64 [B, T, V] of base and adapter;
+                              train.loss, train.norm f64 [STEPS]: loss (mean of B (T - 1) next tokens) and gradient norm
+                              before each AdamW step (ADAM below) of the adapter alone, from that adapter on
+"""
+import os
+import shutil
+
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+B, T, STEPS = 2, 24, 20
+ADAM = dict(lr=5e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+CASES = {
+    # family, LoraConfig: modules apart; one module with rows q;k;v and gate;up; transposed; by heads
+    "llama": dict(r=3, lora_alpha=6, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
+    "phi3": dict(r=4, lora_alpha=5, use_rslora=True, target_modules=["qkv_proj", "gate_up_proj"]),
+    "gpt2": dict(r=2, lora_alpha=2, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
+    "gpt-neox": dict(r=3, lora_alpha=3, target_modules=["query_key_value", "dense_4h_to_h"]),
+}
+
+
+def loss_of(model, ids):
+    z = model(input_ids=ids).logits
+    return torch.nn.functional.cross_entropy(z[:, :-1].reshape(-1, z.shape[-1]), ids[:, 1:].reshape(-1))
+
+
+def make(name, settings):
+    torch.manual_seed(len(name))
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", name), dtype=torch.float32,
+                                                 attn_implementation="eager")
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **settings))
+    for n, p in model.named_parameters():
+        if "lora_B" in n:
+            torch.nn.init.normal_(p, std=0.2)
+    model.peft_config["default"].base_model_name_or_path = name  # not where it lies here
+    out = os.path.join(HERE, name)
+    shutil.rmtree(out, ignore_errors=True)
+    model.save_pretrained(out)
+    os.remove(os.path.join(out, "README.md"))
+    model = model.double().eval()  # no dropout: gpt2 has some by default
+    ids = torch.randint(0, model.config.vocab_size, (B, T))
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+    trained = [p for p in model.parameters() if p.requires_grad]
+    opt = torch.optim.AdamW(trained, **ADAM)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        opt.zero_grad()
+        loss = loss_of(model, ids)
+        loss.backward()
+        losses.append(loss.item())
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, 1.0).item())
+        opt.step()
+    save_file({"input_ids": ids, "logits": logits.contiguous(), "train.loss": torch.tensor(losses, dtype=torch.float64),
+               "train.norm": torch.tensor(norms, dtype=torch.float64)}, os.path.join(out, "expected.safetensors"),
+              metadata={"format": "lf-expected-1", "source": "peft on transformers"})
+    print(name, losses[0], losses[-1], norms[0])
+
+
+for case, config in CASES.items():
+    make(case, config)
