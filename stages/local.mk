@@ -10,6 +10,7 @@ stages_libstages_a_SOURCES += stages/train_common.c stages/train_common.h
 include stages/pretrain.mk
 include stages/sft.mk
 include stages/rm.mk
+include stages/dpo.mk
 include stages/generate.mk
 include stages/eval.mk
 include stages/vocab.mk

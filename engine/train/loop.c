@@ -71,7 +71,10 @@ static const char *suspicious(const lf_trainer *t, double loss)
 {
     if (!isfinite(loss))
         return "the loss is not finite";
-    if (t->c->spike_factor > 0 && t->s.step >= t->c->spike_after && loss > t->c->spike_factor * lf_train_loss_mean(t))
+    double mean = lf_train_loss_mean(t);
+    if (t->c->objective && t->s.first_loss > mean) /* the mean may be next to nothing: worse than at first is meant */
+        mean = t->s.first_loss;
+    if (t->c->spike_factor > 0 && t->s.step >= t->c->spike_after && loss > t->c->spike_factor * mean)
         return "the loss left its running mean";
     return NULL;
 }
@@ -129,6 +132,42 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
     return rc;
 }
 
+/* This rank's micro-batches of the step that comes, forward only. */
+static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums *sums, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    int rc = lf_loader_begin_step(t->data, ls, err);
+    rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
+    for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
+        const lf_loader_batch *b;
+        rc = lf_loader_next(t->data, &b, err);
+        if (!rc)
+            rc = lf_train_write_inputs(t, t->m.train, b, err);
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, LF_FIRST, err);
+        if (!rc) {
+            struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
+            rc = o->survey(o->user, &view, sums->obj, err);
+        }
+    }
+    return rc;
+}
+
+/* Collective: what an objective must know of the whole step before its losses. The loader stands where it stood. */
+static int survey_step(lf_trainer *t, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    lf_loader_step ls = {0};
+    struct lf_train_sums sums = {0};
+    if (!o || !o->survey)
+        return 0;
+    int rc = lf_train_exchange(t, survey_share(t, &ls, &sums, err), &sums, err);
+    if (rc)
+        return rc;
+    o->surveyed(o->user, sums.obj);
+    return lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
+}
+
 static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 {
     lf_loader_step ls = {0};
@@ -136,7 +175,9 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     struct lf_step_record rec;
     double t0 = lf_now_s();
     lf_train_phase_step(t);
-    int rc = lf_train_exchange(t, compute(t, &ls, st, &sums, err), &sums, err);
+    int rc = survey_step(t, err);
+    if (!rc)
+        rc = lf_train_exchange(t, compute(t, &ls, st, &sums, err), &sums, err);
     if (rc)
         return rc;
     st->loss = loss_of(t, &sums, (double)ls.trained, st->means);
@@ -167,8 +208,8 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 
 /* ---- validation ---- */
 
-/* This rank's share of the validation data. */
-static int validate_share(lf_trainer *t, struct lf_train_sums *sums, lf_err *err)
+/* This rank's share of the validation data; survey: for what an objective must know of all of it. */
+static int validate_share(lf_trainer *t, bool survey, struct lf_train_sums *sums, lf_err *err)
 {
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     const lf_objective *o = t->c->objective;
@@ -188,7 +229,8 @@ static int validate_share(lf_trainer *t, struct lf_train_sums *sums, lf_err *err
                 rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
             if (!rc && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
-                rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
+                rc = survey ? o->survey(o->user, &view, sums->obj, err)
+                            : o->after_forward(o->user, &view, sums->obj, sums->top, err);
             }
         }
     }
@@ -202,9 +244,17 @@ static int validate_share(lf_trainer *t, struct lf_train_sums *sums, lf_err *err
 static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 {
     double t0 = lf_now_s();
+    const lf_objective *o = t->c->objective;
     struct lf_train_sums sums;
+    int rc = 0;
     lf_train_phase(t, "validation");
-    int rc = lf_train_exchange(t, validate_share(t, &sums, err), &sums, err);
+    if (o && o->survey) {
+        rc = lf_train_exchange(t, validate_share(t, true, &sums, err), &sums, err);
+        if (!rc)
+            o->surveyed(o->user, sums.obj);
+    }
+    if (!rc)
+        rc = lf_train_exchange(t, validate_share(t, false, &sums, err), &sums, err);
     if (!rc && sums.tokens < 1)
         rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
     if (rc)

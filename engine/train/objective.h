@@ -53,6 +53,10 @@ typedef struct lf_objective {
      * (init_from, or random). NULL: nothing to do. */
     int (*prepare)(void *user, lf_trainer *t, bool fresh, lf_err *err);
     bool prepare_only; /* that is all */
+    /* What the loss needs to know of the whole step beforehand (NULL: nothing): an extra forward pass over its
+     * micro-batches adds to sums; surveyed gets them, over all ranks. Of validation likewise, over all of it. */
+    int (*survey)(void *user, const struct lf_train_view *v, double *sums, lf_err *err);
+    void (*surveyed)(void *user, const double *sums);
     int (*after_forward)(void *user, const struct lf_train_view *v, double *sums, double *tops, lf_err *err);
     size_t n_sums, n_tops; /* over micro-batches and ranks sums are added, of tops the largest is kept (-INFINITY at first) */
     /* means[0] is the loss; the others are reported under metrics[i] and, of validation, under valid_metrics[i]. A value

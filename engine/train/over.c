@@ -118,6 +118,7 @@ int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
     const int64_t unit = (int64_t)t->c->micro_batch * t->ranks;
     lf_loader *l = NULL;
     lf_loader_step ls = {0};
+    lf_train_phase(t, "a pass over the data");
     int rc = open_pass(&l, t, o, err), more = 1;
     if (!rc && o->from > 0 && o->from < lf_loader_samples(l))
         rc = lf_loader_seek(l, o->from / unit * unit, err);

@@ -3,6 +3,8 @@
  * What the shell tests of training need and no stage offers:
  *
  *     train_tool data DIR DOCS VALID_DOCS     shards artifact of learnable documents over 64 tokens
+ *     train_tool pairs DIR DOCS VALID_DOCS    the same as pairs: a prompt, then the chain (better) or anything (worse)
+ *     train_tool labels DIR DOCS VALID_DOCS   the same as labelled answers
  *     train_tool id DIR                       step and identity of a checkpoint, its hashes checked
  *     train_tool state DIR                    its state as JSON
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
@@ -26,25 +28,44 @@
 
 /* A chain: three times in four the next token is a fixed function of this one, else anything. Token 0 ends a document.
  */
-static int write_docs(const char *dir, const char *name, uint64_t first, uint64_t n, lf_artifact *a, uint64_t *tokens,
-                      lf_err *err)
+static int write_plain(lf_shard_writer *w, uint64_t d, lf_err *err)
 {
-    lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test"};
+    uint32_t doc[200], len = 20 + lf_rng_u32(7, 1, d) % 180, cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
+    for (uint32_t k = 0; k + 1 < len; k++) {
+        doc[k] = cur;
+        uint32_t r = lf_rng_u32(7, 3, d * 1024 + k);
+        cur = 1 + (r % 4 ? (cur * 29 + 11) : r / 4) % (VOCAB - 1);
+    }
+    doc[len - 1] = 0;
+    return lf_shard_append(w, doc, len, err);
+}
+
+/* Documents 2 i and 2 i + 1 have the same prompt; the answer of the first goes on along the chain, the other's does not. */
+static int write_judged(lf_shard_writer *w, uint64_t d, lf_err *err)
+{
+    uint32_t doc[64], prompt = 3 + lf_rng_u32(8, 1, d / 2) % 5, len = prompt + 4 + lf_rng_u32(8, 2, d) % 9;
+    uint32_t cur = 1 + lf_rng_u32(8, 3, d / 2) % (VOCAB - 1);
+    uint8_t mask[64];
+    for (uint32_t k = 0; k < len; k++) {
+        bool chain = k < prompt || d % 2 == 0;
+        doc[k] = k + 1 == len ? 0 : cur;
+        mask[k] = k >= prompt;
+        cur = 1 + (chain ? cur * 29 + 11 : lf_rng_u32(8, 4, d * 64 + k)) % (VOCAB - 1);
+    }
+    return lf_shard_append_doc(w, &(lf_shard_doc){.tokens = doc, .n = len, .mask = mask, .label = d % 2 == 0}, err);
+}
+
+static int write_docs(const char *dir, const char *name, enum lf_rows rows, uint64_t first, uint64_t n, lf_artifact *a,
+                      uint64_t *tokens, lf_err *err)
+{
+    lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test", .rows = rows};
     lf_shard_writer *w = NULL;
     lf_shard_stat st;
     memset(info.tokenizer_sha256, '0', LF_HASH_HEX - 1);
     char *path = lf_path_join(dir, name, err);
     int rc = path ? lf_shard_create(&w, path, &info, 0, err) : LF_ENOMEM;
-    for (uint64_t d = first; d < first + n && !rc; d++) {
-        uint32_t doc[200], len = 20 + lf_rng_u32(7, 1, d) % 180, cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
-        for (uint32_t k = 0; k + 1 < len; k++) {
-            doc[k] = cur;
-            uint32_t r = lf_rng_u32(7, 3, d * 1024 + k);
-            cur = 1 + (r % 4 ? (cur * 29 + 11) : r / 4) % (VOCAB - 1);
-        }
-        doc[len - 1] = 0;
-        rc = lf_shard_append(w, doc, len, err);
-    }
+    for (uint64_t d = first; d < first + n && !rc; d++)
+        rc = rows == LF_ROWS_PLAIN ? write_plain(w, d, err) : write_judged(w, d, err);
     if (!rc) {
         rc = lf_shard_finish(w, &st, err);
         w = NULL;
@@ -58,7 +79,7 @@ static int write_docs(const char *dir, const char *name, uint64_t first, uint64_
     return rc;
 }
 
-static int cmd_data(const char *dir, uint64_t docs, uint64_t valid, lf_err *err)
+static int cmd_data(const char *dir, enum lf_rows rows, uint64_t docs, uint64_t valid, lf_err *err)
 {
     lf_artifact a = {0};
     uint64_t train = 0, ignored;
@@ -66,9 +87,9 @@ static int cmd_data(const char *dir, uint64_t docs, uint64_t valid, lf_err *err)
     if (!rc)
         rc = lf_artifact_init(&a, "shards", err);
     if (!rc)
-        rc = write_docs(dir, "train-00000.h5", 0, docs, &a, &train, err);
+        rc = write_docs(dir, "train-00000.h5", rows, 0, docs, &a, &train, err);
     if (!rc && valid)
-        rc = write_docs(dir, "valid-00000.h5", docs, valid, &a, &ignored, err);
+        rc = write_docs(dir, "valid-00000.h5", rows, docs, valid, &a, &ignored, err);
     /* As lf-tokenize does; --plan reads it. */
     json_t *meta = json_pack("{s:{s:{s:I}}}", "splits", "train", "tokens", (json_int_t)train);
     if (!rc &&
@@ -100,7 +121,8 @@ static int cmd_id(const char *dir, bool state, lf_err *err)
 
 static int print_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
-    static const char *const keys[] = {"step", "samples", "tokens", "loss", "valid_loss", "grad_norm", "lr"};
+    static const char *const keys[] = {"step", "samples", "tokens", "loss", "valid_loss", "grad_norm", "lr", "accuracy", "margin",
+                                       "valid_accuracy"};
     (void)ctx;
     (void)offset;
     json_t *o = lf_json_load_text(payload, n, "record", err);
@@ -160,8 +182,9 @@ int main(int argc, char **argv)
     lf_err err = LF_ERR_INIT;
     int64_t offset = 0;
     int rc;
-    if (argc == 5 && strcmp(argv[1], "data") == 0)
-        rc = cmd_data(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), &err);
+    if (argc == 5 && (strcmp(argv[1], "data") == 0 || strcmp(argv[1], "pairs") == 0 || strcmp(argv[1], "labels") == 0))
+        rc = cmd_data(argv[2], argv[1][0] == 'd' ? LF_ROWS_PLAIN : argv[1][0] == 'p' ? LF_ROWS_PAIRS : LF_ROWS_UNPAIRED,
+                      strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), &err);
     else if (argc == 3 && strcmp(argv[1], "id") == 0)
         rc = cmd_id(argv[2], false, &err);
     else if (argc == 3 && strcmp(argv[1], "state") == 0)

@@ -1,0 +1,206 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-dpo as a user or the flow runs it: options, the reference policy computed once and refused for other weights or data, ln 2
+# at first, every loss, accumulated and full batch, kill -9 and stops, ranks, adapters, units that do not fit.
+set -u
+dpo=$LF_BUILDDIR/stages/lf-dpo
+tool=$LF_BUILDDIR/tests/stage/train_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-dpo.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+says() { grep -q -- "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    "$dpo" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+metrics() { "$tool" metrics "$dir/$1/metrics"; }
+column() { metrics "$1" | awk -v c="$2" -v s="$3" '$1 == s { print $c }'; }
+# Are all losses and gradient norms of runs $1 and $2 within $3, relative?
+close() {
+    metrics "$1" | awk '{ print $4, $6 }' >"$dir/a"
+    metrics "$2" | awk '{ print $4, $6 }' >"$dir/b"
+    paste -d' ' "$dir/a" "$dir/b" | awk -v t="$3" '{ for (i = 1; i <= 2; i++) { d = ($i - $(i + 2)) / $(i + 2); if (d < 0) d = -d; if (d > m) m = d } }
+        END { printf "%g\n", m; exit !(NR > 0 && m <= t) }' >"$dir/worst"
+}
+LN2=0.69314718055994529
+
+"$tool" pairs "$dir/pairs" 120 40 && "$tool" labels "$dir/labels" 120 40 && "$tool" data "$dir/data" 200 0 ||
+    { echo "Bail out! no test data"; exit 1; }
+cat >"$dir/base.ini" <<END
+[stage]
+data = $dir/data
+steps = 12
+seq_length = 64
+batch = 8
+micro_batch = 4
+lr = 5e-3
+threads = 1
+[model]
+family = llama3
+layers = 2
+hidden = 48
+heads = 4
+kv_heads = 2
+ffn = 96
+max_positions = 64
+END
+"$LF_BUILDDIR/stages/lf-pretrain" --config "$dir/base.ini" --out "$dir/base" 2>"$dir/err" || { echo "Bail out! no base model"; exit 1; }
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/pairs
+init_from = $dir/base/checkpoint
+steps = 12
+seq_length = 64
+batch = 8
+micro_batch = 4
+lr = 1e-3
+numeric = invariant
+save_interval = 2
+save_time = 0
+valid_interval = 6
+threads = 1
+END
+
+# options
+run bad --label-smoothing 0.1 --loss ipo
+same $rc 2 "label_smoothing with ipo is a usage error"
+run bad --loss orpo --mode reference
+same $rc 2 "so is a reference for orpo"
+run bad --loss kto --nll 1
+same $rc 2 "so is nll with kto"
+run bad --weight-good 2
+same $rc 2 "so are weights of labels with pairs"
+run bad --loss kto
+same $rc 1 "pairs are not labelled answers"
+says "holds pairs of answers, but answers with a label" "and it says so"
+run plan --plan
+grep -q '"parameters":47856' "$dir/stdout" && [ ! -e "$dir/plan/out" ]
+ok $? "--plan counts the model of init_from and writes nothing"
+
+# a run
+run base
+same $rc 0 "a run to the end"
+same "$(column base 4 1)" $LN2 "the first loss is ln 2, to the last bit"
+metrics base | tail -n 1 | awk '{ exit !($4 < 0.66 && $5 < 0.69 && $8 > 0.9 && $9 > 0.05 && $10 > 0.7) }'
+ok $? "loss falls, accuracy and margin rise, of held-out pairs too: $(metrics base | tail -n 1)"
+base=$(id base)
+run threads --threads 2
+same "$(id threads)" "$base" "two threads: the same bits"
+
+# accumulation
+for micro in 1 8; do
+    run micro$micro --micro-batch $micro
+    close micro$micro base 1e-6
+    ok $? "micro-batches of $micro: losses and gradient norms within 1e-6 ($(cat "$dir/worst"))"
+done
+
+# the reference as a job of its own
+run ref --mode reference
+same "$rc $(ls "$dir/ref/out")" "0 reference" "mode = reference makes that alone"
+run given --reference "$dir/ref/out/reference"
+same "$rc $(id given)" "0 $base" "a run that is given it has the same bits"
+[ ! -e "$dir/given/out/reference" ]
+ok $? "and computes none"
+run other --reference "$dir/ref/out/reference" --init-from "$dir/base/out/checkpoint"
+same $rc 1 "for other weights it is refused"
+says "of other weights, other data or another seq_length" "and it says why"
+run other --reference "$dir/ref/out/reference" --seq-length 48
+same $rc 1 "for another seq_length too"
+run none --reference "$dir/nowhere"
+same $rc 1 "one that is not there is an error"
+
+# stops and kills
+touch "$dir/stop-now"
+run stop --stop-file "$dir/stop-now"
+same "$rc $(ls "$dir/stop/out/reference")" "75 partial.h5" "asked to stop while computing the reference: 75, and what was done is kept"
+run stop2 --resume-from "$dir/stop/out"
+grep -q 'train split), from sample [1-9]' "$dir/err"
+ok $? "the next incarnation goes on from there"
+same "$(id stop2)" "$base" "to the same bits"
+mkdir -p "$dir/kill"
+kills=0
+rc=137
+while [ $kills -lt 5 ] && [ $rc -ne 0 ]; do
+    "$dpo" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
+    pid=$!
+    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 5 + int(rand() * 40) }')"
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+    rc=$?
+done
+run kill
+same "$rc $(id kill)" "0 $base" "after $kills kills -9 the run ends with the same bits"
+same "$(metrics kill)" "$(metrics base)" "and the same metrics"
+mkdir -p "$dir/gone/out"
+cp -r "$dir/base/out/checkpoints" "$dir/gone/out/"
+run gone
+same $rc 1 "a run whose reference is gone does not go on"
+says "mode = reference" "and it says how it can"
+
+# ranks
+launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
+if $launch 2 -- true >/dev/null 2>"$dir/err"; then
+    mkdir -p "$dir/two"
+    OMP_NUM_THREADS=1 UCX_LOG_LEVEL=error ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" \
+        $launch 2 -- "$dpo" --config "$dir/run.ini" --threads 1 --micro-batch 2 --out "$dir/two/out" --metrics "$dir/two/metrics" 2>"$dir/err"
+    same "$? $(column two 4 1)" "0 $LN2" "two ranks begin at ln 2 as well"
+    close two base 1e-6
+    ok $? "and have the losses and gradient norms of one within 1e-6 ($(cat "$dir/worst"))"
+else
+    echo "ok $((n + 1)) - # SKIP ranks cannot be started here"
+    echo "ok $((n + 2)) - # SKIP ranks cannot be started here"
+    n=$((n + 2))
+fi
+
+# the others
+for loss in robust hinge ipo orpo simpo; do
+    run $loss --loss $loss --reference "$dir/ref/out/reference"
+    case $loss in orpo | simpo) run $loss --loss $loss ;; esac
+    case $loss in robust) want=$LN2 ;; hinge) want=1 ;; ipo) want=25 ;; *) want=$(column $loss 4 1) ;; esac
+    same "$rc $(column $loss 4 1)" "0 $want" "$loss begins at $want"
+    metrics $loss | awk '{ v[NR] = $4 } END { exit !(v[NR] < v[1]) }'
+    ok $? "and falls to $(column $loss 4 12)"
+done
+run smooth --label-smoothing 0.1 --nll 0.5 --reference "$dir/ref/out/reference"
+awk -v a="$(column smooth 4 1)" -v b=$LN2 'BEGIN { exit !(a > b + 0.2) }'
+ok $? "nll is added: $(column smooth 4 1)"
+sed "s/pairs/labels/" "$dir/run.ini" >"$dir/kto.ini"
+cp "$dir/run.ini" "$dir/pairs.ini"
+cp "$dir/kto.ini" "$dir/run.ini"
+run kto --loss kto
+same "$rc $(column kto 4 1)" "0 0.5" "kto begins at 1/2"
+metrics kto | tail -n 1 | awk '{ exit !($4 < 0.49 && $9 > 0.05) }'
+ok $? "and falls, with a margin: $(metrics kto | tail -n 1)"
+run kto1 --loss kto --micro-batch 1
+close kto1 kto 1e-6
+ok $? "its z is of the whole step: micro-batches of 1 agree within 1e-6 ($(cat "$dir/worst"))"
+cp "$dir/pairs.ini" "$dir/run.ini"
+
+# adapters; what does not fit
+run lora --lora-rank 4 --lr 5e-3
+same "$rc $(column lora 4 1)" "0 $LN2" "an adapter begins at ln 2: its base is the reference"
+metrics lora | awk '{ v[NR] = $4 } END { exit !(v[NR] < 0.67) }' && [ -e "$dir/lora/out/adapter/manifest.json" ]
+ok $? "learns, and is there in the end"
+run short --seq-length 26 --steps 2
+says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
+same $rc 0 "and left out"
+
+echo "1..$n"
+exit $failed
