@@ -11,6 +11,7 @@ include stages/pretrain.mk
 include stages/sft.mk
 include stages/rm.mk
 include stages/dpo.mk
+include stages/ppo.mk
 include stages/generate.mk
 include stages/eval.mk
 include stages/vocab.mk

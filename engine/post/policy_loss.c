@@ -35,6 +35,7 @@ void lf_pg_sums_add(struct lf_pg_sums *to, const struct lf_pg_sums *m)
     to->ratio_max = fmax(to->ratio_max, m->ratio_max);
     to->approx_kl += m->approx_kl;
     to->diff += m->diff;
+    to->mult += m->mult;
     to->diff_max = fmax(to->diff_max, m->diff_max);
     to->clip_low += m->clip_low;
     to->clip_high += m->clip_high;
@@ -131,6 +132,7 @@ static double extras(const struct lf_pg_opts *o, const struct lf_pg_batch *b, in
         dentropy[t] = -w * o->entropy_coef;
     s->approx_kl += 0.5 * x * x;
     s->diff += fabs(x);
+    s->mult += exp(fmin(fabs(x), MAX_LOG_RATIO));
     s->diff_max = fmax(s->diff_max, fabs(x));
     s->tokens++;
     return loss;

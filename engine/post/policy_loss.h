@@ -49,6 +49,7 @@ struct lf_pg_sums {
     double ratio_min, ratio_max;
     double approx_kl;                    /* (lp - old)^2 / 2 */
     double diff, diff_max;               /* |lp - old| */
+    double mult;                         /* exp |lp - old|, at most e^20: NeMo-RL's token_mult_prob_error times tokens */
     double clip_low, clip_high, clip_dual; /* tokens whose loss the bound decided */
     int64_t tokens;
 };

@@ -37,8 +37,9 @@ typedef struct lf_rule lf_rule;
  * Numbers are compared as decimals of any length: 1,200.50 is 1200.5. Returns owned; NULL with err naming the spec. */
 lf_rule *lf_rule_create(const char *spec, lf_err *err);
 void lf_rule_destroy(lf_rule *r);
-const char *lf_rule_name(const lf_rule *r); /* KIND, or KIND of the second and later ones as the caller tells apart; borrowed */
+const char *lf_rule_name(const lf_rule *r); /* KIND; one pointer per kind */
 double lf_rule_weight(const lf_rule *r);
+const char *lf_rule_spec(const lf_rule *r); /* as it was given; borrowed */
 /* LF_EFORMAT: the row has no such column, or it holds no number. Not for several threads at once. */
 int lf_rule_score(lf_rule *r, const struct lf_reward_item *it, double *score, lf_err *err);
 

@@ -21,7 +21,7 @@ static const char *const kinds[] = {"exact", "regex", "number", "number-strict",
 struct lf_rule {
     enum rule_kind kind;
     double weight;
-    char *column;
+    char *spec, *column;
     double max;
     pcre2_code *code;
     pcre2_match_data *match;
@@ -31,6 +31,11 @@ struct lf_rule {
 const char *lf_rule_name(const lf_rule *r)
 {
     return kinds[r->kind];
+}
+
+const char *lf_rule_spec(const lf_rule *r)
+{
+    return r->spec;
 }
 
 double lf_rule_weight(const lf_rule *r)
@@ -46,6 +51,7 @@ void lf_rule_destroy(lf_rule *r)
     pcre2_match_context_free(r->limits);
     pcre2_code_free(r->code);
     free(r->column);
+    free(r->spec);
     free(r);
 }
 
@@ -136,7 +142,8 @@ lf_rule *lf_rule_create(const char *spec, lf_err *err)
     lf_rule *r = lf_calloc(1, sizeof *r, err);
     if (!r)
         return NULL;
-    if (parse(r, spec, err)) {
+    r->spec = lf_strdup(spec, err);
+    if (!r->spec || parse(r, spec, err)) {
         lf_err_prefix(err, "reward '%s'", spec);
         lf_rule_destroy(r);
         return NULL;

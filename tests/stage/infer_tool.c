@@ -2,7 +2,7 @@
  *
  * What the shell tests of generation and evaluation need and no stage offers:
  *
- *     infer_tool ckpt DIR MODEL.ini VOCAB      checkpoint with hot random weights
+ *     infer_tool ckpt DIR MODEL.ini VOCAB [X]  checkpoint with hot random weights; one of them, in a layer, times X
  *     infer_tool get FILE.jsonl LINE MEMBER    a member of a line (from 1) as JSON; MEMBER may be a path: a.b.3
  *     infer_tool record FILE                   every metrics record, one line each
  */
@@ -15,16 +15,29 @@
 #include "engine/base/str.h"
 #include "tests/unit/infer_ckpt.h"
 
-static int cmd_ckpt(const char *dir, const char *model, const char *vocab, lf_err *err)
+struct one_weight {
+    uint64_t seed;
+    double factor;
+};
+
+static void fill_ckpt(void *arg, const struct lf_param_desc *d, float *dst, int64_t rows, int64_t cols)
+{
+    struct one_weight *w = arg;
+    infer_ckpt_hot(&w->seed, d, dst, rows, cols);
+    if (strcmp(d->name, "layers.0.attn.v.weight") == 0)
+        dst[0] *= (float)w->factor;
+}
+
+static int cmd_ckpt(const char *dir, const char *model, const char *vocab, const char *factor, lf_err *err)
 {
     lf_model_config c;
-    uint64_t seed = 9;
+    struct one_weight w = {9, strtod(factor, NULL)};
     int rc = lf_model_config_load(&c, model, err);
     if (rc == 0)
         rc = lf_model_config_set(&c, "vocab", vocab, "argument", err);
     if (rc == 0)
         rc = lf_model_config_finish(&c, err);
-    return rc ? rc : infer_ckpt_write(dir, &c, infer_ckpt_hot, &seed, err);
+    return rc ? rc : infer_ckpt_write(dir, &c, fill_ckpt, &w, err);
 }
 
 static int print_member(json_t *o, const char *path, lf_err *err)
@@ -77,8 +90,8 @@ int main(int argc, char **argv)
     lf_err err = LF_ERR_INIT;
     int64_t offset = 0;
     int rc;
-    if (argc == 5 && strcmp(argv[1], "ckpt") == 0)
-        rc = cmd_ckpt(argv[2], argv[3], argv[4], &err);
+    if ((argc == 5 || argc == 6) && strcmp(argv[1], "ckpt") == 0)
+        rc = cmd_ckpt(argv[2], argv[3], argv[4], argc == 6 ? argv[5] : "1", &err);
     else if (argc == 5 && strcmp(argv[1], "get") == 0)
         rc = cmd_get(argv[2], strtol(argv[3], NULL, 10), argv[4], &err);
     else if (argc == 3 && strcmp(argv[1], "record") == 0)

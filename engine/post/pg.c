@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The policy-gradient loop: see pg.h. Rounds of rollout and updates, with a safe point behind every mini-batch. */
+#include "engine/post/pg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/sys.h"
+#include "engine/post/pg_priv.h"
+
+static bool asked_to_stop(const lf_pg *p)
+{
+    return p->sink->stop && p->sink->stop();
+}
+
+/* Collect what a run needs: nothing is trained yet. */
+static int set_up(lf_pg *p, lf_err *err)
+{
+    char *rollouts = NULL;
+    p->arena = lf_arena_create(err);
+    int rc = p->arena ? lf_pg_open_data(p, err) : LF_ENOMEM;
+    rc = rc ? rc : lf_pg_reward_open(p, err);
+    rc = rc ? rc : lf_pg_models(p, err);
+    if (!rc && !(rollouts = lf_path_join(p->c->out, "rollouts", err)))
+        rc = LF_ENOMEM;
+    rc = rc ? rc : lf_io_mkdirs(rollouts, 0750, err);
+    free(rollouts);
+    if (rc)
+        return rc;
+    p->fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
+    if (!p->fingerprint || json_object_set_new(p->fingerprint, "rows", json_integer(p->rows)))
+        return LF_ENOMEM;
+    int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)), total = p->c->steps * (updates > 0 ? updates : 1);
+    p->schedule = (lf_schedule){.kind = p->c->schedule, .peak = p->c->lr, .min = p->c->min_lr, .warmup = p->c->warmup_steps * updates, .total = total};
+    return lf_schedule_check(&p->schedule, err);
+}
+
+static void tell_memory(const lf_pg *p)
+{
+    const lf_pg_model *all[] = {p->actor, p->ref, p->critic};
+    static const char *const names[] = {"actor", "reference", "critic"};
+    struct lf_plan_bytes b;
+    char size[32];
+    for (int i = 0; i < 3; i++)
+        if (all[i] && lf_plan_bytes(lf_pg_model_get_plan(all[i]), &b) == 0)
+            lf_pg_log(p, 2, "planned memory of the %s: %s", names[i], lf_fmt_bytes(size, sizeof size, (double)b.total));
+    lf_pg_log(p, 2, "%llu prompts, %lld rounds of %lld x %lld completions, sequences of at most %lld tokens, micro-batches of %lld",
+              (unsigned long long)p->n_docs, (long long)p->c->steps, (long long)p->c->prompts, (long long)p->c->samples, (long long)p->context,
+              (long long)p->rows);
+}
+
+/* A good checkpoint, then LF_EINTR. */
+static int stop_here(lf_pg *p, lf_err *err)
+{
+    int rc = lf_pg_save(p, false, err);
+    return rc ? rc : lf_fail(err, LF_EINTR, "stopped in round %lld", (long long)p->s.round + 1);
+}
+
+/* The round is over: its counters, the KL coefficient. */
+static void close_round(lf_pg *p)
+{
+    struct lf_kl_control kl = p->c->kl;
+    kl.beta = p->s.beta;
+    lf_kl_control_update(&kl, p->st.kl, (int64_t)p->r.n);
+    p->s.beta = kl.beta;
+    p->s.round++;
+    p->s.done = 0;
+    if (p->c->epochs == 0) /* a checkpoint is named by steps: rounds without training are steps too */
+        p->s.updates++;
+}
+
+static bool due(const lf_pg *p)
+{
+    bool round = p->s.done == 0 && p->c->save_interval > 0 && p->s.round % p->c->save_interval == 0;
+    return p->s.round < p->c->steps && (round || (p->c->save_time_s > 0 && lf_now_s() - p->last_save >= p->c->save_time_s));
+}
+
+static int one_round(lf_pg *p, lf_err *err)
+{
+    struct lf_pg_update u = {0};
+    lf_pg_sums_begin(&u.pg);
+    int rc = lf_pg_rollout(p, err);
+    if (rc == LF_EINTR) {
+        lf_err_clear(err);
+        return stop_here(p, err);
+    }
+    if (!rc && p->s.done == 0)
+        rc = lf_pg_show(p, err);
+    const int64_t n = rc ? 0 : lf_pg_updates(p->c, p->r.n);
+    for (int64_t k = p->s.done; k < n && !rc; k++) {
+        rc = lf_pg_update_step(p, k, &u, err);
+        rc = rc ? rc : lf_pg_report(p, &u, err);
+        if (rc || k + 1 == n)
+            break;
+        if (asked_to_stop(p))
+            return stop_here(p, err);
+        if (due(p))
+            rc = lf_pg_save(p, false, err);
+    }
+    if (rc)
+        return rc;
+    if (n == 0)
+        rc = lf_pg_report(p, &u, err);
+    close_round(p);
+    lf_pg_report_round(p, &u);
+    return rc ? rc : due(p) ? lf_pg_save(p, false, err) : 0;
+}
+
+static int rounds(lf_pg *p, lf_err *err)
+{
+    int rc = 0;
+    while (p->s.round < p->c->steps && !rc)
+        rc = asked_to_stop(p) ? stop_here(p, err) : one_round(p, err);
+    return rc ? rc : lf_pg_save(p, true, err);
+}
+
+int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_err *err)
+{
+    lf_pg p = {.c = c, .sink = sink};
+    bool done = false;
+    int rc = lf_pg_check(c, err);
+    rc = rc ? rc : set_up(&p, err);
+    rc = rc ? rc : lf_pg_start(&p, &done, err);
+    if (!rc && done)
+        lf_pg_log(&p, 2, "%s/checkpoint is in place: nothing to do", c->out);
+    if (!rc && !done) {
+        rc = lf_pg_metrics_open(&p, err);
+        rc = rc ? rc : lf_pg_writer_open(&p, err);
+        p.last_save = lf_now_s();
+        if (!rc)
+            tell_memory(&p);
+        rc = rc ? rc : rounds(&p, err);
+        lf_err sync = LF_ERR_INIT;
+        if (p.metrics && (!rc || rc == LF_EINTR) && lf_frame_sync(p.metrics, &sync))
+            rc = lf_fail(err, sync.rc, "metrics: %s", sync.text);
+    }
+    lf_pg_close(&p);
+    return rc;
+}

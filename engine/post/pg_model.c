@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model of reinforcement learning over packed documents: see pg_model.h. Generation is pg_gen.c. */
+#include "engine/post/pg_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/model/weights.h"
+#include "engine/post/pg_model_priv.h"
+
+#define SCORE_WEIGHT "score.weight"
+
+static int declare(lf_pg_model *m, lf_err *err)
+{
+    int rc = lf_decoder_declare(m->dec, m->ps, err);
+    if (rc || !m->s.score || lf_pstore_find(m->ps, SCORE_WEIGHT) >= 0) /* the description may have one */
+        return rc;
+    int64_t width = m->mc.embed_dim ? m->mc.embed_dim : m->mc.hidden;
+    rc = lf_pstore_add(m->ps, &(struct lf_param_desc){.name = SCORE_WEIGHT, .ndim = 2, .dims = {1, width}, .decay = true}, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int add_packed(lf_pg_model *m, lf_err *err)
+{
+    struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context};
+    struct lf_decoder_heads h = {.train = m->s.train,
+                                 .logp = m->s.logp,
+                                 .entropy = m->s.entropy,
+                                 .score = m->s.score,
+                                 .inv_temperature = 1 / m->s.temperature};
+    lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, m->s.name, &r, &h, err);
+    if (!g)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    m->chain = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = m->s.train, .recompute = m->s.recompute, .slots = 1, .eras = LF_PG_ERA_PACKED}, err);
+    lf_graph_destroy(g);
+    return m->chain < 0 ? m->chain : 0;
+}
+
+static int make_plan(lf_pg_model *m, lf_err *err)
+{
+    struct lf_plan_opts po = {.threads = m->s.threads, .compute = m->s.compute, .mode = LF_INVARIANT, .keep_master = m->s.train};
+    m->dec = lf_decoder_create(&m->mc, m->s.context, err);
+    m->ps = m->dec ? lf_pstore_create(err) : NULL;
+    if (!m->ps)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    int rc = declare(m, err);
+    if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
+        rc = err && err->rc ? err->rc : LF_ENOMEM;
+    if (!rc)
+        rc = add_packed(m, err);
+    if (!rc && m->s.slots > 0)
+        rc = lf_pg_gen_plan(m, err);
+    if (!rc && m->s.train)
+        rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
+    return rc ? rc : lf_plan_finish(m->plan, err);
+}
+
+static int buffers(lf_pg_model *m, lf_err *err)
+{
+    size_t rows = (size_t)m->s.rows;
+    m->tokens = lf_calloc(rows, sizeof *m->tokens, err);
+    m->targets = lf_calloc(rows, sizeof *m->targets, err);
+    m->positions = lf_calloc(rows, sizeof *m->positions, err);
+    m->cu = lf_calloc((size_t)m->docs + 1, sizeof *m->cu, err);
+    m->lp = lf_calloc(3 * rows, sizeof *m->lp, err);
+    m->dlp = lf_calloc(3 * rows, sizeof *m->dlp, err);
+    return m->tokens && m->targets && m->positions && m->cu && m->lp && m->dlp ? 0 : LF_ENOMEM;
+}
+
+int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struct lf_pg_model_spec *s, lf_err *err)
+{
+    if (mc->mask == LF_MASK_PREFIX)
+        return lf_fail(err, LF_ENOTSUP, "%s: models whose prompts see all of themselves (mask = prefix) cannot be trained here", s->name);
+    lf_pg_model *m = lf_calloc(1, sizeof *m, err);
+    if (!m)
+        return LF_ENOMEM;
+    m->mc = *mc;
+    m->s = *s;
+    m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
+    int rc = make_plan(m, err);
+    if (!rc)
+        rc = buffers(m, err);
+    if (rc) {
+        lf_err_prefix(err, "%s", s->name);
+        lf_pg_model_destroy(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+void lf_pg_model_destroy(lf_pg_model *m)
+{
+    if (!m)
+        return;
+    lf_exec_destroy(m->ex);
+    lf_plan_destroy(m->plan);
+    lf_pstore_destroy(m->ps);
+    lf_decoder_destroy(m->dec);
+    void *blocks[] = {m->tokens, m->targets, m->positions, m->cu, m->lp, m->dlp, m->row_tok, m->row_pos, m->row_seq, m->select, m->lse};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        free(blocks[i]);
+    free(m);
+}
+
+int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
+{
+    m->back = b;
+    m->ex = lf_exec_create(m->plan, b, NULL, err);
+    if (m->ex)
+        return 0;
+    return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
+}
+
+lf_pstore *lf_pg_model_store(const lf_pg_model *m) { return m->ps; }
+lf_plan *lf_pg_model_get_plan(const lf_pg_model *m) { return m->plan; }
+lf_exec *lf_pg_model_exec(const lf_pg_model *m) { return m->ex; }
+const lf_model_config *lf_pg_model_config(const lf_pg_model *m) { return &m->mc; }
+
+/* ---- weights ---- */
+
+static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, enum lf_pkind kind, lf_err *err)
+{
+    const lf_ckpt_entry *e = lf_ckpt_find(c, name, lf_pkind_name(kind));
+    const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
+    int64_t n = 1, have = 1;
+    for (int k = 0; k < d->ndim; k++)
+        n *= d->dims[k];
+    for (int k = 0; e && k < e->ndim; k++)
+        have *= e->shape[k];
+    if (!e && kind == LF_P_MASTER && strcmp(d->name, SCORE_WEIGHT) == 0) { /* a policy becomes a critic: its head begins at zero */
+        float *zero = lf_calloc((size_t)n, sizeof *zero, err);
+        int rc = zero ? lf_pstore_write(m->ps, i, LF_F32, zero, err) : LF_ENOMEM;
+        free(zero);
+        return rc;
+    }
+    if (!e)
+        return lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(kind), name);
+    if (have != n || (e->dtype != LF_H5_F32 && (e->dtype != LF_H5_BF16 || kind != LF_P_MASTER)))
+        return lf_fail(err, LF_EINVAL, "%s: %s has another shape or type than the model", lf_ckpt_dir(c), name);
+    void *v = lf_malloc((size_t)n, lf_h5_type_bytes(e->dtype), err);
+    int rc = v ? lf_ckpt_read(c, e, NULL, NULL, v, err) : LF_ENOMEM;
+    if (!rc)
+        rc = kind == LF_P_MASTER ? lf_pstore_write(m->ps, i, e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16, v, err)
+                                 : lf_pstore_write_kind(m->ps, i, kind, v, err);
+    free(v);
+    return rc;
+}
+
+int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < lf_pstore_count(m->ps) && !rc; i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
+        bool optimized = moments && m->s.train && !d->frozen && !(d->balance_rate > 0);
+        lf_buf name;
+        lf_buf_init(&name);
+        lf_buf_addf(&name, "%s%s", prefix, d->name);
+        rc = lf_buf_check(&name, err);
+        if (!rc)
+            rc = load_kind(m, i, c, name.data, LF_P_MASTER, err);
+        if (!rc && optimized)
+            rc = load_kind(m, i, c, name.data, LF_P_M, err);
+        if (!rc && optimized)
+            rc = load_kind(m, i, c, name.data, LF_P_V, err);
+        lf_buf_fini(&name);
+    }
+    return rc;
+}
+
+/* ---- packed documents ---- */
+
+struct by_length {
+    size_t n;
+    uint32_t at;
+};
+
+static int longer_first(const void *a, const void *b)
+{
+    const struct by_length *x = a, *y = b;
+    if (x->n != y->n)
+        return x->n < y->n ? 1 : -1;
+    return x->at < y->at ? -1 : 1;
+}
+
+struct bin {
+    int64_t used, docs;
+};
+
+/* The bin of each document, the longest first into the first bin with room. Returns the number of bins. */
+static int64_t choose_bins(const lf_pg_model *m, const struct by_length *d, size_t n, struct bin *bins, uint32_t *bin_of)
+{
+    int64_t n_bins = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t b = 0, len = (int64_t)d[i].n;
+        while (b < n_bins && (bins[b].used + len > m->s.rows || bins[b].docs == m->docs))
+            b++;
+        if (b == n_bins)
+            bins[n_bins++] = (struct bin){0, 0};
+        bins[b].used += len;
+        bins[b].docs++;
+        bin_of[d[i].at] = (uint32_t)b;
+    }
+    return n_bins;
+}
+
+int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n, uint32_t *order, uint32_t *start, lf_err *err)
+{
+    struct by_length *d = lf_calloc(n + 1, sizeof *d, err);
+    struct bin *bins = lf_calloc(n + 1, sizeof *bins, err);
+    uint32_t *bin_of = lf_calloc(n + 1, sizeof *bin_of, err);
+    int64_t n_bins = d && bins && bin_of ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < n && n_bins >= 0; i++) {
+        d[i] = (struct by_length){docs[i].n, (uint32_t)i};
+        if ((int64_t)docs[i].n > m->s.rows || (int64_t)docs[i].n > m->s.context)
+            n_bins = lf_fail(err, LF_EINVAL, "a sequence of %zu tokens does not fit the %lld of a micro-batch and the %lld of a sequence", docs[i].n,
+                             (long long)m->s.rows, (long long)m->s.context);
+    }
+    if (n_bins == 0) {
+        qsort(d, n, sizeof *d, longer_first);
+        n_bins = choose_bins(m, d, n, bins, bin_of);
+        size_t k = 0;
+        for (int64_t b = 0; b < n_bins; b++) {
+            start[b] = (uint32_t)k;
+            for (size_t i = 0; i < n; i++)
+                if (bin_of[i] == (uint32_t)b)
+                    order[k++] = (uint32_t)i;
+        }
+        start[n_bins] = (uint32_t)k;
+    }
+    free(d);
+    free(bins);
+    free(bin_of);
+    return n_bins;
+}
+
+static void fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n)
+{
+    size_t at = 0, rows = (size_t)m->s.rows;
+    for (size_t k = 0; k < n; k++) {
+        struct lf_pg_doc *d = &docs[order[k]];
+        d->row = at;
+        for (size_t t = 0; t < d->n; t++, at++) {
+            m->tokens[at] = d->tokens[t];
+            m->positions[at] = (int32_t)t;
+            m->targets[at] = t + 1 < d->n && t + 1 >= d->trained ? d->tokens[t + 1] : -1;
+        }
+        m->cu[k + 1] = (int32_t)at;
+    }
+    for (size_t k = n + 1; k <= (size_t)m->docs; k++)
+        m->cu[k] = (int32_t)at; /* empty documents: rows behind the last one are padding */
+    for (; at < rows; at++) {
+        m->tokens[at] = m->positions[at] = 0;
+        m->targets[at] = -1;
+    }
+}
+
+int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
+{
+    const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
+    fill(m, docs, order, n);
+    int rc = lf_exec_write(m->ex, m->chain, 0, "tokens", m->tokens, rows * i32, err);
+    rc = rc ? rc : lf_exec_write(m->ex, m->chain, 0, "positions", m->positions, rows * i32, err);
+    if (!rc && m->s.logp)
+        rc = lf_exec_write(m->ex, m->chain, 0, "targets", m->targets, rows * i32, err);
+    rc = rc ? rc : lf_exec_write(m->ex, m->chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
+    rc = rc ? rc : lf_exec_record_write(m->ex, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1, .inv_batches = 1}, err);
+    rc = rc ? rc : lf_exec_run(m->ex, m->chain, LF_FWD, 0, v, err);
+    if (!rc && m->s.logp)
+        rc = lf_exec_read(m->ex, m->chain, 0, "lp", m->lp, rows * sizeof(float), err);
+    if (!rc && m->s.entropy)
+        rc = lf_exec_read(m->ex, m->chain, 0, "entropy", m->lp + rows, rows * sizeof(float), err);
+    if (!rc && m->s.score)
+        rc = lf_exec_read(m->ex, m->chain, 0, "score", m->lp + 2 * rows, rows * sizeof(float), err);
+    return rc;
+}
+
+const float *lf_pg_lp(const lf_pg_model *m) { return m->s.logp ? m->lp : NULL; }
+const float *lf_pg_entropy(const lf_pg_model *m) { return m->s.entropy ? m->lp + m->s.rows : NULL; }
+const float *lf_pg_score(const lf_pg_model *m) { return m->s.score ? m->lp + 2 * m->s.rows : NULL; }
+float *lf_pg_dlp(lf_pg_model *m) { return m->s.logp ? m->dlp : NULL; }
+float *lf_pg_dentropy(lf_pg_model *m) { return m->s.entropy ? m->dlp + m->s.rows : NULL; }
+float *lf_pg_dscore(lf_pg_model *m) { return m->s.score ? m->dlp + 2 * m->s.rows : NULL; }
+
+void lf_pg_zero_gradients(lf_pg_model *m)
+{
+    memset(m->dlp, 0, 3 * (size_t)m->s.rows * sizeof *m->dlp);
+}
+
+int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
+{
+    const size_t rows = (size_t)m->s.rows, bytes = rows * sizeof(float);
+    int rc = m->s.logp ? lf_exec_write(m->ex, m->chain, 0, "dlp", m->dlp, bytes, err) : 0;
+    if (!rc && m->s.entropy)
+        rc = lf_exec_write(m->ex, m->chain, 0, "dentropy", m->dlp + rows, bytes, err);
+    if (!rc && m->s.score)
+        rc = lf_exec_write(m->ex, m->chain, 0, "dscore", m->dlp + 2 * rows, bytes, err);
+    return rc ? rc : lf_exec_run(m->ex, m->chain, LF_BWD, 0, v, err);
+}
+
+int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, double lr, double clip, struct lf_pg_step_result *out,
+               lf_err *err)
+{
+    struct lf_step_record rec = {.step = (uint64_t)(n - 1),
+                                 .lr = (float)lr,
+                                 .bias_corr1 = (float)(1 - pow((double)adam->beta1, (double)n)),
+                                 .bias_corr2 = (float)(1 - pow((double)adam->beta2, (double)n)),
+                                 .clip_norm = (float)clip,
+                                 .loss_scale = 1,
+                                 .inv_tokens = 1,
+                                 .inv_batches = 1};
+    int rc = lf_exec_record_write(m->ex, &rec, err);
+    rc = rc ? rc : lf_exec_run(m->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    rc = rc ? rc : lf_exec_record_read(m->ex, &rec, err);
+    if (!rc)
+        *out = (struct lf_pg_step_result){(double)rec.grad_norm, rec.skip != 0};
+    return rc;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the policy-gradient loop, for pg*.c. */
+#ifndef LF_POST_PG_PRIV_H
+#define LF_POST_PG_PRIV_H
+
+#include "engine/base/frame.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/post/pg.h"
+#include "engine/post/pg_model.h"
+#include "engine/post/rm_score.h"
+#include "engine/post/rollout.h"
+#include "engine/store/shard.h"
+
+/* All that a checkpoint holds besides tensors. */
+struct lf_pg_state {
+    int64_t round;   /* rounds that are done */
+    int64_t updates; /* mini-batches trained: optimizer steps of the critic, and of the actor but for its warm-up */
+    int64_t actor_updates;
+    int64_t done;    /* mini-batches of the round under way that are done; 0: it may not have begun */
+    int64_t prompts; /* prompts taken so far */
+    int64_t episodes, tokens; /* completions trained on, their tokens */
+    double beta;
+    struct lf_running scores;
+    char key[LF_HASH_HEX]; /* of the round under way, with done > 0 */
+};
+
+/* Of a round, after generation; functions of the rollout alone. */
+struct lf_pg_round_stats {
+    double score, score_std, reward, reward_min, reward_max;
+    double kl, adv_abs, value, ret, explained;
+    double prompt_len, len, len_min, len_max, ended_len, ended;
+    double flat; /* share of groups whose scores are equal */
+    double source[64], source_std[64];
+};
+
+/* Of an update. */
+struct lf_pg_update {
+    struct lf_pg_sums pg;
+    struct lf_value_sums value;
+    double grad_norm, critic_grad_norm, lr, critic_lr;
+    bool first; /* of its round: weights are those that generated */
+    double seconds;
+};
+
+typedef struct lf_pg {
+    const struct lf_pg_config *c;
+    const struct lf_pg_sink *sink;
+    lf_shardset *data;
+    uint64_t *docs; /* documents that are short enough */
+    uint64_t n_docs;
+    int64_t context, rows;
+    int64_t longest; /* prompt */
+    lf_model_config mc;
+    lf_back *back;
+    lf_pg_model *actor, *ref, *critic;
+    bool want_ref, want_critic;
+    lf_cmd *command;
+    lf_rm *reward_model;
+    char *sources;
+    size_t n_sources;
+    lf_schedule schedule;
+    struct lf_pg_state s;
+    lf_rollout r; /* of the round under way; n 0: none */
+    struct lf_pg_round_stats st;
+    double gen_s, score_s, train_s;
+    int64_t gen_tokens;
+    /* checkpoints and metrics */
+    lf_arena *arena;
+    struct lf_ckpt_writer *writer;
+    json_t *fingerprint;
+    lf_frame_writer *metrics;
+    int64_t saved; /* updates in the newest checkpoint of this incarnation, -1: none */
+    int64_t saved_round;
+    double last_save, save_s;
+    int64_t shown_skipped;
+} lf_pg;
+
+void lf_pg_log(const lf_pg *p, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Updates of a whole round of n sequences. */
+int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
+
+/* pg_setup.c */
+int lf_pg_open_data(lf_pg *p, lf_err *err);
+int lf_pg_models(lf_pg *p, lf_err *err);  /* plans */
+int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with; reference always */
+void lf_pg_close(lf_pg *p);
+
+/* pg_rollout.c: p->r becomes the round p->s.round + 1, generated, taken up again or read; published. LF_EINTR: stopped, what is
+ * finished is kept. */
+int lf_pg_rollout(lf_pg *p, lf_err *err);
+/* pg_part.c: the file of a round under way. */
+struct lf_pg_part_seq {
+    uint32_t n;
+    bool there, ended, scored;
+    int32_t *tokens;
+    float *logprob;
+    double *score; /* [n_sources] */
+};
+typedef struct lf_pg_part {
+    struct lf_pg_part_seq *seq;
+    size_t cap;
+    size_t n_sources;
+    lf_frame_writer *w;
+    char *path;
+} lf_pg_part;
+int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err);
+int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob, size_t n, bool ended, lf_err *err);
+int lf_pg_part_score(lf_pg_part *f, size_t index, const double *score, lf_err *err);
+const struct lf_pg_part_seq *lf_pg_part_at(const lf_pg_part *f, size_t index); /* NULL: not there */
+void lf_pg_part_close(lf_pg_part *f, bool remove);
+/* "DIR/rollouts/step-NNNNNNNN<ending>", owned. */
+char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_err *err);
+
+/* pg_reward.c */
+int lf_pg_reward_open(lf_pg *p, lf_err *err);
+/* Text of a completion. */
+int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_err *err);
+/* score[n_sources]: of sequence i of r by every source but the reward model. */
+int lf_pg_score_one(lf_pg *p, const lf_rollout *r, size_t i, double *score, lf_err *err);
+/* Of sequences [from, r->n), where wanted[i - from], by the reward model, into r->source. */
+int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, lf_err *err);
+double lf_pg_source_weight(const lf_pg *p, size_t k);
+
+/* pg_update.c */
+int lf_pg_advantages(lf_pg *p, lf_err *err); /* reference, values, token rewards, advantages of p->r; statistics */
+int lf_pg_round_statistics(lf_pg *p, lf_err *err);
+/* Mini-batch number k of the round. */
+int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
+
+/* pg_state.c */
+int lf_pg_writer_open(lf_pg *p, lf_err *err);
+int lf_pg_save(lf_pg *p, bool final, lf_err *err);
+int lf_pg_start(lf_pg *p, bool *done, lf_err *err);
+/* Hash of what a round is generated from. */
+int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err);
+
+/* pg_report.c */
+int lf_pg_metrics_open(lf_pg *p, lf_err *err);
+int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err);
+void lf_pg_report_round(const lf_pg *p, const struct lf_pg_update *u);
+int lf_pg_show(const lf_pg *p, lf_err *err);
+
+#endif

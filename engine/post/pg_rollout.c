@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A round of generation: prompts in the order of the run, completions of each, their scores. What is known goes to disk at once. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/rng.h"
+#include "engine/base/sys.h"
+#include "engine/post/pg_priv.h"
+
+#define SITE_ORDER 0x50474f52u /* of the permutation of prompts; one site per epoch follows it */
+
+/* The document of prompt number i of the run: a permutation of the data in each epoch. */
+static uint64_t doc_of(const lf_pg *p, uint64_t i)
+{
+    uint32_t epoch = (uint32_t)(i / p->n_docs);
+    return p->docs[lf_rng_permute(p->c->seed, SITE_ORDER + epoch, p->n_docs, i % p->n_docs)];
+}
+
+struct generation {
+    lf_pg *p;
+    lf_pg_part *part;
+    lf_gen_job *jobs;
+    size_t *index; /* of each job in the round */
+};
+
+static bool is_end(const lf_pg *p, int32_t token)
+{
+    for (size_t i = 0; i < p->c->n_end; i++)
+        if (p->c->end[i] == token)
+            return true;
+    return false;
+}
+
+static int take_result(void *arg, const lf_gen_result *r, lf_err *err)
+{
+    struct generation *g = arg;
+    g->p->gen_tokens += (int64_t)r->n;
+    bool ended = r->n > 0 && is_end(g->p, r->tokens[r->n - 1]);
+    return lf_pg_part_add(g->part, g->index[r->job - g->jobs], r->tokens, r->logprobs, r->n, ended, err);
+}
+
+/* Prompts [from, from + n) of the round: tokens one after the other. */
+struct prompts {
+    int32_t *tokens;
+    size_t *at; /* [n + 1] */
+    size_t n;
+};
+
+static int read_prompts(struct prompts *q, const lf_pg *p, int64_t from, size_t n, lf_err *err)
+{
+    size_t total = 0;
+    q->n = n;
+    q->at = lf_calloc(n + 1, sizeof *q->at, err);
+    for (size_t i = 0; q->at && i < n; i++)
+        q->at[i + 1] = total += lf_shardset_doc_len(p->data, doc_of(p, (uint64_t)from + i));
+    q->tokens = q->at ? lf_malloc(total + 1, sizeof *q->tokens, err) : NULL;
+    int rc = q->tokens ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = lf_shardset_read(p->data, doc_of(p, (uint64_t)from + i), 0, q->at[i + 1] - q->at[i], q->tokens + q->at[i], err);
+    return rc;
+}
+
+static void free_prompts(struct prompts *q)
+{
+    free(q->tokens);
+    free(q->at);
+}
+
+static uint64_t seed_of(const lf_pg *p, int64_t prompt, size_t sample)
+{
+    char id[32];
+    snprintf(id, sizeof id, "prompt %lld", (long long)prompt);
+    return lf_sample_seed(p->c->seed, id, (uint32_t)sample);
+}
+
+/* Generate what the part does not hold yet of the prompts [from, from + n) of the run, which are numbers [from - first, ...) of the round. */
+static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, lf_err *err)
+{
+    const size_t group = (size_t)p->c->samples;
+    struct generation g = {.p = p, .part = part};
+    struct lf_gen_stats stats;
+    lf_gen_model model;
+    size_t k = 0;
+    g.jobs = lf_calloc(q->n * group + 1, sizeof *g.jobs, err);
+    g.index = lf_calloc(q->n * group + 1, sizeof *g.index, err);
+    int rc = g.jobs && g.index ? lf_pg_model_gen(p->actor, &model, err) : LF_ENOMEM;
+    for (size_t i = 0; i < q->n && !rc; i++)
+        for (size_t s = 0; s < group; s++) {
+            size_t index = (size_t)(from - first + (int64_t)i) * group + s;
+            if (lf_pg_part_at(part, index))
+                continue;
+            g.index[k] = index;
+            /* Raw sampling: the model divides its logits by the temperature, every token keeps its probability. */
+            g.jobs[k++] = (lf_gen_job){.id = "rollout",
+                                       .sample = (uint32_t)s,
+                                       .prompt = q->tokens + q->at[i],
+                                       .n_prompt = q->at[i + 1] - q->at[i],
+                                       .params = LF_SAMPLE_DEFAULTS,
+                                       .max_tokens = p->c->max_tokens,
+                                       .end = p->c->end,
+                                       .n_end = p->c->n_end,
+                                       .seed = seed_of(p, from + (int64_t)i, s)};
+        }
+    if (!rc && k)
+        rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g, p->sink->stop, &stats, err);
+    free(g.jobs);
+    free(g.index);
+    return rc;
+}
+
+/* Put the sequences of prompts [from, from + n) behind p->r; wanted[i]: it has no scores yet. */
+static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, bool *wanted, lf_err *err)
+{
+    const size_t group = (size_t)p->c->samples;
+    int rc = 0;
+    for (size_t i = 0; i < q->n * group && !rc; i++) {
+        size_t prompt = i / group, index = (size_t)(from - first) * group + i, at = p->r.n;
+        const struct lf_pg_part_seq *s = lf_pg_part_at(part, index);
+        int64_t number = from + (int64_t)prompt;
+        struct lf_rollout_seq seq = {q->tokens + q->at[prompt], s->tokens, s->logprob, q->at[prompt + 1] - q->at[prompt], s->n,
+                                     (uint64_t)number, doc_of(p, (uint64_t)number), seed_of(p, number, i % group), s->ended};
+        rc = lf_rollout_add(&p->r, &seq, err);
+        wanted[i] = !s->scored;
+        if (!rc && s->scored)
+            memcpy(p->r.source + at * p->n_sources, s->score, p->n_sources * sizeof *s->score);
+    }
+    return rc;
+}
+
+static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, lf_err *err)
+{
+    const size_t group = (size_t)p->c->samples, before = p->r.n;
+    bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
+    int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
+    rc = rc ? rc : lf_pg_score_model(p, &p->r, before, wanted, err);
+    for (size_t i = 0; i < q->n * group && !rc; i++) {
+        double *score = p->r.source + (before + i) * p->n_sources;
+        if (!wanted[i])
+            continue;
+        rc = lf_pg_score_one(p, &p->r, before + i, score, err);
+        rc = rc ? rc : lf_pg_part_score(part, (size_t)(from - first) * group + i, score, err);
+    }
+    free(wanted);
+    return rc;
+}
+
+/* The weighted sum over sources. */
+static void sum_scores(lf_pg *p, size_t from)
+{
+    for (size_t i = from; i < p->r.n; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < p->n_sources; k++)
+            sum += lf_pg_source_weight(p, k) * p->r.source[i * p->n_sources + k];
+        p->r.score[i] = sum;
+    }
+}
+
+/* Groups of p->r from `from` on whose scores differ move up; the others are gone. Their tokens must move too, so they are added again. */
+static int drop_flat(lf_pg *p, size_t from, lf_err *err)
+{
+    lf_rollout *r = &p->r, kept;
+    const size_t group = r->group;
+    int rc = lf_rollout_init(&kept, p->sources, p->n_sources, group, err);
+    kept.dropped = r->dropped;
+    for (size_t g = 0; g < r->n && !rc; g += group) {
+        if (g >= from && lf_group_flat(r->score + g, group)) {
+            kept.dropped++;
+            continue;
+        }
+        for (size_t i = g; i < g + group && !rc; i++) {
+            const int32_t *tokens = r->tokens + r->offsets[i];
+            struct lf_rollout_seq s = {tokens, tokens + r->prompt_len[i], r->logprob + r->first[i], r->prompt_len[i],
+                                       lf_rollout_len(r, i) - r->prompt_len[i], r->prompt[i], r->doc[i], r->seed[i], r->ended[i]};
+            rc = lf_rollout_add(&kept, &s, err);
+            if (!rc)
+                memcpy(kept.source + (kept.n - 1) * p->n_sources, r->source + i * p->n_sources, p->n_sources * sizeof *r->source);
+        }
+    }
+    if (rc) {
+        lf_rollout_fini(&kept);
+        return rc;
+    }
+    lf_rollout_fini(r);
+    *r = kept;
+    sum_scores(p, 0);
+    return 0;
+}
+
+/* Prompts until the round is full; more than one turn only where dynamic sampling drops groups. */
+static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
+{
+    const size_t want = (size_t)p->c->prompts;
+    const int64_t first = p->s.prompts;
+    int64_t from = first;
+    int rc = 0;
+    for (int64_t turn = 0; !rc && p->r.n / p->r.group < want && turn < (p->c->dynamic_sampling ? p->c->dynamic_rounds : 1); turn++) {
+        struct prompts q = {0};
+        size_t before = p->r.n, need = want - p->r.n / p->r.group;
+        double t0 = lf_now_s();
+        rc = read_prompts(&q, p, from, need, err);
+        rc = rc ? rc : generate(p, part, &q, first, from, err);
+        double t1 = lf_now_s();
+        rc = rc ? rc : collect(p, part, &q, first, from, err);
+        free_prompts(&q);
+        p->gen_s += t1 - t0;
+        p->score_s += lf_now_s() - t1;
+        from += (int64_t)need;
+        if (!rc)
+            sum_scores(p, before);
+        if (!rc && p->c->dynamic_sampling)
+            rc = drop_flat(p, before, err);
+    }
+    if (!rc && p->r.n == 0)
+        rc = lf_fail(err, LF_EINVAL, "%lld prompts in a row had completions of equal scores: nothing to learn from; change the prompts, the "
+                     "temperature or the reward, raise dynamic_rounds or turn dynamic_sampling off", (long long)(from - first));
+    p->r.next_prompt = from;
+    return rc;
+}
+
+/* Scores to rewards. The running statistics take in the round's scores first. */
+static void shape(lf_pg *p)
+{
+    lf_rollout *r = &p->r;
+    for (size_t i = 0; i < r->n; i++)
+        lf_running_add(&p->s.scores, r->score[i]);
+    for (size_t i = 0; i < r->n; i++)
+        r->reward[i] = lf_shape(&p->c->shaping, &p->s.scores, r->score[i], (int64_t)(lf_rollout_len(r, i) - r->prompt_len[i]), r->ended[i]);
+    if (p->c->whiten_rewards) {
+        int64_t *one = lf_calloc(r->n + 1, sizeof *one, NULL);
+        for (size_t i = 0; one && i <= r->n; i++)
+            one[i] = (int64_t)i;
+        if (one)
+            lf_whiten(r->reward, &(struct lf_seqs){r->n, one, NULL}, p->c->whiten_biased, true);
+        free(one);
+    }
+}
+
+/* ---- rounds that are there already ---- */
+
+/* The published round of this key among out and earlier incarnations. 1 found. */
+static int find_published(lf_pg *p, const char *key, lf_err *err)
+{
+    for (size_t i = 0; i <= p->c->n_resume_from; i++) {
+        char *path = lf_pg_rollout_path(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1, ".h5", err);
+        lf_rollout r = {0};
+        lf_err why = LF_ERR_INIT;
+        if (!path)
+            return LF_ENOMEM;
+        int rc = lf_io_exists(path) ? lf_rollout_read(&r, path, &why) : LF_ENOENT;
+        if (rc && rc != LF_ENOENT)
+            lf_pg_log(p, 1, "passing over %s: %s", path, why.text);
+        free(path);
+        if (!rc && strcmp(r.key, key) == 0 && r.n_sources == p->n_sources) {
+            p->r = r;
+            return 1;
+        }
+        lf_rollout_fini(&r);
+    }
+    return 0;
+}
+
+/* What stands in out under this round's name is of another key: of settings or weights that are no more. */
+static int publish(lf_pg *p, lf_err *err)
+{
+    char *path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ".h5", err);
+    lf_buf aside;
+    lf_buf_init(&aside);
+    int rc = path ? 0 : LF_ENOMEM;
+    for (int i = 1; !rc && lf_io_exists(path); i++) {
+        lf_buf_clear(&aside);
+        lf_buf_addf(&aside, "%s.other-%d", path, i);
+        rc = lf_buf_check(&aside, err);
+        if (!rc && !lf_io_exists(aside.data) && rename(path, aside.data) != 0)
+            rc = lf_fail_errno(err, "setting aside %s", path);
+    }
+    if (!rc)
+        rc = lf_rollout_write(&p->r, path, err);
+    lf_buf_fini(&aside);
+    free(path);
+    return rc;
+}
+
+static int begin(lf_pg *p, const char *key, lf_err *err)
+{
+    lf_rollout_fini(&p->r);
+    int rc = lf_rollout_init(&p->r, p->sources, p->n_sources, (size_t)p->c->samples, err);
+    p->gen_tokens = 0;
+    p->gen_s = p->score_s = p->train_s = 0;
+    p->r.step = p->s.round + 1;
+    memcpy(p->r.key, key, LF_HASH_HEX);
+    return rc;
+}
+
+static int generate_round(lf_pg *p, const char *key, lf_err *err)
+{
+    lf_pg_part part;
+    int64_t step = p->s.round + 1;
+    int rc = begin(p, key, err);
+    if (rc)
+        return rc;
+    rc = lf_pg_part_open(&part, p, key, err);
+    if (!rc)
+        rc = fill_round(p, &part, err);
+    p->r.step = step; /* a round of which groups were dropped was made anew */
+    memcpy(p->r.key, key, LF_HASH_HEX);
+    if (!rc)
+        shape(p);
+    if (!rc)
+        rc = lf_pg_advantages(p, err);
+    if (!rc)
+        rc = publish(p, err);
+    if (!rc)
+        p->s.prompts = p->r.next_prompt;
+    lf_pg_part_close(&part, !rc);
+    return rc;
+}
+
+/* The round of another run: its completions and scores; the rest is computed here. */
+static int replay_round(lf_pg *p, const char *key, lf_err *err)
+{
+    char *path = lf_pg_rollout_path(p->c->replay, p->s.round + 1, ".h5", err);
+    lf_rollout r = {0};
+    int rc = path ? lf_rollout_read(&r, path, err) : LF_ENOMEM;
+    if (!rc && (strcmp(r.sources, p->sources) != 0 || r.group != (size_t)p->c->samples))
+        rc = lf_fail(err, LF_EINVAL, "%s has groups of %zu scored by '%s', this run groups of %lld scored by '%s'", path, r.group, r.sources,
+                     (long long)p->c->samples, p->sources);
+    for (size_t i = 0; i < r.n && !rc; i++)
+        if (lf_rollout_len(&r, i) > (size_t)p->context || r.doc[i] >= lf_shardset_get_info(p->data)->n_docs)
+            rc = lf_fail(err, LF_EINVAL, "%s: sequence %zu is longer than max_prompt + max_tokens, or not of this data", path, i);
+    for (size_t i = 0; !rc && i < r.offsets[r.n]; i++)
+        if (r.tokens[i] < 0 || r.tokens[i] >= p->mc.vocab)
+            rc = lf_fail(err, LF_EINVAL, "%s: token %d is outside the model's vocabulary of %lld", path, (int)r.tokens[i], (long long)p->mc.vocab);
+    if (!rc)
+        rc = begin(p, key, err);
+    free(path);
+    if (rc) {
+        lf_rollout_fini(&r);
+        return rc;
+    }
+    lf_rollout_fini(&p->r);
+    p->r = r;
+    p->r.step = p->s.round + 1;
+    memcpy(p->r.key, key, LF_HASH_HEX);
+    p->s.prompts = r.next_prompt;
+    sum_scores(p, 0);
+    shape(p);
+    rc = lf_pg_advantages(p, err);
+    return rc ? rc : publish(p, err);
+}
+
+int lf_pg_rollout(lf_pg *p, lf_err *err)
+{
+    char key[LF_HASH_HEX];
+    bool under_way = p->s.done > 0;
+    int rc = 0;
+    if (under_way)
+        memcpy(key, p->s.key, sizeof key);
+    else
+        rc = lf_pg_key(key, p, err);
+    int found = rc ? rc : find_published(p, key, err);
+    if (found < 0)
+        return found;
+    if (found) {
+        memcpy(p->s.key, key, sizeof key);
+        if (!under_way) {
+            for (size_t i = 0; i < p->r.n; i++)
+                lf_running_add(&p->s.scores, p->r.score[i]);
+            p->s.prompts = p->r.next_prompt;
+        }
+        lf_pg_log(p, 2, "round %lld: its rollout is there already", (long long)p->s.round + 1);
+        return lf_pg_round_statistics(p, err);
+    }
+    if (under_way)
+        return lf_fail(err, LF_ENOENT, "the rollout of round %lld, which the checkpoint is in the middle of, is not in out nor in resume_from "
+                       "(rollouts/step-%08lld.h5 with key %.12s...)", (long long)p->s.round + 1, (long long)p->s.round + 1, key);
+    rc = p->c->replay ? replay_round(p, key, err) : generate_round(p, key, err);
+    if (!rc) {
+        memcpy(p->s.key, key, sizeof key);
+        rc = lf_pg_round_statistics(p, err);
+    }
+    return rc;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Before the first round: checks, prompts, models and their plans, first weights; and the answer to --plan. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/infer/runner.h"
+#include "engine/model/weights.h"
+#include "engine/post/pg_priv.h"
+
+static int check_group(const struct lf_pg_config *c, lf_err *err)
+{
+    bool group = c->advantage == LF_PG_ADV_GRPO || c->advantage == LF_PG_ADV_CENTRE || c->advantage == LF_PG_ADV_RLOO ||
+                 c->advantage == LF_PG_ADV_BASELINE;
+    if (group && c->samples < 2)
+        return lf_fail(err, LF_EINVAL, "samples = %lld: advantages within a group need 2 or more completions of a prompt", (long long)c->samples);
+    if (c->dynamic_sampling && c->samples < 2)
+        return lf_fail(err, LF_EINVAL, "dynamic_sampling compares the completions of a prompt: samples must be 2 or more");
+    return 0;
+}
+
+int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
+{
+    if (c->n_rules == 0 && !c->command && !c->reward_model)
+        return lf_fail(err, LF_EINVAL, "no reward: give reward = RULE, reward_command or reward_model");
+    if (!(c->temperature > 0))
+        return lf_fail(err, LF_EINVAL, "temperature = %g: completions must be drawn, so it must be above 0", c->temperature);
+    if (c->critic_warmup && c->advantage != LF_PG_ADV_GAE)
+        return lf_fail(err, LF_EINVAL, "critic_warmup: there is a critic with advantage = gae only");
+    if (c->critic_from && c->advantage != LF_PG_ADV_GAE)
+        return lf_fail(err, LF_EINVAL, "critic_from: there is a critic with advantage = gae only");
+    if (c->ref_from && !(c->kl.beta > 0))
+        return lf_fail(err, LF_EINVAL, "ref_from has no use without kl_coef");
+    int rc = check_group(c, err);
+    rc = rc ? rc : lf_pg_opts_check(&c->loss, err);
+    rc = rc ? rc : lf_kl_control_check(&c->kl, err);
+    return rc ? rc : lf_shaping_check(&c->shaping, err);
+}
+
+/* ---- prompts ---- */
+
+int lf_pg_open_data(lf_pg *p, lf_err *err)
+{
+    if (p->c->n_end == 0)
+        return lf_fail(err, LF_EINVAL, "no end token: the tokenizer names none; give eos");
+    int rc = lf_shardset_open(&p->data, p->c->data, "train", err);
+    if (rc)
+        return rc;
+    const lf_shard_info *info = lf_shardset_get_info(p->data);
+    if (info->rows != LF_ROWS_PROMPTS && info->rows != LF_ROWS_PLAIN)
+        return lf_fail(err, LF_EINVAL, "%s holds %s, not prompts", p->c->data, lf_rows_name(info->rows));
+    if (strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
+        return lf_fail(err, LF_EINVAL, "%s was not tokenized with this tokenizer", p->c->data);
+    p->docs = lf_calloc(info->n_docs + 1, sizeof *p->docs, err);
+    if (!p->docs)
+        return LF_ENOMEM;
+    for (uint64_t d = 0; d < info->n_docs; d++) {
+        uint64_t n = lf_shardset_doc_len(p->data, d);
+        if (n < 1 || n > (uint64_t)p->c->max_prompt)
+            continue;
+        p->docs[p->n_docs++] = d;
+        p->longest = (int64_t)n > p->longest ? (int64_t)n : p->longest;
+    }
+    if (!p->n_docs)
+        return lf_fail(err, LF_EINVAL, "%s: none of its %llu prompts has between 1 and max_prompt = %lld tokens", p->c->data,
+                       (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
+    if (p->n_docs < info->n_docs)
+        lf_pg_log(p, 1, "%llu of %llu prompts are empty or longer than max_prompt = %lld and left out",
+                  (unsigned long long)(info->n_docs - p->n_docs), (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
+    return 0;
+}
+
+/* ---- models ---- */
+
+static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
+{
+    const struct lf_pg_config *c = p->c;
+    return (struct lf_pg_model_spec){.name = name,
+                                     .context = p->context,
+                                     .rows = p->rows,
+                                     .temperature = c->temperature,
+                                     .compute = c->compute,
+                                     .recompute = c->recompute,
+                                     .threads = c->threads,
+                                     .adam = c->adam,
+                                     .page_tokens = c->page_tokens};
+}
+
+static int plan_models(lf_pg *p, lf_err *err)
+{
+    const struct lf_pg_config *c = p->c;
+    p->context = p->longest + c->max_tokens;
+    p->rows = c->rows > p->context ? c->rows : p->context;
+    p->want_critic = c->advantage == LF_PG_ADV_GAE;
+    p->want_ref = c->kl.beta > 0;
+    if (p->context > p->mc.max_positions)
+        return lf_fail(err, LF_EINVAL, "prompts of %lld tokens and max_tokens = %lld are more than the %lld positions of the model",
+                       (long long)p->longest, (long long)c->max_tokens, (long long)p->mc.max_positions);
+    struct lf_pg_model_spec s = spec_of(p, "actor");
+    s.train = s.logp = s.entropy = true;
+    s.slots = c->slots;
+    s.step_rows = c->step_rows;
+    s.kv_tokens = c->kv_tokens;
+    int rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
+    if (!rc && p->want_ref) {
+        s = spec_of(p, "ref");
+        s.logp = true;
+        rc = lf_pg_model_create(&p->ref, &p->mc, &s, err);
+    }
+    if (!rc && p->want_critic) {
+        s = spec_of(p, "critic");
+        s.train = s.score = true;
+        rc = lf_pg_model_create(&p->critic, &p->mc, &s, err);
+    }
+    return rc;
+}
+
+int lf_pg_models(lf_pg *p, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, p->c->init_from, p->c->threads, err);
+    if (rc)
+        return lf_err_prefix(err, "init_from");
+    rc = lf_weights_config(&p->mc, ck, err);
+    const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
+    if (!rc && sha && *sha && strcmp(sha, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
+        lf_pg_log(p, 1, "%s was trained with another tokenizer than that of the prompts: its tokens mean other text", p->c->init_from);
+    lf_ckpt_close(ck);
+    if (!rc && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)
+        rc = lf_fail(err, LF_EINVAL, "the prompts have a vocabulary of %lld tokens, the model one of %lld",
+                     (long long)lf_shardset_get_info(p->data)->vocab_size, (long long)p->mc.vocab);
+    rc = rc ? rc : plan_models(p, err);
+    if (rc)
+        return rc;
+    p->back = lf_back_cpu_create(lf_target_host()->isa, p->c->threads, err);
+    rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
+    if (!rc && p->ref)
+        rc = lf_pg_model_bind(p->ref, p->back, err);
+    if (!rc && p->critic)
+        rc = lf_pg_model_bind(p->critic, p->back, err);
+    return rc;
+}
+
+static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *option, lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    lf_model_config mc;
+    const char *key = NULL;
+    int rc = lf_ckpt_open(&ck, dir, p->c->threads, err);
+    if (!rc)
+        rc = lf_weights_config(&mc, ck, err);
+    if (!rc && mc.vocab != p->mc.vocab) /* other differences show as missing or misshapen tensors */
+        rc = lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the actor one of %lld", dir, (long long)mc.vocab, (long long)p->mc.vocab);
+    if (!rc && m == p->ref && !lf_model_config_equal(&mc, &p->mc, &key))
+        rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
+    if (!rc)
+        rc = lf_pg_model_load(m, ck, LF_WEIGHTS_PREFIX, false, err);
+    lf_ckpt_close(ck);
+    return rc ? lf_err_prefix(err, "%s", option) : 0;
+}
+
+int lf_pg_weights(lf_pg *p, lf_err *err)
+{
+    const struct lf_pg_config *c = p->c;
+    int rc = load_from(p, p->actor, c->init_from, "init_from", err);
+    if (!rc && p->ref)
+        rc = load_from(p, p->ref, c->ref_from ? c->ref_from : c->init_from, "ref_from", err);
+    if (!rc && p->critic)
+        rc = load_from(p, p->critic, c->critic_from ? c->critic_from : c->init_from, "critic_from", err);
+    return rc;
+}
+
+void lf_pg_close(lf_pg *p)
+{
+    lf_ckpt_writer_destroy(p->writer);
+    lf_frame_writer_close(p->metrics, NULL);
+    lf_pg_model_destroy(p->actor);
+    lf_pg_model_destroy(p->ref);
+    lf_pg_model_destroy(p->critic);
+    lf_back_destroy(p->back);
+    lf_cmd_destroy(p->command);
+    lf_rm_close(p->reward_model);
+    lf_rollout_fini(&p->r);
+    lf_shardset_close(p->data);
+    json_decref(p->fingerprint);
+    lf_arena_destroy(p->arena);
+    free(p->docs);
+    free(p->sources);
+}
+
+/* ---- --plan ---- */
+
+static int add_bytes(json_t *models, const char *name, const lf_pg_model *m, struct lf_plan_bytes *sum, lf_err *err)
+{
+    struct lf_plan_bytes b;
+    if (!m)
+        return 0;
+    int rc = lf_plan_bytes(lf_pg_model_get_plan(m), &b);
+    if (rc)
+        return lf_fail(err, rc, "the plan of the %s has no sizes", name);
+    sum->params += b.params;
+    sum->grads += b.grads;
+    sum->optimizer += b.optimizer;
+    sum->saved += b.saved;
+    sum->transient += b.transient;
+    sum->workspace += b.workspace;
+    sum->inputs += b.inputs;
+    sum->state += b.state;
+    sum->total += b.total;
+    json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
+                          (double)b.optimizer, "activations", (double)b.arena, "cache", (double)b.state, "inputs", (double)b.inputs, "total",
+                          (double)b.total);
+    return json_object_set_new(models, name, o) ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+}
+
+static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
+{
+    struct lf_plan_bytes b = {0};
+    json_t *models = json_object(), *notes = json_pack("[s]", "sizes assume prompts of max_prompt tokens; the data may be shorter");
+    int rc = models && notes ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    rc = rc ? rc : add_bytes(models, "actor", p->actor, &b, err);
+    rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
+    rc = rc ? rc : add_bytes(models, "critic", p->critic, &b, err);
+    double host = (double)lf_target_host()->reserved, params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
+    double kept = params * (p->critic ? 2 : 1);
+    if (!rc) {
+        json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
+                                  (double)b.optimizer, "activations", (double)(b.saved + b.transient), "cache", (double)b.state,
+                                  "workspace", (double)b.workspace, "inputs", (double)b.inputs, "host", host, "total", (double)b.total + host);
+        int64_t n = p->c->prompts * p->c->samples;
+        double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
+        int bad = json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) | json_object_set(plan, "notes", notes) |
+                  json_object_set_new(plan, "ranks", json_integer(1)) | json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
+                  json_object_set_new(plan, "steps", json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))) |
+                  json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
+                  json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
+                  json_object_set_new(plan, "flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))) |
+                  json_object_set_new(plan, "disk_bytes", json_real((double)(p->c->keep + 2) * 12.0 * kept));
+        rc = bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+    }
+    json_decref(models);
+    json_decref(notes);
+    return rc;
+}
+
+int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
+{
+    lf_pg p = {.c = c, .longest = c->max_prompt};
+    lf_err why = LF_ERR_INIT;
+    int rc = lf_runner_config(&p.mc, c->init_from, &why);
+    if (rc == LF_ENOENT) {
+        json_t *notes = json_pack("[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
+        return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    }
+    if (rc)
+        return lf_fail(err, rc, "%s", why.text);
+    rc = plan_models(&p, err);
+    rc = rc ? rc : plan_members(&p, plan, err);
+    lf_pg_close(&p);
+    return rc;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a scored round to gradients. Log-probabilities and values of the actor and the critic are computed here from weights and tokens
+ * alone, packed with other neighbours than the generator had. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/sys.h"
+#include "engine/post/pg_priv.h"
+
+#define SITE_SHUFFLE 0x50475348u /* of the order of sequences in an epoch */
+
+int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n)
+{
+    return c->epochs * (((int64_t)n + c->minibatch - 1) / c->minibatch);
+}
+
+/* ---- micro-batches over sequences of a round ---- */
+
+struct batches {
+    struct lf_pg_doc *docs;
+    uint32_t *of;           /* which sequence of the round each document is */
+    uint32_t *order, *start;
+    int64_t n;              /* micro-batches */
+};
+
+static void batches_free(struct batches *b)
+{
+    free(b->docs);
+    free(b->of);
+    free(b->order);
+    free(b->start);
+}
+
+static int batches_make(struct batches *b, const lf_pg_model *m, const lf_rollout *r, const uint32_t *seqs, size_t n, lf_err *err)
+{
+    *b = (struct batches){0};
+    b->docs = lf_calloc(n + 1, sizeof *b->docs, err);
+    b->of = lf_calloc(n + 1, sizeof *b->of, err);
+    b->order = lf_calloc(n + 1, sizeof *b->order, err);
+    b->start = lf_calloc(n + 1, sizeof *b->start, err);
+    if (!b->docs || !b->of || !b->order || !b->start)
+        return LF_ENOMEM;
+    for (size_t k = 0; k < n; k++) {
+        size_t i = seqs ? seqs[k] : k;
+        b->of[k] = (uint32_t)i;
+        b->docs[k] = (struct lf_pg_doc){r->tokens + r->offsets[i], lf_rollout_len(r, i), r->prompt_len[i], 0};
+    }
+    b->n = lf_pg_pack(m, b->docs, n, b->order, b->start, err);
+    return b->n < 0 ? (int)b->n : 0;
+}
+
+/* The row that tells about completion token t of a document: the one before it. */
+static size_t row_of(const struct lf_pg_doc *d, size_t t)
+{
+    return d->row + d->trained + t - 1;
+}
+
+/* out[first[i] + t]: the model's `lp` or score about each completion token. */
+static int forward_all(lf_pg *p, lf_pg_model *m, bool score, float *out, lf_err *err)
+{
+    const lf_rollout *r = &p->r;
+    struct batches b;
+    int rc = batches_make(&b, m, r, NULL, r->n, err);
+    for (int64_t k = 0; k < b.n && !rc; k++) {
+        size_t from = b.start[k], to = b.start[k + 1];
+        rc = lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
+        const float *v = score ? lf_pg_score(m) : lf_pg_lp(m);
+        for (size_t j = from; j < to && !rc; j++) {
+            const struct lf_pg_doc *d = &b.docs[b.order[j]];
+            size_t i = b.of[b.order[j]];
+            for (int64_t t = r->first[i]; t < r->first[i + 1]; t++)
+                out[t] = v[row_of(d, (size_t)(t - r->first[i]))];
+        }
+    }
+    batches_free(&b);
+    return rc;
+}
+
+/* ---- advantages ---- */
+
+static bool grouped(enum lf_pg_advantage a)
+{
+    return a == LF_PG_ADV_GRPO || a == LF_PG_ADV_CENTRE || a == LF_PG_ADV_RLOO;
+}
+
+/* One number per sequence, the same for all of its tokens. */
+static int group_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl, double *of_seq, double *score, lf_err *err)
+{
+    const struct lf_pg_config *c = p->c;
+    for (size_t i = 0; i < s->n; i++) {
+        double sum = 0;
+        for (int64_t t = s->first[i]; kl && t < s->first[i + 1]; t++)
+            sum += kl[t];
+        score[i] = p->r.reward[i] - (kl ? p->s.beta * sum : 0);
+    }
+    enum lf_group_kind kind = c->advantage == LF_PG_ADV_GRPO   ? LF_GROUP_GRPO
+                              : c->advantage == LF_PG_ADV_RLOO ? LF_GROUP_RLOO
+                                                               : LF_GROUP_CENTRE;
+    int64_t flat = lf_group_advantage(of_seq, score, s->n, p->r.group, kind, c->group_eps, err);
+    if (flat < 0)
+        return (int)flat;
+    lf_spread(p->r.adv, s, of_seq);
+    return 0;
+}
+
+/* From rewards of tokens, with a critic or without. */
+static int token_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl, double *of_seq, double *token, lf_err *err)
+{
+    const struct lf_pg_config *c = p->c;
+    const int64_t n = s->first[s->n];
+    double *value = NULL;
+    memcpy(of_seq, p->r.reward, s->n * sizeof *of_seq);
+    if (c->advantage == LF_PG_ADV_BASELINE) {
+        int64_t flat = lf_group_advantage(of_seq, p->r.reward, s->n, p->r.group, LF_GROUP_CENTRE, 0, err);
+        if (flat < 0)
+            return (int)flat;
+    }
+    lf_token_rewards(token, s, of_seq, kl, p->s.beta);
+    if (p->want_critic) {
+        value = lf_calloc((size_t)n + 1, sizeof *value, err);
+        if (!value)
+            return LF_ENOMEM;
+        for (int64_t t = 0; t < n; t++)
+            value[t] = (double)p->r.value[t];
+    }
+    lf_gae(p->r.adv, p->r.ret, s, token, value, c->gamma, p->want_critic ? c->lambda : 1);
+    free(value);
+    return 0;
+}
+
+int lf_pg_advantages(lf_pg *p, lf_err *err)
+{
+    lf_rollout *r = &p->r;
+    int rc = lf_rollout_columns(r, p->want_ref, p->want_critic, err);
+    if (!rc && p->want_ref)
+        rc = forward_all(p, p->ref, false, r->ref, err);
+    if (!rc && p->want_critic)
+        rc = forward_all(p, p->critic, true, r->value, err);
+    if (rc)
+        return rc;
+    const struct lf_seqs s = lf_rollout_seqs(r);
+    const size_t n = (size_t)s.first[s.n];
+    const bool kl_on = p->want_ref && p->c->kl_in_reward;
+    double *kl = lf_calloc(n + 1, sizeof *kl, err), *token = lf_calloc(n + 1, sizeof *token, err);
+    double *of_seq = lf_calloc(s.n + 1, sizeof *of_seq, err), *score = lf_calloc(s.n + 1, sizeof *score, err);
+    rc = kl && token && of_seq && score ? 0 : LF_ENOMEM;
+    for (size_t t = 0; t < n && !rc && kl_on; t++)
+        kl[t] = lf_kl(&p->c->kl_est, (double)r->logprob[t], (double)r->ref[t]);
+    if (!rc)
+        rc = grouped(p->c->advantage) ? group_advantages(p, &s, kl_on ? kl : NULL, of_seq, score, err)
+                                      : token_advantages(p, &s, kl_on ? kl : NULL, of_seq, token, err);
+    if (!rc && p->c->whiten)
+        lf_whiten(r->adv, &s, p->c->whiten_biased, false);
+    free(kl);
+    free(token);
+    free(of_seq);
+    free(score);
+    return rc;
+}
+
+/* ---- updates ---- */
+
+struct arrays {
+    int64_t *first;
+    double *lp, *old, *ref, *entropy, *adv, *dlp, *dentropy;
+};
+
+static int arrays_make(struct arrays *a, size_t seqs, size_t tokens, lf_err *err)
+{
+    double **v[] = {&a->lp, &a->old, &a->ref, &a->entropy, &a->adv, &a->dlp, &a->dentropy};
+    *a = (struct arrays){0};
+    a->first = lf_calloc(seqs + 1, sizeof *a->first, err);
+    bool good = a->first != NULL;
+    for (size_t k = 0; k < sizeof v / sizeof *v; k++)
+        good = (*v[k] = lf_calloc(tokens + 1, sizeof **v[k], err)) && good;
+    return good ? 0 : LF_ENOMEM;
+}
+
+static void arrays_free(struct arrays *a)
+{
+    void *v[] = {a->first, a->lp, a->old, a->ref, a->entropy, a->adv, a->dlp, a->dentropy};
+    for (size_t k = 0; k < sizeof v / sizeof *v; k++)
+        free(v[k]);
+}
+
+/* Between micro-batch k's rows and flat arrays over its completion tokens: fn(a, flat index, row, index in the round). */
+static void each_token(const struct batches *b, int64_t k, const lf_rollout *r, void *ctx, void (*fn)(void *ctx, size_t at, size_t row, size_t t))
+{
+    size_t at = 0;
+    for (size_t j = b->start[k]; j < b->start[k + 1]; j++) {
+        const struct lf_pg_doc *d = &b->docs[b->order[j]];
+        size_t i = b->of[b->order[j]];
+        for (int64_t t = r->first[i]; t < r->first[i + 1]; t++, at++)
+            fn(ctx, at, row_of(d, (size_t)(t - r->first[i])), (size_t)t);
+    }
+}
+
+/* Sequence bounds of micro-batch k. */
+static struct lf_seqs bounds(const struct batches *b, int64_t k, const lf_rollout *r, struct arrays *a)
+{
+    size_t n = 0;
+    for (size_t j = b->start[k]; j < b->start[k + 1]; j++, n++) {
+        size_t i = b->of[b->order[j]];
+        a->first[n + 1] = a->first[n] + r->first[i + 1] - r->first[i];
+    }
+    return (struct lf_seqs){n, a->first, NULL};
+}
+
+struct actor_rows {
+    struct arrays *a;
+    const lf_rollout *r;
+    const float *lp, *entropy;
+    float *dlp, *dentropy;
+};
+
+static void gather_actor(void *ctx, size_t at, size_t row, size_t t)
+{
+    struct actor_rows *q = ctx;
+    q->a->lp[at] = (double)q->lp[row];
+    q->a->entropy[at] = (double)q->entropy[row];
+    q->a->old[at] = (double)q->r->logprob[t];
+    q->a->ref[at] = q->r->ref ? (double)q->r->ref[t] : 0;
+    q->a->adv[at] = q->r->adv[t];
+}
+
+static void scatter_actor(void *ctx, size_t at, size_t row, size_t t)
+{
+    struct actor_rows *q = ctx;
+    (void)t;
+    q->dlp[row] = (float)q->a->dlp[at];
+    q->dentropy[row] = (float)q->a->dentropy[at];
+}
+
+static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
+{
+    struct lf_pg_opts o = p->c->loss;
+    int rc = 0;
+    o.kl_coef = p->want_ref && !p->c->kl_in_reward ? p->s.beta : 0;
+    lf_pg_sums_begin(&u->pg);
+    for (int64_t k = 0; k < b->n && !rc; k++) {
+        struct lf_pg_sums sums;
+        enum lf_variant v = k ? LF_ACCUM : LF_FIRST;
+        rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
+        if (rc)
+            break;
+        struct actor_rows q = {a, &p->r, lf_pg_lp(p->actor), lf_pg_entropy(p->actor), lf_pg_dlp(p->actor), lf_pg_dentropy(p->actor)};
+        struct lf_pg_batch batch = {bounds(b, k, &p->r, a), a->lp, a->old, a->ref, a->entropy, a->adv};
+        each_token(b, k, &p->r, &q, gather_actor);
+        rc = lf_pg_loss(&o, &batch, norm, a->dlp, a->dentropy, &sums, err);
+        if (rc)
+            break;
+        lf_pg_sums_add(&u->pg, &sums);
+        lf_pg_zero_gradients(p->actor);
+        each_token(b, k, &p->r, &q, scatter_actor);
+        rc = lf_pg_backward(p->actor, v, err);
+    }
+    return rc;
+}
+
+struct critic_rows {
+    struct arrays *a;
+    const lf_rollout *r;
+    const float *score;
+    float *dscore;
+};
+
+static void gather_critic(void *ctx, size_t at, size_t row, size_t t)
+{
+    struct critic_rows *q = ctx;
+    q->a->lp[at] = (double)q->score[row];
+    q->a->old[at] = (double)q->r->value[t];
+    q->a->ref[at] = q->r->ret[t];
+}
+
+static void scatter_critic(void *ctx, size_t at, size_t row, size_t t)
+{
+    struct critic_rows *q = ctx;
+    (void)t;
+    q->dscore[row] = (float)q->a->dlp[at];
+}
+
+static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
+{
+    int rc = 0;
+    for (int64_t k = 0; k < b->n && !rc; k++) {
+        struct lf_value_sums sums;
+        enum lf_variant v = k ? LF_ACCUM : LF_FIRST;
+        rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
+        if (rc)
+            break;
+        struct critic_rows q = {a, &p->r, lf_pg_score(p->critic), lf_pg_dscore(p->critic)};
+        struct lf_seqs s = bounds(b, k, &p->r, a);
+        each_token(b, k, &p->r, &q, gather_critic);
+        rc = lf_value_loss(&s, a->lp, a->old, a->ref, p->c->value_clip, norm, a->dlp, &sums, err);
+        if (rc)
+            break;
+        u->value.loss += sums.loss;
+        u->value.clipped += sums.clipped;
+        u->value.value += sums.value;
+        u->value.tokens += sums.tokens;
+        lf_pg_zero_gradients(p->critic);
+        each_token(b, k, &p->r, &q, scatter_critic);
+        rc = lf_pg_backward(p->critic, v, err);
+    }
+    return rc;
+}
+
+/* Sequences of mini-batch k: a stretch of its epoch's permutation. */
+static size_t choose(const lf_pg *p, int64_t k, uint32_t *seqs)
+{
+    const int64_t n = (int64_t)p->r.n, per = (n + p->c->minibatch - 1) / p->c->minibatch, epoch = k / per, from = k % per * p->c->minibatch;
+    const int64_t to = from + p->c->minibatch < n ? from + p->c->minibatch : n;
+    const uint64_t seed = p->c->seed ^ ((uint64_t)(p->s.round + 1) << 32);
+    for (int64_t i = from; i < to; i++)
+        seqs[i - from] = (uint32_t)lf_rng_permute(seed, SITE_SHUFFLE + (uint32_t)epoch, (uint64_t)n, (uint64_t)i);
+    return (size_t)(to - from);
+}
+
+static int finite_step(const lf_pg *p, int64_t k, const char *who, const struct lf_pg_step_result *res, lf_err *err)
+{
+    return !res->skip ? 0
+                      : lf_fail(err, LF_ENUMERIC, "round %lld, mini-batch %lld: the gradient of the %s is not finite; its weights are as before, "
+                                "and rollouts/step-%08lld.h5 has the sequences", (long long)p->s.round + 1, (long long)k + 1, who,
+                                (long long)p->s.round + 1);
+}
+
+static int optimize(lf_pg *p, int64_t k, bool actor, struct lf_pg_update *u, lf_err *err)
+{
+    const struct lf_pg_config *c = p->c;
+    struct lf_pg_step_result res;
+    double share = lf_schedule_lr(&p->schedule, p->s.updates + 1) / c->lr;
+    int rc = 0;
+    u->lr = actor ? share * c->lr : 0;
+    u->critic_lr = p->want_critic ? share * c->critic_lr : 0;
+    if (actor) {
+        rc = lf_pg_step(p->actor, &c->adam, p->s.actor_updates + 1, u->lr, c->clip, &res, err);
+        rc = rc ? rc : finite_step(p, k, "actor", &res, err);
+        u->grad_norm = rc ? 0 : res.grad_norm;
+    }
+    if (!rc && p->want_critic) {
+        rc = lf_pg_step(p->critic, &c->adam, p->s.updates + 1, u->critic_lr, c->clip, &res, err);
+        rc = rc ? rc : finite_step(p, k, "critic", &res, err);
+        u->critic_grad_norm = rc ? 0 : res.grad_norm;
+    }
+    return rc;
+}
+
+int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
+{
+    const bool actor = p->s.round >= p->c->critic_warmup || !p->want_critic;
+    struct batches b = {0}, cb = {0};
+    struct arrays a = {0};
+    double t0 = lf_now_s();
+    *u = (struct lf_pg_update){.first = k == 0};
+    lf_pg_sums_begin(&u->pg);
+    uint32_t *seqs = lf_calloc((size_t)p->c->minibatch + 1, sizeof *seqs, err);
+    int rc = seqs ? 0 : LF_ENOMEM;
+    size_t n = rc ? 0 : choose(p, k, seqs);
+    struct lf_pg_norm norm = {0, (int64_t)n};
+    for (size_t i = 0; i < n; i++)
+        norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
+    rc = rc ? rc : arrays_make(&a, n, (size_t)norm.tokens, err);
+    if (!rc && actor)
+        rc = batches_make(&b, p->actor, &p->r, seqs, n, err);
+    if (!rc && actor)
+        rc = train_actor(p, &b, &norm, &a, u, err);
+    if (!rc && p->want_critic)
+        rc = batches_make(&cb, p->critic, &p->r, seqs, n, err);
+    if (!rc && p->want_critic)
+        rc = train_critic(p, &cb, &norm, &a, u, err);
+    if (rc == LF_ENUMERIC)
+        lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1, (long long)k + 1);
+    if (!rc)
+        rc = optimize(p, k, actor, u, err);
+    if (!rc) {
+        p->s.updates++;
+        p->s.actor_updates += actor;
+        p->s.tokens += norm.tokens;
+        p->s.episodes += (int64_t)n;
+        p->s.done = k + 1;
+    }
+    u->seconds = lf_now_s() - t0;
+    p->train_s += u->seconds;
+    free(seqs);
+    arrays_free(&a);
+    batches_free(&b);
+    batches_free(&cb);
+    return rc;
+}

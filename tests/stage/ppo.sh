@@ -1,0 +1,247 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-ppo as a user or the flow runs it: the generator's log-probabilities are the training graph's, runs that are killed in the middle of a
+# rollout and of an epoch end with the same bits, rollouts are replayed, rewards of a hostile command, groups of equal rewards.
+set -u
+ppo=$LF_BUILDDIR/stages/lf-ppo
+tool=$LF_BUILDDIR/tests/stage/infer_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ppo.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
+differ() { [ -n "$1" ] && [ "$1" != "$2" ]; ok $? "$3"; }
+says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
+# run NAME ARGS...: out below $dir/NAME, exit code in $rc
+run() {
+    _name=$1
+    shift
+    "$ppo" --config "$dir/base.ini" --out "$dir/$_name" --metrics "$dir/$_name.m" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+id() { grep -o '"identity":"[0-9a-f]*"' "$dir/$1/manifest.json"; }
+# Records without what is measured in time.
+records() { "$tool" record "$dir/$1.m" | sed 's/,"gen_s":.*//; s/,"train_s":.*//'; }
+member() { "$tool" record "$dir/$1.m" | sed -n "$2"'p' | grep -o "\"$3\":[^,}]*" | sed 's/.*://'; } # member RUN LINE NAME
+
+cat >"$dir/base.ini" <<INI
+[stage]
+data = $dir/prompts/shards
+tokenizer = $dir/tok/tokenizer
+init_from = $dir/ckpt
+threads = 2
+max_prompt = 16
+max_tokens = 12
+prompts = 8
+samples = 4
+steps = 3
+lr = 1e-3
+minibatch = 8
+epochs = 2
+save_interval = 1
+micro_tokens = 64
+INI
+
+# A tokenizer, prompts with answers, a model with hot random weights.
+awk 'BEGIN { for (a = 0; a < 60; a++) for (b = 0; b < 9; b++) print a "+" b "=" a + b }' >"$dir/text.txt"
+awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, a % 7, a + a % 7 }' >"$dir/prompts.jsonl"
+"$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
+    "$LF_BUILDDIR/stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/prompts" "$dir/prompts.jsonl" 2>"$dir/err" &&
+    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270 || { echo "Bail out! no test model"; sed 's/^/# /' "$dir/err"; exit 1; }
+
+# A reward that depends on the length of the request, which tells what it was asked, and does something else at one request.
+cat >"$dir/reward.sh" <<'SH'
+# reward.sh DIR: DIR/when holds "COUNT ACTION"
+dir=$1
+while read -r line; do
+    echo x >>"$dir/asked"
+    printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/' >>"$dir/ids"
+    count=$(wc -l <"$dir/asked")
+    action=none
+    [ -e "$dir/when" ] && read -r at action <"$dir/when" && [ "$count" -ne "$at" ] && action=none
+    case $action in
+    kill) kill -9 "$PPID" ;;
+    term) kill -TERM "$PPID"; sleep 5 ;;
+    nan) echo NaN; continue ;;
+    die) exit 3 ;;
+    esac
+    echo "$((${#line} % 5 * 125))e-3"
+    case $action in
+    late-kill) sleep 0.02; kill -9 "$PPID" ;;
+    late-term) kill -TERM "$PPID" ;;
+    esac
+done
+SH
+cmd() { echo "exec sh $dir/reward.sh $dir/$1"; }
+mkdir "$dir/w"
+
+# --- usage and plan ---
+run bad
+[ $rc -eq 2 ] && grep -qF "no reward" "$dir/err"
+ok $? "no reward"
+run bad --reward number:answer --samples 1
+[ $rc -eq 2 ] && grep -qF "2 or more" "$dir/err"
+ok $? "a group of one"
+run bad --reward nonsense
+[ $rc -eq 2 ] && grep -qF "no such rule" "$dir/err"
+ok $? "an unknown rule"
+run bad --reward number:colour
+[ $rc -eq 1 ] && grep -qF "no column 'colour'" "$dir/err"
+ok $? "a column that the data does not have"
+run bad --reward number:answer --max-prompt 1
+[ $rc -eq 1 ] && grep -qF "max_prompt" "$dir/err"
+ok $? "prompts that are all too long"
+run plan --plan --algorithm ppo --reward number:answer
+[ $rc -eq 0 ] && grep -q '"critic":{' "$dir/stdout" && grep -q '"ref":{' "$dir/stdout" && grep -q '"cache"' "$dir/stdout"
+ok $? "--plan tells the memory of every model"
+
+# --- a run, and what it says ---
+command=$(cmd w)
+run a --reward-command "$command"
+ok $rc "a run of three rounds"
+same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "every completion was scored once"
+same "$("$tool" record "$dir/a.m" | wc -l | tr -d ' ')" 24 "a record for each mini-batch"
+same "$(member a 1 mismatch_max) $(member a 9 mismatch_max) $(member a 17 mismatch_max)" "0 0 0" \
+    "the generator's log-probabilities are those of the training graph, in every round"
+same "$(member a 9 ratio_min) $(member a 9 ratio_max) $(member a 9 approx_kl)" "1 1 0" "the ratio is exactly 1 on the first mini-batch of a round"
+[ "$(member a 16 ratio_max)" != 1 ]
+ok $? "and not on the last"
+differ "$(id a/checkpoint)" "$(id ckpt)" "the policy has changed"
+ls "$dir/a/rollouts" | tr '\n' ' ' >"$dir/list"
+same "$(cat "$dir/list")" "step-00000001.h5 step-00000002.h5 step-00000003.h5 " "the rounds are kept"
+cp -r "$dir/w" "$dir/w.full"
+
+# continues NAME WHAT: run $dir/b ended; start it again in the same out and compare with a
+continues() {
+    rm -f "$dir/w/when"
+    run "$1" --reward-command "$command"
+    ok $rc "$2: started again"
+    cp "$dir/err" "$dir/err.$1"
+    same "$(id "$1/checkpoint")" "$(id a/checkpoint)" "$2: the same policy, bit for bit"
+    records a >"$dir/ra"
+    records "$1" >"$dir/rb"
+    cmp -s "$dir/ra" "$dir/rb"
+    ok $? "$2: the same metrics"
+}
+interrupt() { # interrupt NAME COUNT ACTION
+    rm -rf "$dir/w"
+    mkdir "$dir/w"
+    echo "$2 $3" >"$dir/w/when"
+    run "$1" --reward-command "$command"
+}
+
+# --- killed in the middle of a rollout ---
+interrupt b 44 kill
+[ $rc -ge 128 ]
+ok $? "killed in the middle of a rollout"
+continues b "kill -9 in a rollout"
+same "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "only the completion that was being scored is scored again"
+# --- killed in the middle of an epoch ---
+interrupt c 64 late-kill
+[ $rc -ge 128 ]
+ok $? "killed behind a rollout"
+continues c "kill -9 in an epoch"
+# --- asked to stop, in a rollout and in an epoch ---
+interrupt d 44 term
+same $rc 75 "asked to stop in a rollout: exit 75"
+continues d "stopped in a rollout"
+interrupt e 64 late-term
+same $rc 75 "asked to stop in an epoch: exit 75"
+rm -f "$dir/w/when"
+run e2 --reward-command "$command" --resume-from "$dir/e"
+ok $rc "continued in another out"
+grep -q "round 2, [1-7] of its mini-batches done" "$dir/err"
+ok $? "in the middle of the round"
+same "$(id e2/checkpoint)" "$(id a/checkpoint)" "stopped in an epoch: the same policy, bit for bit"
+run e2 --reward-command "$command" --resume-from "$dir/e"
+says "nothing to do" "a run that is over stays over"
+
+# --- replay; one without the other ---
+run r --reward-command "$command" --replay "$dir/a"
+ok $rc "trained on the rollouts of another run"
+same "$(id r/checkpoint)" "$(id a/checkpoint)" "the same policy without generating"
+same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "and without scoring"
+run g --reward-command "$command" --epochs 0 --steps 1
+ok $rc "generating without training"
+same "$(id g/checkpoint | wc -c)" "$(id ckpt | wc -c)" "makes a checkpoint"
+run g1 --reward-command "$command" --replay "$dir/g" --steps 1
+run g2 --reward-command "$command" --steps 1
+same "$(id g1/checkpoint)" "$(id g2/checkpoint)" "training on it gives what one run gives"
+run s --reward-command "$command" --batch 3 --step-rows 5 --page-tokens 128
+same "$(id s/checkpoint)" "$(id a/checkpoint)" "how completions share steps of generation changes no bit"
+
+# --- the comparison can fail ---
+run t --reward-command "$command" --replay "$dir/a" --temperature 1.001 --steps 1
+[ "$(member t 1 mismatch_max)" != 0 ] && [ "$(member t 1 ratio_max)" != 1 ]
+ok $? "a temperature of 1.001 is seen"
+"$tool" ckpt "$dir/other" "$LF_SRCDIR/models/tiny-llama.ini" 270 1.01
+run u --reward-command "$command" --replay "$dir/a" --init-from "$dir/other" --steps 1
+[ "$rc" -eq 0 ] && [ "$(member u 1 mismatch_max)" != 0 ] && [ "$(member u 1 ratio_max)" != 1 ]
+ok $? "one weight that is 1 % larger is seen"
+
+# --- a critic and a reference ---
+pp="--algorithm ppo --samples 1 --prompts 16 --kl-target 0.1 --steps 2"
+run p $pp --reward-command "$command"
+ok $rc "PPO with critic and reference"
+same "$(member p 1 objective_kl)" 0 "the KL is exactly 0 in the first round"
+same "$(member p 1 mismatch_max) $(member p 1 ratio_max)" "0 1" "the ratio is 1"
+[ "$(member p 5 objective_kl)" != 0 ] && [ "$(member p 5 kl_coef)" != 0.050000000000000003 ]
+ok $? "later there is a KL, and its coefficient adapts"
+rm -rf "$dir/w"
+mkdir "$dir/w"
+echo "32 late-term" >"$dir/w/when"
+run q $pp --reward-command "$command"
+same $rc 75 "PPO asked to stop in an epoch"
+rm -f "$dir/w/when"
+run q $pp --reward-command "$command"
+same "$(id q/checkpoint)" "$(id p/checkpoint)" "policy, critic and their moments are the same bits"
+
+# --- every algorithm, two rounds ---
+for a in grpo rloo reinforce++ dapo dr-grpo gspo; do
+    run "x$a" --algorithm "$a" --steps 2 --samples 4 --reward-command "$command" --overlong-buffer 4 --missing-eos penalty
+    [ $rc -eq 0 ] && [ "$(member "x$a" 1 mismatch_max)" = 0 ]
+    ok $? "$a"
+done
+
+# --- groups of equal rewards ---
+run f --reward 'format:.*' --steps 1
+[ $rc -eq 0 ] && [ "$(member f 1 frac_reward_zero_std)" = 1 ] && [ "$(member f 1 grad_norm)" = 0 ]
+ok $? "groups of equal rewards are counted and teach nothing"
+run f2 --reward 'format:.*' --steps 1 --dynamic-sampling --dynamic-rounds 3
+[ $rc -eq 1 ] && grep -qF "equal scores" "$dir/err"
+ok $? "dynamic sampling that finds no other group says so"
+
+# --- a hostile command ---
+rm -rf "$dir/w"
+mkdir "$dir/w"
+echo "20 nan" >"$dir/w/when"
+run h --reward-command "$command" --steps 1 --reward-retries 0
+[ $rc -eq 1 ] && grep -qF "not finite (nan)" "$dir/err"
+ok $? "NaN ends the run, by name"
+rm -f "$dir/w/when"
+run h --reward-command "$command" --steps 1 --reward-retries 0
+ok $rc "mended, it goes on"
+same "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "what was scored is not asked again"
+same "$(id h/checkpoint)" "$(id g2/checkpoint)" "with the same result"
+rm -rf "$dir/w"
+mkdir "$dir/w"
+echo "20 die" >"$dir/w/when"
+run i --reward-command "$command" --steps 1
+[ $rc -eq 0 ] && [ "$(id i/checkpoint)" = "$(id g2/checkpoint)" ] && [ "$(member i 1 command_died)" = 1 ]
+ok $? "a command that dies once is started again and counted"
+run j --reward-command "exit 3" --steps 1 --reward-fallback 0.5 --reward-retries 0
+[ $rc -eq 0 ] && [ "$(member j 1 command_fallbacks)" = 32 ] && [ "$(member j 1 score)" = 0.5 ]
+ok $? "with a fallback the run goes on, counted"
+echo "1..$n"
+exit $((failed > 0))
