@@ -11,6 +11,7 @@ const lf_opt_table *const lf_all_opts[] = {
     &lf_rm_opts,
     &lf_dpo_opts,
     &lf_ppo_opts,
+    &lf_score_opts,
     &lf_generate_opts,
     &lf_eval_opts,
     &lf_vocab_opts,

@@ -12,6 +12,7 @@ include stages/sft.mk
 include stages/rm.mk
 include stages/dpo.mk
 include stages/ppo.mk
+include stages/score.mk
 include stages/generate.mk
 include stages/eval.mk
 include stages/vocab.mk

@@ -13,6 +13,7 @@ extern const lf_opt_table lf_sft_opts;
 extern const lf_opt_table lf_rm_opts;
 extern const lf_opt_table lf_dpo_opts;
 extern const lf_opt_table lf_ppo_opts;
+extern const lf_opt_table lf_score_opts;
 extern const lf_opt_table lf_generate_opts;
 extern const lf_opt_table lf_eval_opts;
 extern const lf_opt_table lf_vocab_opts;

@@ -19,7 +19,8 @@ tests_unit_post_reward_SOURCES = tests/unit/post_reward.c
 tests_unit_post_reward_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the reward model
 engine_libengine_a_SOURCES += engine/post/bt_loss.h engine/post/bt_loss.c engine/post/rm_score.h engine/post/rm_score.c \
-  engine/post/rm_model.c engine/post/rm_train.h engine/post/rm_train.c
+  engine/post/rm_model.c engine/post/rm_train.h engine/post/rm_train.c \
+  engine/post/rm_rows.h engine/post/rm_rows_priv.h engine/post/rm_rows.c engine/post/rm_rows_results.c
 check_PROGRAMS += tests/unit/post_bt_loss tests/unit/post_rm_score
 TESTS += tests/unit/post_bt_loss tests/unit/post_rm_score
 tests_unit_post_bt_loss_SOURCES = tests/unit/post_bt_loss.c

@@ -8,6 +8,8 @@
 #include "engine/base/hash.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
 #include "engine/model/weights.h"
 #include "engine/post/rm_score.h"
 #include "engine/store/ckpt.h"

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
 
 struct lf_rm_scorer {
     struct lf_rm_scorer_opts o;

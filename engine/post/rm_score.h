@@ -19,8 +19,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/graph/exec.h"
-#include "engine/model/decoder.h"
+#include "engine/base/err.h"
+#include "engine/model/config.h"
+
+/* engine/graph/{plan,pstore,exec}.h, engine/model/decoder.h */
+typedef struct lf_plan lf_plan;
+typedef struct lf_pstore lf_pstore;
+typedef struct lf_exec lf_exec;
+typedef struct lf_decoder lf_decoder;
 
 /* Tokens of a text as the model sees it, end token included where it was trained on one. */
 typedef struct lf_rm_text {

@@ -12,6 +12,8 @@
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/convert/convert.h"
+#include "engine/graph/exec.h"
+#include "engine/model/decoder.h"
 #include "engine/model/weights.h"
 #include "engine/post/bt_loss.h"
 #include "engine/post/rm_score.h"

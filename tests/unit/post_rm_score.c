@@ -11,7 +11,9 @@
 
 #include "engine/base/json.h"
 #include "engine/base/rng.h"
+#include "engine/graph/exec.h"
 #include "engine/infer/runner.h"
+#include "engine/model/decoder.h"
 #include "engine/model/weights.h"
 #include "engine/post/rm_score.h"
 #include "engine/store/ckpt.h"

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows in, result lines out: see rm_rows.h. */
+#include "engine/post/rm_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/infer/lines.h"
+#include "engine/post/rm_rows_priv.h"
+
+lf_rm_rows *lf_rm_rows_create(const struct lf_rm_rows_opts *o, lf_err *err)
+{
+    lf_rm_rows *r = lf_calloc(1, sizeof *r, err);
+    if (!r)
+        return NULL;
+    r->o = *o;
+    r->o.shape.ignore_unmapped = true;
+    r->o.docs.shape = &r->o.shape;
+    r->o.docs.max_length = (size_t)o->max_context;
+    r->o.docs.truncate = LF_TRUNCATE_DROP;
+    r->arena = lf_arena_create(err);
+    r->tok = lf_tok_state_create(o->docs.tok, err);
+    if (!r->arena || !r->tok) {
+        lf_rm_rows_destroy(r);
+        return NULL;
+    }
+    lf_rowdocs_init(&r->docs);
+    return r;
+}
+
+void lf_rm_rows_destroy(lf_rm_rows *r)
+{
+    if (!r)
+        return;
+    if (r->tok)
+        lf_rowdocs_fini(&r->docs);
+    lf_tok_state_destroy(r->tok);
+    lf_arena_destroy(r->arena);
+    free(r->rows);
+    free(r);
+}
+
+size_t lf_rm_rows_n(const lf_rm_rows *r)
+{
+    return r->n;
+}
+
+/* ---- rows ---- */
+
+static char *id_of(lf_rm_rows *r, json_t *row, size_t line, lf_err *err)
+{
+    json_t *id = json_object_get(row, "id");
+    if (json_is_string(id) && json_string_length(id) <= LF_RM_MAX_ID)
+        return lf_arena_strdup(r->arena, json_string_value(id), err);
+    if (json_is_integer(id))
+        return lf_arena_printf(r->arena, err, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+    return lf_arena_printf(r->arena, err, "line-%zu", line);
+}
+
+static int add_row(lf_rm_rows *r, const char *path, size_t line, const char *text, size_t len, lf_err *err)
+{
+    int rc = lf_grow(&r->rows, &r->cap, r->n, sizeof *r->rows, err);
+    if (rc)
+        return rc;
+    json_t *o = lf_json_load_text(text, len, path, NULL);
+    const char *subset = json_string_value(json_object_get(o, "subset"));
+    struct lf_rm_row *row = &r->rows[r->n];
+    *row = (struct lf_rm_row){.len = len,
+                              .text = lf_arena_alloc(r->arena, len + 1, 1, err),
+                              .where = lf_arena_printf(r->arena, err, "%s:%zu", path, line),
+                              .id = id_of(r, o, line, err),
+                              .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL};
+    json_decref(o);
+    if (!row->text || !row->where || !row->id || (subset && !row->subset))
+        return LF_ENOMEM;
+    memcpy(row->text, text, len);
+    r->n++;
+    return 0;
+}
+
+int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
+{
+    char *line = NULL;
+    size_t cap = 0, number = 0;
+    ssize_t len;
+    int rc = 0;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return lf_fail_errno(err, "cannot open %s", path);
+    while (!rc && (len = getline(&line, &cap, f)) > 0) {
+        number++;
+        size_t n = (size_t)len;
+        while (n && strchr(" \t\r\n", line[n - 1]))
+            n--;
+        if (n > LF_LINE_MAX)
+            rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, number, LF_LINE_MAX);
+        else if (n)
+            rc = add_row(r, path, number, line, n, err);
+    }
+    if (!rc && ferror(f))
+        rc = lf_fail_errno(err, "cannot read %s", path);
+    free(line);
+    fclose(f);
+    return rc;
+}
+
+/* ---- scoring ---- */
+
+/* Texts of a block: ids of all, one after the other. */
+struct block {
+    int32_t *ids;
+    size_t n_ids, cap_ids;
+    lf_rm_text *texts; /* tokens: NULL until all ids are there */
+    size_t n_texts, cap_texts;
+    float *score;
+};
+
+static void block_fini(struct block *b)
+{
+    free(b->ids);
+    free(b->texts);
+    free(b->score);
+}
+
+static int add_text(struct block *b, const uint32_t *ids, size_t n, lf_err *err)
+{
+    int rc = lf_grow(&b->texts, &b->cap_texts, b->n_texts, sizeof *b->texts, err);
+    for (size_t i = 0; i < n && !rc; i++)
+        if (!(rc = lf_grow(&b->ids, &b->cap_ids, b->n_ids, sizeof *b->ids, err)))
+            b->ids[b->n_ids++] = (int32_t)ids[i];
+    if (!rc)
+        b->texts[b->n_texts++] = (lf_rm_text){.n = n};
+    return rc;
+}
+
+static int refuse(lf_rm_rows *r, struct lf_rm_row *row, const char *what, const char *why, lf_err *err)
+{
+    row->error = lf_arena_printf(r->arena, err, "%s%s%.900s", what, *why ? ": " : "", why);
+    return row->error ? 0 : LF_ENOMEM;
+}
+
+/* Texts of one row; a row at fault gets an error instead. */
+static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err *err)
+{
+    lf_row shaped = {0};
+    lf_err why = LF_ERR_INIT;
+    uint64_t replaced = 0;
+    int rc = lf_shape_row(&shaped, &r->o.shape, row->text, row->len, row->where, &replaced, &why);
+    row->texts = 0;
+    row->error = NULL;
+    if (rc)
+        return rc == LF_EFORMAT ? refuse(r, row, "broken", why.text, err) : lf_fail(err, rc, "%s", why.text);
+    lf_rowdocs *d = &r->docs;
+    rc = lf_rowdocs_encode(d, &r->o.docs, r->tok, &shaped, err);
+    lf_row_fini(&shaped);
+    if (rc)
+        return lf_err_prefix(err, "%s", row->where);
+    if (d->fate != LF_ROW_KEPT)
+        return refuse(r, row, lf_row_fate_name(d->fate), d->why.rc ? d->why.text : "", err);
+    if (d->kind == LF_ROW_PROMPT)
+        return refuse(r, row, "broken", "a prompt without an answer", err);
+    for (size_t i = 0, at = 0; i < d->n_docs && !rc; at += d->len[i++])
+        rc = add_text(b, d->ids.v + at, d->len[i], err);
+    row->texts = d->n_docs;
+    return rc;
+}
+
+/* ---- lines ---- */
+
+static void add_ids(lf_buf *out, const lf_rm_text *t)
+{
+    lf_buf_addc(out, '[');
+    for (size_t i = 0; i < t->n; i++)
+        lf_buf_addf(out, "%s%d", i ? "," : "", (int)t->tokens[i]);
+    lf_buf_addc(out, ']');
+}
+
+/* 9 digits bring an f32 back exactly, 17 an f64. */
+static void add_score(const lf_rm_rows *r, lf_buf *out, const char *key, const lf_rm_norm *norm, float x)
+{
+    lf_buf_addf(out, ",\"%s\":%.*g", key, r->o.normalized ? 17 : 9,
+                r->o.normalized ? lf_rm_normalized(norm, (double)x) : (double)x);
+}
+
+static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm_norm *norm, const lf_rm_text *t,
+                     const float *x, lf_buf *out)
+{
+    lf_buf_adds(out, "{\"id\":");
+    lf_buf_add_json(out, row->id, strlen(row->id));
+    if (row->subset) {
+        lf_buf_adds(out, ",\"subset\":");
+        lf_buf_add_json(out, row->subset, strlen(row->subset));
+    }
+    if (row->error) {
+        lf_buf_adds(out, ",\"error\":");
+        lf_buf_add_json(out, row->error, strlen(row->error));
+    } else if (row->texts == 2) {
+        add_score(r, out, "chosen", norm, x[0]);
+        add_score(r, out, "rejected", norm, x[1]);
+        lf_buf_addf(out, ",\"correct\":%s,\"tokens\":[%zu,%zu]", x[0] > x[1] ? "true" : "false", t[0].n, t[1].n);
+    } else {
+        add_score(r, out, "score", norm, x[0]);
+        lf_buf_addf(out, ",\"tokens\":%zu", t[0].n);
+    }
+    if (r->o.ids && row->texts) {
+        lf_buf_adds(out, row->texts == 2 ? ",\"token_ids\":[" : ",\"token_ids\":");
+        add_ids(out, &t[0]);
+        if (row->texts == 2) {
+            lf_buf_addc(out, ',');
+            add_ids(out, &t[1]);
+            lf_buf_addc(out, ']');
+        }
+    }
+    lf_buf_adds(out, "}\n");
+}
+
+int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *out, bool (*stop)(void), lf_err *err)
+{
+    struct block b = {0};
+    const lf_rm_norm *norm = lf_rm_norm_of(rm);
+    int rc =
+        r->o.normalized && !norm->stored
+            ? lf_fail(err, LF_EINVAL,
+                      "normalized = yes, but the model has no normalisation; lf-rm stores one unless normalize = no")
+            : 0;
+    for (size_t i = first; i < first + n && !rc; i++)
+        rc = encode(r, &r->rows[i], &b, err);
+    for (size_t t = 0, at = 0; t < b.n_texts && !rc; at += b.texts[t++].n)
+        b.texts[t].tokens = b.ids + at;
+    if (!rc && !(b.score = lf_calloc(b.n_texts + 1, sizeof *b.score, err)))
+        rc = LF_ENOMEM;
+    if (!rc)
+        rc = lf_rm_score(rm, b.texts, b.n_texts, b.score, stop, err);
+    for (size_t i = first, t = 0; i < first + n && !rc; t += r->rows[i++].texts)
+        add_line(r, &r->rows[i], norm, b.texts + t, b.score + t, out);
+    block_fini(&b);
+    return rc ? rc : lf_buf_check(out, err);
+}
+
+int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, size_t len, lf_err *err)
+{
+    const char *id = NULL;
+    if (index >= r->n)
+        return lf_fail(err, LF_EFORMAT, "there are %zu rows only", r->n);
+    json_t *o = lf_json_load_text(line, len, "line", err);
+    int rc = o ? lf_json_get_str(&id, o, "id", true, "line", err) : LF_EFORMAT;
+    if (!rc && strcmp(id, r->rows[index].id) != 0)
+        rc = lf_fail(err, LF_EFORMAT, "it is of row '%.80s', not of '%.80s': other rows were scored here", id,
+                     r->rows[index].id);
+    json_decref(o);
+    return rc;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all lines together say: means, accuracy by subset, the best row of each id. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/json.h"
+#include "engine/infer/score.h"
+#include "engine/post/rm_rows_priv.h"
+
+struct scored {
+    bool pair, error;
+    double score, chosen, rejected; /* score of texts; NaN else */
+};
+
+/* Call take for each line of the file, in order. */
+static int read_lines(const lf_rm_rows *r, const char *path, struct scored *all, lf_err *err)
+{
+    char *line = NULL;
+    size_t cap = 0, i = 0;
+    ssize_t len;
+    int rc = 0;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return lf_fail_errno(err, "cannot open %s", path);
+    for (; !rc && (len = getline(&line, &cap, f)) > 0; i++) {
+        if (line[len - 1] == '\n')
+            len--;
+        rc = lf_rm_rows_check_line(r, i, line, (size_t)len, err);
+        json_t *o = rc ? NULL : lf_json_load_text(line, (size_t)len, path, err);
+        struct scored *s = &all[i];
+        if (!rc && !o)
+            rc = LF_EFORMAT;
+        if (rc)
+            break;
+        *s = (struct scored){.score = NAN};
+        s->error = json_object_get(o, "error") != NULL;
+        s->pair = json_object_get(o, "chosen") != NULL;
+        s->chosen = json_number_value(json_object_get(o, "chosen"));
+        s->rejected = json_number_value(json_object_get(o, "rejected"));
+        if (json_is_number(json_object_get(o, "score")))
+            s->score = json_number_value(json_object_get(o, "score"));
+        json_decref(o);
+    }
+    if (!rc && ferror(f))
+        rc = lf_fail_errno(err, "cannot read %s", path);
+    if (!rc && i != r->n)
+        rc = lf_fail(err, LF_EFORMAT, "%s has %zu lines for %zu rows", path, i, r->n);
+    free(line);
+    fclose(f);
+    return rc;
+}
+
+static struct scored *scored_of(const lf_rm_rows *r, const char *path, lf_err *err)
+{
+    struct scored *all = lf_calloc(r->n + 1, sizeof *all, err);
+    if (all && read_lines(r, path, all, err)) {
+        free(all);
+        return NULL;
+    }
+    return all;
+}
+
+/* Accuracy and mean margin of the pairs of a subset (NULL: of all); NULL when it has none. */
+static json_t *pairs_json(const lf_rm_rows *r, const struct scored *all, const char *subset, double *v)
+{
+    size_t n = 0;
+    double accuracy, se, margin = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const char *is = r->rows[i].subset;
+        if (!all[i].pair || (subset && (!is || strcmp(is, subset) != 0)))
+            continue;
+        v[n++] = all[i].chosen > all[i].rejected;
+        margin += all[i].chosen - all[i].rejected;
+    }
+    if (!n)
+        return NULL;
+    lf_mean_stderr(v, n, &accuracy, &se);
+    return json_pack("{s:I,s:f,s:f,s:f}", "n", (json_int_t)n, "accuracy", accuracy, "accuracy_stderr", se, "margin",
+                     margin / (double)n);
+}
+
+static json_t *scores_json(const lf_rm_rows *r, const struct scored *all)
+{
+    size_t n = 0;
+    double sum = 0, sq = 0, low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < r->n; i++) {
+        const double x = all[i].score;
+        if (isnan(x))
+            continue;
+        n++;
+        sum += x;
+        low = fmin(low, x);
+        high = fmax(high, x);
+    }
+    const double mean = sum / (double)n;
+    for (size_t i = 0; i < r->n; i++)
+        if (!isnan(all[i].score))
+            sq += (all[i].score - mean) * (all[i].score - mean);
+    return n ? json_pack("{s:I,s:f,s:f,s:f,s:f}", "n", (json_int_t)n, "mean", mean, "std", sqrt(sq / (double)n), "min",
+                         low, "max", high)
+             : NULL;
+}
+
+static int add_subsets(const lf_rm_rows *r, const struct scored *all, json_t *o, double *v)
+{
+    json_t *subsets = json_object();
+    int bad = !subsets;
+    for (size_t i = 0; i < r->n && !bad; i++) {
+        const char *name = r->rows[i].subset;
+        if (!name || !all[i].pair || json_object_get(subsets, name))
+            continue;
+        bad = json_object_set_new(subsets, name, pairs_json(r, all, name, v));
+    }
+    if (!bad && json_object_size(subsets))
+        bad = json_object_set(o, "subsets", subsets);
+    json_decref(subsets);
+    return bad;
+}
+
+json_t *lf_rm_rows_results(const lf_rm_rows *r, const char *path, lf_err *err)
+{
+    struct scored *all = scored_of(r, path, err);
+    double *v = all ? lf_calloc(r->n + 1, sizeof *v, err) : NULL;
+    json_t *o = NULL, *part;
+    size_t errors = 0;
+    for (size_t i = 0; v && i < r->n; i++)
+        errors += all[i].error;
+    int bad = 0;
+    if (v) {
+        o = json_pack("{s:I,s:I}", "rows", (json_int_t)r->n, "errors", (json_int_t)errors);
+        if (o && (part = scores_json(r, all)))
+            bad = json_object_set_new(o, "scores", part);
+        if (o && !bad && (part = pairs_json(r, all, NULL, v)))
+            bad = json_object_set_new(o, "pairs", part);
+        if (!o || bad || add_subsets(r, all, o, v)) {
+            json_decref(o);
+            o = NULL;
+            lf_fail(err, LF_ENOMEM, "results: out of memory");
+        }
+    }
+    free(v);
+    free(all);
+    return o;
+}
+
+/* ---- best of n ---- */
+
+struct by_id {
+    const lf_rm_rows *r;
+    size_t row;
+};
+
+static int cmp_id(const void *a, const void *b)
+{
+    const struct by_id *x = a, *y = b;
+    int c = strcmp(x->r->rows[x->row].id, y->r->rows[y->row].id);
+    return c ? c : (x->row > y->row) - (x->row < y->row);
+}
+
+static int add_best(const lf_rm_rows *r, size_t row, double score, lf_buf *out, lf_err *err)
+{
+    json_t *o = lf_json_load_text(r->rows[row].text, r->rows[row].len, r->rows[row].where, err);
+    char *text = o && !json_object_set_new(o, "score", json_real(score))
+                     ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17))
+                     : NULL;
+    json_decref(o);
+    if (!text)
+        return lf_fail(err, LF_ENOMEM, "best rows: out of memory");
+    lf_buf_adds(out, text);
+    lf_buf_addc(out, '\n');
+    free(text);
+    return lf_buf_check(out, err);
+}
+
+int lf_rm_rows_best(const lf_rm_rows *r, const char *path, lf_buf *out, lf_err *err)
+{
+    struct scored *all = scored_of(r, path, err);
+    struct by_id *order = all ? lf_calloc(r->n + 1, sizeof *order, err) : NULL;
+    size_t *best = order ? lf_calloc(r->n + 1, sizeof *best, err) : NULL; /* by the first row of an id: its best, + 1 */
+    int rc = best ? 0 : err && err->rc ? err->rc : LF_ENOMEM;
+    for (size_t i = 0; i < r->n && !rc; i++)
+        order[i] = (struct by_id){r, i};
+    if (!rc && r->n)
+        qsort(order, r->n, sizeof *order, cmp_id);
+    for (size_t i = 0, first = 0; i < r->n && !rc; i++) {
+        if (i == 0 || strcmp(r->rows[order[i].row].id, r->rows[order[i - 1].row].id) != 0)
+            first = order[i].row;
+        const double x = all[order[i].row].score;
+        if (!isnan(x) && (!best[first] || x > all[best[first] - 1].score))
+            best[first] = order[i].row + 1;
+    }
+    for (size_t i = 0; i < r->n && !rc; i++)
+        if (best[i])
+            rc = add_best(r, best[i] - 1, all[best[i] - 1].score, out, err);
+    free(best);
+    free(order);
+    free(all);
+    return rc;
+}

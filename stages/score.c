@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lf-score: options, wiring, one call of the engine. Output: OUT/scores/{scores.jsonl, results.json, best.jsonl}; the
+ * scores are continued after a stop and the results are made from them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "engine/post/rm_rows.h"
+#include "stages/infer_common.h"
+#include "stages/opts.h"
+#include "stages/stage.h"
+
+typedef struct score {
+    lf_comm *comm; /* NULL: alone */
+    const char *checkpoint, *tokenizer_path, *chat_file, *out, *metrics;
+    const char **data, **columns, **roles, **from;
+    size_t n_data, n_from, block;
+    bool append_eos, best;
+    struct lf_rm_opts run;
+    struct lf_rm_rows_opts rows_opts;
+    char no_chat[1024];
+    lf_tokenizer *tok;
+    lf_chat *chat;
+    lf_rm *rm;
+    lf_rm_rows *rows;
+    lf_lines *lines;
+} score;
+
+static void destroy(void *self)
+{
+    score *s = self;
+    if (!s)
+        return;
+    lf_lines_close(s->lines);
+    lf_rm_rows_destroy(s->rows);
+    lf_rm_close(s->rm);
+    lf_chat_destroy(s->chat);
+    lf_tokenizer_destroy(s->tok);
+    free(s->data);
+    free(s->columns);
+    free(s->roles);
+    free(s->from);
+    free(s);
+}
+
+/* The choices of the option, in its order. */
+static const enum lf_shape shapes[] = {LF_SHAPE_AUTO,       LF_SHAPE_TEXT,     LF_SHAPE_PROMPT_COMPLETION,
+                                       LF_SHAPE_MESSAGES,   LF_SHAPE_SHAREGPT, LF_SHAPE_ALPACA,
+                                       LF_SHAPE_PREFERENCE, LF_SHAPE_UNPAIRED};
+
+static int read_rows(score *s, const lf_optset *o, lf_err *err)
+{
+    struct lf_rm_rows_opts *r = &s->rows_opts;
+    r->shape.shape = shapes[lf_optset_choice(o, "shape")];
+    r->docs.flags = LF_TOK_SPECIAL_TEXT | (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u);
+    r->docs.any_order = true;
+    r->normalized = lf_optset_bool(o, "normalized");
+    r->ids = lf_optset_bool(o, "token_ids");
+    s->append_eos = lf_optset_bool(o, "append_eos");
+    s->chat_file = lf_optset_str(o, "chat_template");
+    int rc = lf_infer_strings(&s->data, &s->n_data, o, "data", err);
+    if (!rc)
+        rc = lf_infer_strings(&s->columns, &r->shape.n_columns, o, "columns", err);
+    if (!rc)
+        rc = lf_infer_strings(&s->roles, &r->shape.n_roles, o, "roles", err);
+    if (rc)
+        return rc;
+    r->shape.columns = s->columns;
+    r->shape.roles = s->roles;
+    return lf_shape_check(&r->shape, err);
+}
+
+static int setup(void **self, const lf_optset *o, lf_err *err)
+{
+    score *s = lf_calloc(1, sizeof *s, err);
+    if (!s)
+        return LF_ENOMEM;
+    *self = s;
+    s->checkpoint = lf_optset_str(o, "checkpoint");
+    s->tokenizer_path = lf_optset_str(o, "tokenizer");
+    s->out = lf_optset_str(o, "out");
+    s->metrics = lf_optset_str(o, "metrics");
+    s->block = (size_t)lf_optset_int(o, "block");
+    s->best = lf_optset_bool(o, "best");
+    const int64_t rows = lf_optset_int(o, "batch_tokens");
+    s->run = (struct lf_rm_opts){.threads = lf_stage_threads(o),
+                                 .bf16 = lf_optset_choice(o, "precision") == 1,
+                                 .fast = lf_optset_choice(o, "numeric") == 1,
+                                 .max_context = lf_optset_int(o, "max_context"),
+                                 .rows = rows,
+                                 .docs = rows < 256 ? rows : 256};
+    int rc = read_rows(s, o, err);
+    return rc ? rc : lf_infer_strings(&s->from, &s->n_from, o, "resume_from", err);
+}
+
+static int plan(void *self, json_t *out, lf_err *err)
+{
+    score *s = self;
+    lf_model_config c;
+    lf_err why = LF_ERR_INIT;
+    int rc = lf_runner_config(&c, s->checkpoint, &why);
+    if (rc && rc != LF_ENOENT)
+        return lf_fail(err, rc, "%s", why.text);
+    json_t *p = rc ? json_pack("{s:[s]}", "notes", "sizes follow from the checkpoint, which does not exist yet")
+                   : lf_rm_plan(&c, &s->run, err);
+    if (!p)
+        return err && err->rc ? err->rc : LF_ENOMEM;
+    rc = json_object_update_missing(out, p) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    json_decref(p);
+    return rc;
+}
+
+static bool first(const score *s)
+{
+    return !s->comm || s->comm->rank == 0;
+}
+
+/* A tokenizer without a template is fine while no row has turns. */
+static int load_chat(score *s, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    s->chat = lf_chat_load(s->tokenizer_path, s->tok, &(lf_chat_opts){.file = s->chat_file}, &why);
+    snprintf(s->no_chat, sizeof s->no_chat, "%s", s->chat ? "" : why.text);
+    return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
+}
+
+static int load(score *s, lf_err *err)
+{
+    struct lf_rm_rows_opts *r = &s->rows_opts;
+    int rc = lf_rm_open(&s->rm, s->checkpoint, &s->run, err);
+    if (!rc)
+        rc = lf_infer_tokenizer(&s->tok, s->tokenizer_path, err);
+    if (!rc)
+        rc = load_chat(s, err);
+    if (rc)
+        return rc;
+    if (s->append_eos && lf_tokenizer_eos(s->tok) < 0)
+        return lf_fail(err, LF_EINVAL, "the tokenizer has no end-of-document token; say append_eos = no");
+    r->docs.tok = s->tok;
+    r->docs.chat = s->chat;
+    r->docs.no_chat = s->no_chat;
+    r->docs.eos_id = s->append_eos ? lf_tokenizer_eos(s->tok) : -1;
+    r->max_context = lf_rm_max_context(s->rm);
+    s->rows = lf_rm_rows_create(r, err);
+    rc = s->rows ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < s->n_data && !rc; i++)
+        rc = lf_rm_rows_add_file(s->rows, s->data[i], err);
+    return rc;
+}
+
+static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *err)
+{
+    return lf_rm_rows_check_line(((score *)arg)->rows, index, line, len, err);
+}
+
+/* Append the lines of all ranks, in their order; rank 0 writes. */
+static int append(score *s, lf_buf *mine, lf_err *err)
+{
+    int rc = lf_infer_gather(s->comm, mine, err);
+    return rc == 0 && first(s) ? lf_lines_append(s->lines, mine->data, mine->len, err) : rc;
+}
+
+/* Blocks of rows, dealt to the ranks in turn. */
+static int score_all(score *s, size_t kept, lf_err *err)
+{
+    lf_progress p;
+    lf_buf out;
+    const size_t n = lf_rm_rows_n(s->rows), ranks = s->comm ? (size_t)s->comm->size : 1;
+    const size_t ahead = s->comm ? (size_t)s->comm->rank * s->block : 0;
+    int rc = 0;
+    lf_buf_init(&out);
+    if (first(s))
+        lf_progress_begin(&p, "score", "rows", (double)kept, (double)n);
+    for (size_t at = kept; rc == 0 && at < n;) {
+        size_t from = at + ahead < n ? at + ahead : n, k = n - from < s->block ? n - from : s->block;
+        lf_buf_clear(&out);
+        rc = lf_stage_agree(s->comm, lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_stop_requested, err), err);
+        if (rc == 0)
+            rc = lf_stage_agree(s->comm, append(s, &out, err), err);
+        at = n - at < ranks * s->block ? n : at + ranks * s->block;
+        if (first(s))
+            lf_progress_update(&p, (double)at);
+    }
+    if (first(s))
+        lf_progress_end(&p);
+    lf_buf_fini(&out);
+    if (rc == LF_EINTR && first(s))
+        (void)lf_lines_sync(s->lines, NULL);
+    return rc;
+}
+
+/* ---- results ---- */
+
+static void add_numbers(lf_buf *rec, const char *prefix, json_t *o)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(o, key, v)
+    {
+        if (!json_is_number(v))
+            continue;
+        lf_buf_addf(rec, ",\"%s%s\":%.17g", prefix, key, json_number_value(v));
+    }
+}
+
+/* One metrics record and the lines of log. */
+static int report(const score *s, json_t *results, lf_err *err)
+{
+    json_t *pairs = json_object_get(results, "pairs"), *scores = json_object_get(results, "scores");
+    lf_buf rec;
+    lf_buf_init(&rec);
+    lf_buf_addf(&rec, "{\"step\":0,\"t\":%.3f", lf_wall_s());
+    add_numbers(&rec, "", results);
+    add_numbers(&rec, "score_", scores);
+    add_numbers(&rec, "pair_", pairs);
+    lf_buf_addc(&rec, '}');
+    if (json_integer_value(json_object_get(results, "errors")))
+        lf_log(1, "%lld of %lld rows could not be scored; scores.jsonl says why",
+               (long long)json_integer_value(json_object_get(results, "errors")),
+               (long long)json_integer_value(json_object_get(results, "rows")));
+    if (scores)
+        lf_log(2, "%lld scores, mean %.4f, standard deviation %.4f",
+               (long long)json_integer_value(json_object_get(scores, "n")),
+               json_number_value(json_object_get(scores, "mean")), json_number_value(json_object_get(scores, "std")));
+    if (pairs)
+        lf_log(2, "%lld pairs, accuracy %.4f (standard error %.4f), margin %.4f",
+               (long long)json_integer_value(json_object_get(pairs, "n")),
+               json_number_value(json_object_get(pairs, "accuracy")),
+               json_number_value(json_object_get(pairs, "accuracy_stderr")),
+               json_number_value(json_object_get(pairs, "margin")));
+    int rc = lf_buf_check(&rec, err);
+    if (rc == 0 && s->metrics) {
+        lf_frame_writer *w = lf_frame_writer_open(s->metrics, err);
+        rc = w ? lf_frame_append(w, rec.data, rec.len, err) : LF_EIO;
+        int closed = lf_frame_writer_close(w, rc ? NULL : err);
+        rc = rc ? rc : closed;
+    }
+    lf_buf_fini(&rec);
+    return rc;
+}
+
+static int write_results(const score *s, const char *dir, json_t *results, lf_err *err)
+{
+    char *file = lf_path_join(dir, "results.json", err), *text = NULL;
+    json_t *fp = lf_rm_fingerprint(s->rm, err);
+    int rc = file && fp ? 0 : LF_ENOMEM;
+    if (!rc && (json_object_set_new(results, "checkpoint_identity", json_string(lf_rm_identity(s->rm))) ||
+                json_object_set(results, "fingerprint", fp) ||
+                !(text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)))))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = lf_io_write_file(file, text, strlen(text), 0640, err);
+    json_decref(fp);
+    free(text);
+    free(file);
+    return rc;
+}
+
+static int write_best(const score *s, const char *dir, const char *scores, lf_err *err)
+{
+    lf_buf best;
+    char *file = lf_path_join(dir, "best.jsonl", err);
+    lf_buf_init(&best);
+    int rc = file ? lf_rm_rows_best(s->rows, scores, &best, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_io_write_file(file, best.data, best.len, 0640, err);
+    lf_buf_fini(&best);
+    free(file);
+    return rc;
+}
+
+static int publish(score *s, const char *dir, lf_err *err)
+{
+    lf_artifact a = {0};
+    char *scores = lf_path_join(dir, "scores.jsonl", err);
+    json_t *results = NULL;
+    int rc = scores ? lf_lines_finish(s->lines, err) : LF_ENOMEM;
+    if (!rc && !(results = lf_rm_rows_results(s->rows, scores, err)))
+        rc = err && err->rc ? err->rc : LF_EFORMAT;
+    if (!rc)
+        rc = lf_artifact_init(&a, "scores", err);
+    if (!rc && json_object_set_new(a.meta, "results", json_deep_copy(results)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = write_results(s, dir, results, err);
+    if (!rc && s->best)
+        rc = write_best(s, dir, scores, err);
+    if (!rc)
+        rc = lf_artifact_add_hashed(&a, dir, "scores.jsonl", err);
+    if (!rc)
+        rc = lf_artifact_add_hashed(&a, dir, "results.json", err);
+    if (!rc && s->best)
+        rc = lf_artifact_add_hashed(&a, dir, "best.jsonl", err);
+    if (!rc)
+        rc = report(s, results, err);
+    if (!rc)
+        rc = lf_artifact_publish(&a, dir, err);
+    lf_artifact_fini(&a);
+    json_decref(results);
+    free(scores);
+    return rc;
+}
+
+static int run(void *self, lf_comm *comm, lf_err *err)
+{
+    score *s = self;
+    size_t kept = 0;
+    bool done = false;
+    s->comm = comm;
+    if (!s->out)
+        return lf_fail(err, LF_EINVAL, "give --out DIR to write scores below");
+    if (comm) /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
+        lf_comm_phase(comm, "scoring", 0);
+    char *dir = lf_path_join(s->out, "scores", err);
+    int rc = dir ? lf_infer_done(comm, dir, &done, err) : LF_ENOMEM;
+    if (rc == 0 && done && first(s))
+        lf_log(2, "%s is complete already", dir);
+    if (rc == 0 && !done) {
+        rc = lf_stage_agree(comm, load(s, err), err);
+        if (rc == 0)
+            rc = lf_infer_lines(comm, &s->lines, dir, "scores", "scores.jsonl", s->from, s->n_from, check_line, s,
+                                &kept, err);
+        if (rc == 0 && kept > 0 && first(s))
+            lf_log(2, "continuing behind %zu of %zu rows", kept, lf_rm_rows_n(s->rows));
+        if (rc == 0)
+            rc = score_all(s, kept, err);
+        if (rc == 0)
+            rc = lf_stage_agree(comm, first(s) ? publish(s, dir, err) : 0, err);
+    }
+    free(dir);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const lf_stage stage = {&lf_score_opts, "data", setup, plan, run, destroy, true};
+    return lf_stage_main(&stage, argc, argv);
+}
