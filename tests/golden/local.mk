@@ -91,3 +91,10 @@ tests_golden_post_rm_test_SOURCES = tests/golden/post_rm_test.c
 tests_golden_post_rm_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/post/make_rm.py tests/golden/post/check_rm.py tests/golden/post/rm-qwen2 tests/golden/post/rm-qwen2-grad \
   tests/golden/post/rm-gpt2
+# Preference losses against trl.
+check_PROGRAMS += tests/golden/post_pairs_test
+TESTS += tests/golden/post_pairs_test
+tests_golden_post_pairs_test_SOURCES = tests/golden/post_pairs_test.c
+tests_golden_post_pairs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/post/make_pairs.py tests/golden/post/pairs/config.json tests/golden/post/pairs/model.safetensors \
+  tests/golden/post/pairs/expected.safetensors
