@@ -4,6 +4,7 @@
  * fine-tuning are defaults, adapters and parts that stay.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/mem.h"
 #include "stages/opts.h"
@@ -16,6 +17,8 @@
 /* Peak learning rates: of whole models, of adapters. */
 #define LR_FULL 2e-5
 #define LR_LORA 2e-4
+
+#define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 struct sft {
     lf_arena *arena;
@@ -31,6 +34,32 @@ static void destroy(void *self)
     free(s);
 }
 
+/* Of validation: names for metrics, and what is made of its numbers. */
+static int read_valid(struct sft *s, const lf_optset *o, lf_err *err)
+{
+    struct lf_train_config *c = &s->c;
+    const char *const *names;
+    size_t n;
+    int rc = lf_train_strings(s->arena, o, "valid_names", &names, &n, err);
+    c->keep_best = lf_optset_bool(o, "keep_best");
+    c->best_by_accuracy = lf_optset_choice(o, "best_metric") == 1;
+    c->patience = lf_optset_int(o, "patience");
+    if (rc || !n)
+        return rc;
+    if (n != lf_optset_count(o, "valid_data") || n > LF_TRAIN_MAX_SETS)
+        return lf_fail(err, LF_EINVAL, "%zu valid_names for %zu valid_data; one each, at most %d", n,
+                       lf_optset_count(o, "valid_data"), LF_TRAIN_MAX_SETS);
+    for (size_t i = 0; i < n; i++) {
+        if (!names[i][0] || strlen(names[i]) > 32 || strspn(names[i], NAME) != strlen(names[i]))
+            return lf_fail(err, LF_EINVAL, "valid_names = %s: up to 32 letters, digits, '-' and '_'", names[i]);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(names[i], names[k]) == 0)
+                return lf_fail(err, LF_EINVAL, "valid_names = %s is there twice", names[i]);
+    }
+    c->valid_names = names;
+    return 0;
+}
+
 static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &s->c;
@@ -43,6 +72,8 @@ static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
         rc = lf_train_read_batch(c, s->arena, o, err);
     if (!rc)
         rc = lf_train_read_parts(c, s->arena, o, err);
+    if (!rc)
+        rc = read_valid(s, o, err);
     if (!rc)
         rc = lf_train_read_paths(c, s->arena, o, err);
     if (!rc)

@@ -19,9 +19,14 @@ static const lf_opt opts[] = {
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4", "0"),
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_OPERATION_ROWS,
+    {"valid_names", LF_OPT_STR, LF_OPT_OPERATIONAL, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
+     "one name per valid_data: each is measured apart"},
+    {"keep_best", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL, "keep the weights of the best validation as best"},
+    {"best_metric", LF_OPT_ENUM, ID, 0, "loss", 0, 0, "loss|accuracy", NULL, "of all valid_data together: what best means"},
+    {"patience", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "validations", "end after so many without a better one; 0: never"},
 };
 
-static const char *const outputs[] = {"checkpoint", "adapter", NULL};
+static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};
 
 const lf_opt_table lf_sft_opts = {
     .stage = "sft",

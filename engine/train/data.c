@@ -82,13 +82,31 @@ static int has_valid(const char *dir, lf_err *err)
     return rc;
 }
 
+/* Each source of validation data alone. */
+static int open_sets(lf_trainer *t, const lf_loader_config *all, lf_err *err)
+{
+    int rc = 0;
+    t->vsets = lf_arena_alloc(t->arena, t->n_valid_dirs, sizeof(*t->vsets), err);
+    if (!t->vsets)
+        return LF_ENOMEM;
+    memset(t->vsets, 0, t->n_valid_dirs * sizeof(*t->vsets));
+    for (size_t k = 0; k < t->n_valid_dirs && !rc; k++) {
+        lf_loader_config one = *all;
+        one.sources = &all->sources[k];
+        one.n_sources = 1;
+        rc = lf_loader_open(&t->vsets[k], &one, err);
+    }
+    return rc;
+}
+
 static int open_valid(lf_trainer *t, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
     lf_loader_source *src = lf_arena_alloc(t->arena, c->n_valid, sizeof(*src), err);
     size_t n = 0;
     t->valid_dirs = lf_arena_alloc(t->arena, c->n_valid, sizeof(*t->valid_dirs), err);
-    if (!src || !t->valid_dirs)
+    t->vnames = lf_arena_alloc(t->arena, c->n_valid, sizeof(*t->vnames), err);
+    if (!src || !t->valid_dirs || !t->vnames)
         return LF_ENOMEM;
     for (size_t i = 0; i < c->n_valid; i++) {
         int rc = has_valid(c->valid[i], err);
@@ -96,6 +114,7 @@ static int open_valid(lf_trainer *t, lf_err *err)
             return rc;
         if (rc) {
             t->valid_dirs[n] = c->valid[i];
+            t->vnames[n] = c->valid_names ? c->valid_names[i] : NULL;
             src[n++] = (lf_loader_source){c->valid[i], 1};
         }
         else if (c->valid_required)
@@ -119,7 +138,8 @@ static int open_valid(lf_trainer *t, lf_err *err)
                            .vocab_size = t->mc.vocab,
                            .rows = rows_of(c),
                            .mismatched = c->objective && c->objective->mismatched};
-    return lf_loader_open(&t->vdata, &lc, err);
+    int rc = lf_loader_open(&t->vdata, &lc, err);
+    return rc || !c->valid_names ? rc : open_sets(t, &lc, err);
 }
 
 /* Compare the content of an artifact with its manifest, as far as `verify` asks for it. Lengths are always compared. */

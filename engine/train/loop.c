@@ -109,7 +109,7 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
     if (rc < 0)
         return rc;
     *st = (struct lf_train_step){
-        .batch = ls->number, .samples = ls->n_samples, .trained = ls->trained, .valid_loss = NAN, .grad_norm = NAN};
+        .batch = ls->number, .samples = ls->n_samples, .trained = ls->trained, .valid_loss = NAN, .valid_accuracy = NAN, .grad_norm = NAN};
     if (rc == 0 || ls->trained < 1 || (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN && ls->units < 1))
         return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls->number);
     st->data_seconds = lf_now_s() - t0;
@@ -128,6 +128,7 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
     sums->router_load = rec.router_load;
     sums->router_seen = rec.router_seen;
     sums->tokens = rec.tokens;
+    sums->correct = rec.correct;
     sums->late = late(t);
     return rc;
 }
@@ -181,6 +182,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     if (rc)
         return rc;
     st->loss = loss_of(t, &sums, (double)ls.trained, st->means);
+    st->accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)ls.trained;
     st->z = sums.z / (double)ls.trained;
     lf_train_router_step(t, st, &sums);
     t->late = sums.late;
@@ -208,21 +210,21 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
 
 /* ---- validation ---- */
 
-/* This rank's share of the validation data; survey: for what an objective must know of all of it. */
-static int validate_share(lf_trainer *t, bool survey, struct lf_train_sums *sums, lf_err *err)
+/* This rank's share of validation data; survey: for what an objective must know of all of it. */
+static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf_train_sums *sums, lf_err *err)
 {
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     const lf_objective *o = t->c->objective;
     lf_loader_step ls;
     begin_sums(sums);
-    int rc = lf_loader_seek(t->vdata, 0, err);
+    int rc = lf_loader_seek(data, 0, err);
     if (!rc)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
-    while (!rc && (rc = lf_loader_begin_step(t->vdata, &ls, err)) == 1) {
+    while (!rc && (rc = lf_loader_begin_step(data, &ls, err)) == 1) {
         rc = 0;
         for (int32_t i = 0; i < ls.n_micro && !rc; i++) {
             const lf_loader_batch *b;
-            rc = lf_loader_next(t->vdata, &b, err);
+            rc = lf_loader_next(data, &b, err);
             if (!rc)
                 rc = lf_train_write_inputs(t, t->m.valid, b, err);
             if (!rc)
@@ -237,8 +239,29 @@ static int validate_share(lf_trainer *t, bool survey, struct lf_train_sums *sums
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     sums->loss = rec.loss_sum;
-    sums->tokens = o ? lf_loader_cursor(t->vdata) : rec.tokens;
+    sums->correct = rec.correct;
+    sums->tokens = o ? lf_loader_cursor(data) : rec.tokens;
     return rc;
+}
+
+/* Collective: every named set; their sums together. */
+static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_train_sums *all, lf_err *err)
+{
+    begin_sums(all);
+    for (size_t k = 0; k < t->n_valid_dirs; k++) {
+        struct lf_train_sums one;
+        int rc = lf_train_exchange(t, validate_share(t, t->vsets[k], false, &one, err), &one, err);
+        if (!rc && one.tokens < 1)
+            rc = lf_fail(err, LF_EINVAL, "the validation data %s holds no token to measure", t->vnames[k]);
+        if (rc)
+            return rc;
+        st->set_loss[k] = one.loss / (double)one.tokens;
+        st->set_accuracy[k] = (double)one.correct / (double)one.tokens;
+        all->loss += one.loss;
+        all->tokens += one.tokens;
+        all->correct += one.correct;
+    }
+    return 0;
 }
 
 static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
@@ -249,21 +272,24 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     int rc = 0;
     lf_train_phase(t, "validation");
     if (o && o->survey) {
-        rc = lf_train_exchange(t, validate_share(t, true, &sums, err), &sums, err);
+        rc = lf_train_exchange(t, validate_share(t, t->vdata, true, &sums, err), &sums, err);
         if (!rc)
             o->surveyed(o->user, sums.obj);
     }
-    if (!rc)
-        rc = lf_train_exchange(t, validate_share(t, false, &sums, err), &sums, err);
+    if (!rc && t->vsets)
+        rc = validate_sets(t, st, &sums, err);
+    else if (!rc)
+        rc = lf_train_exchange(t, validate_share(t, t->vdata, false, &sums, err), &sums, err);
     if (!rc && sums.tokens < 1)
         rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
     if (rc)
         return rc;
     st->valid_loss = t->s.valid_loss = loss_of(t, &sums, (double)sums.tokens, st->valid_means);
+    st->valid_accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)sums.tokens;
     if (!(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
     st->valid_seconds = lf_now_s() - t0;
-    return 0;
+    return lf_train_best(t, st, err);
 }
 
 static bool at_interval(int64_t step, int64_t interval)
@@ -328,7 +354,7 @@ static int steps(lf_trainer *t, lf_err *err)
     struct lf_train_step st;
     bool stop, saved = true; /* where we begin there is a checkpoint, or nothing to save */
     int rc = 0;
-    while (t->s.step < t->total_steps) {
+    while (t->s.step < t->total_steps && !lf_train_out_of_patience(t)) {
         rc = lf_train_stop(t, rc, &stop, err);
         if (rc)
             return rc;
@@ -348,6 +374,9 @@ static int finish(lf_trainer *t, lf_err *err)
     int rc = lf_train_replicas(t, err);
     if (!rc && o && o->finish)
         rc = lf_train_agree(t, o->finish(o->user, t, err), err);
+    if (!rc && lf_train_first_rank(t))
+        rc = lf_train_publish_best(t, err);
+    rc = lf_train_agree(t, rc, err);
     if (!rc)
         rc = lf_train_save_final(t, err);
     rc = lf_train_agree(t, rc, err);
@@ -449,6 +478,8 @@ static void tear_down(lf_trainer *t)
     lf_frame_writer_close(t->metrics, NULL);
     lf_loader_close(t->data);
     lf_loader_close(t->vdata);
+    for (size_t k = 0; t->vsets && k < t->n_valid_dirs; k++)
+        lf_loader_close(t->vsets[k]);
     lf_train_model_fini(&t->m);
     lf_pages_free(t->snapshot, t->snapshot_bytes);
     json_decref(t->history);

@@ -12,6 +12,8 @@
  *   checkpoint/                  the final one; its manifest is the end of the run
  *   adapter/                     with an adapter: it alone, and checkpoint/ is the model it makes of its base. The
  *                                intermediate ones hold the adapter, and know their base by its identity
+ *   best/                        with keep_best: the weights of the best validation, published before the final one; until
+ *                                then best-step-NNNNNNNN/
  *   diverged/                    when the loss spiked or was not finite: the weights before the offending step, and in
  *                                state.json the batch (its samples, documents and tokens)
  *
@@ -39,6 +41,8 @@
 #include "engine/train/objective.h"
 #include "engine/train/schedule.h"
 
+#define LF_TRAIN_MAX_SETS 16
+
 /* Read the data again at the start and compare its hashes. Lengths are compared in any case. */
 enum lf_train_verify { LF_VERIFY_AUTO, LF_VERIFY_YES, LF_VERIFY_NO }; /* AUTO: what has at most 4 GiB */
 
@@ -60,6 +64,10 @@ struct lf_train_config {
     size_t n_sources;
     const char *const *valid; /* artifacts whose valid split is measured */
     size_t n_valid;
+    const char *const *valid_names; /* [n_valid]: measure each apart, under these names; NULL: all together */
+    bool keep_best;                 /* keep the weights of the best validation as out/best */
+    bool best_by_accuracy;          /* else by the loss */
+    int64_t patience;               /* end after so many validations without a better one; 0: never */
     bool valid_required; /* false: a source without a valid split is no error */
     enum lf_train_verify verify;
     bool megatron_order;         /* samples in Megatron's order, with these settings; their samples 0: of the run */

@@ -34,6 +34,8 @@ struct lf_train_state {
     double first_loss; /* of step 1 */
     double valid_loss; /* the last one, NaN before */
     double best_valid; /* NaN before */
+    double best_score; /* of what keep_best and patience look at, lower is better; NaN before */
+    int64_t best_step, stale; /* of it; validations since */
     double active_s;   /* seconds trained, over all incarnations */
 };
 
@@ -42,6 +44,8 @@ struct lf_train_step {
     int64_t samples, trained;
     double loss, z, grad_norm, lr;
     double valid_loss; /* NaN: not measured at this step */
+    double accuracy, valid_accuracy; /* trained tokens that are the most likely one; NaN with an objective */
+    double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
     double router_aux, router_entropy, router_load; /* means, with experts: see lf_train_router_step */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
@@ -88,6 +92,8 @@ struct lf_trainer {
     double session0;     /* start of this incarnation's training */
     double active0;      /* active_s then */
 
+    lf_loader **vsets;       /* [n_valid_dirs] each of them alone, NULL without valid_names */
+    const char **vnames;     /* [n_valid_dirs] */
     const char **valid_dirs; /* sources that have a valid split, in the order of vdata */
     size_t n_valid_dirs;
     char init_id[LF_HASH_HEX];
@@ -127,6 +133,12 @@ int lf_train_save_wait(lf_trainer *t, lf_err *err);
 int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
 
+/* best.c. After a validation: is it the best one; keep it when asked to. Collective. */
+int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
+bool lf_train_out_of_patience(const lf_trainer *t);
+/* At the end: best-step-N becomes best. Rank 0. */
+int lf_train_publish_best(lf_trainer *t, lf_err *err);
+
 /* resume.c: positions the run; *done when the final checkpoint is in place already. */
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
@@ -150,7 +162,7 @@ struct lf_train_sums {
     double loss, z;
     double router_aux, router_entropy, router_load; /* of the step record */
     int64_t router_seen;
-    int64_t tokens;
+    int64_t tokens, correct;
     bool late; /* rank 0's clock says that it is time to save */
     double obj[LF_OBJECTIVE_SUMS], top[LF_OBJECTIVE_SUMS]; /* of an objective */
 };

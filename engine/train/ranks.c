@@ -80,6 +80,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                   s->router_entropy,
                   s->router_load,
                   (double)s->router_seen,
+                  (double)s->correct,
                   s->late && t->rank == 0,
                   rc != 0};
     enum { N = sizeof(v) / sizeof(v[0]) };
@@ -98,7 +99,8 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .router_entropy = v[4],
                                 .router_load = v[5],
                                 .router_seen = (int64_t)v[6],
-                                .late = v[7] > 0};
+                                .correct = (int64_t)v[7],
+                                .late = v[8] > 0};
     const lf_objective *o = t->c->objective;
     if (!o)
         return 0;

@@ -75,6 +75,21 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const s
     st->router_load = sums->router_load / seen;
 }
 
+/* Of each named validation set: loss, its exponential, share of tokens that are the most likely one. */
+static size_t add_sets(char *buf, size_t cap, size_t at, const lf_trainer *t, const struct lf_train_step *st)
+{
+    for (size_t k = 0; t->vsets && k < t->n_valid_dirs && isfinite(st->valid_loss); k++) {
+        char key[64];
+        snprintf(key, sizeof(key), "valid_loss_%s", t->vnames[k]);
+        at = add_real(buf, cap, at, key, st->set_loss[k]);
+        snprintf(key, sizeof(key), "valid_ppl_%s", t->vnames[k]);
+        at = add_real(buf, cap, at, key, exp(st->set_loss[k]));
+        snprintf(key, sizeof(key), "valid_accuracy_%s", t->vnames[k]);
+        at = add_real(buf, cap, at, key, st->set_accuracy[k]);
+    }
+    return at;
+}
+
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
@@ -85,6 +100,11 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     size_t at = n < 0 ? 0 : (size_t)n;
     at = add_real(b, sizeof(b), at, "loss", st->loss);
     at = add_real(b, sizeof(b), at, "valid_loss", st->valid_loss);
+    if (!t->c->objective) {
+        at = add_real(b, sizeof(b), at, "accuracy", st->accuracy);
+        at = add_real(b, sizeof(b), at, "valid_accuracy", st->valid_accuracy);
+        at = add_sets(b, sizeof(b), at, t, st);
+    }
     at = add_means(b, sizeof(b), at, t, st);
     at = add_real(b, sizeof(b), at, "grad_norm", st->grad_norm);
     at = add_real(b, sizeof(b), at, "lr", st->lr);

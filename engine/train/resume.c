@@ -84,6 +84,9 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     s.first_loss = get_real(state, "first_loss");
     s.valid_loss = get_real(state, "valid_loss");
     s.best_valid = get_real(state, "best_valid");
+    s.best_score = get_real(state, "best_score");
+    s.best_step = json_integer_value(json_object_get(state, "best_step"));
+    s.stale = json_integer_value(json_object_get(state, "stale"));
     s.active_s = get_real(state, "active_s");
     if (!isfinite(s.active_s))
         s.active_s = 0;
@@ -285,6 +288,7 @@ static int check_final(lf_trainer *t, const char *final, bool *done, lf_err *err
     if (rc)
         return rc;
     int64_t step = lf_ckpt_step(ck);
+    const bool early = json_is_true(json_object_get(lf_ckpt_state(ck), "early")) && t->c->patience > 0;
     lf_model_config mc;
     const char *key = "its description";
     const char *order = json_string_value(json_object_get(lf_ckpt_state(ck), "order"));
@@ -300,7 +304,7 @@ static int check_final(lf_trainer *t, const char *final, bool *done, lf_err *err
     lf_ckpt_close(ck);
     if (rc)
         return rc;
-    if (step == t->total_steps) {
+    if (step == t->total_steps || (early && step < t->total_steps)) {
         *done = true;
         return 0;
     }
@@ -314,7 +318,7 @@ static int fresh(lf_trainer *t, lf_err *err)
     int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
     if (!rc && t->c->init_from)
         rc = start_from_weights(t, err);
-    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN};
+    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN, .best_score = NAN};
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }
 
@@ -375,7 +379,7 @@ out:
 /* The other ranks follow. */
 static int start_other(lf_trainer *t, json_t *state, lf_err *err)
 {
-    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN};
+    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN, .best_score = NAN};
     int rc = state ? restore_state(t, state, "rank 0's checkpoint", err) : lf_pstore_init(t->m.ps, t->c->seed, err);
     return rc ? rc : lf_loader_seek(t->data, t->s.cursor, err);
 }

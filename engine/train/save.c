@@ -76,6 +76,10 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                         json_object_set_new(o, "first_loss", real_or_null(t->s.first_loss)) |
                         json_object_set_new(o, "valid_loss", real_or_null(t->s.valid_loss)) |
                         json_object_set_new(o, "best_valid", real_or_null(t->s.best_valid)) |
+                        json_object_set_new(o, "best_score", real_or_null(t->s.best_score)) |
+                        json_object_set_new(o, "best_step", json_integer(t->s.best_step)) |
+                        json_object_set_new(o, "stale", json_integer(t->s.stale)) |
+                        json_object_set_new(o, "early", json_boolean(lf_train_out_of_patience(t))) |
                         json_object_set_new(o, "active_s", json_real(active));
     if (!bad && c->adapter)
         bad = json_object_set_new(o, "adapter", lf_adapter_to_json(c->adapter, err)) |

@@ -151,6 +151,37 @@ killed fullkill full
 killed lorakill lora $lora
 same "$(id lorakill adapter)" "$(id lora adapter)" "and the same adapter"
 
+# several validation sets, the best one, patience
+"$tool" data "$dir/more" 20 10
+best="--valid-data $dir/data --valid-data $dir/more --valid-names seen --valid-names new --valid-interval 2 --keep-best --patience 3 --steps 60 --lr 2e-2"
+run usage --valid-names one --valid-names two
+same $rc 2 "a name for no data is a usage error"
+run best $best
+same $rc 0 "a run with patience"
+at=$(metrics best | tail -n 1 | cut -d' ' -f1)
+top=$("$tool" id "$dir/best/out/best" | awk '{ print $1 }')
+[ "$at" -lt 60 ] && [ "$top" -eq $((at - 6)) ]
+ok $? "ends three validations after the best, at step $at of 60 (best $top)"
+[ -z "$(ls "$dir/best/out" | grep best-step)" ]
+ok $? "of what was kept the best remains"
+found=0
+for k in valid_loss_seen valid_ppl_new valid_accuracy_new accuracy; do
+    grep -aq "\"$k\":[0-9]" "$dir/best/metrics" && found=$((found + 1))
+done
+[ $found -eq 4 ]
+ok $? "each set has loss, perplexity and accuracy"
+awk -v x="$(grep -ao 'valid_loss_new":[0-9.]*' "$dir/best/metrics" | head -n 1 | cut -d: -f2)" \
+    -v y="$(grep -ao 'valid_ppl_new":[0-9.]*' "$dir/best/metrics" | head -n 1 | cut -d: -f2)" 'BEGIN { exit !(x > 0 && y / exp(x) > 0.999 && y / exp(x) < 1.001) }'
+ok $? "perplexity is the exponential of the loss"
+run best $best
+same $rc 0 "the same run again has nothing to do"
+killed bestkill best $best
+same "$(id bestkill best)" "$(id best best)" "and the same best"
+run bestlora $best ${lora%--lr*}
+same $rc 0 "the best of an adapter"
+run frombest --steps 1 --init-from "$dir/bestlora/out/best"
+same $rc 0 "is a whole model"
+
 # what does not go together
 rm -rf "$dir/lora/out/checkpoint" "$dir/lora/out/adapter"
 run lora $lora --init-from "$dir/other/checkpoint"

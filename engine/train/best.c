@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The best validation: its weights are kept apart, and a run may end when none better comes.
+ *
+ * Kept is OUT/best-step-N, one for each best so far; at the end that of the best becomes OUT/best and the others go. One that
+ * was replaced goes earlier, once a checkpoint that knows its successor is complete: a run that is killed before goes on
+ * from one that may still name it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/model/merge.h"
+#include "engine/train/loop_priv.h"
+
+#define PREFIX "best-step-"
+
+bool lf_train_out_of_patience(const lf_trainer *t)
+{
+    return t->c->patience > 0 && t->s.stale >= t->c->patience;
+}
+
+static char *dir_of(const lf_trainer *t, int64_t step, lf_err *err)
+{
+    char name[40];
+    snprintf(name, sizeof(name), PREFIX "%08lld", (long long)step);
+    return lf_path_join(t->c->out, name, err);
+}
+
+/* Remove the kept ones of other steps than `but`. */
+static int prune(const lf_trainer *t, int64_t but, lf_err *err)
+{
+    DIR *d = opendir(t->c->out);
+    int rc = d ? 0 : lf_fail_errno(err, "%s", t->c->out);
+    for (struct dirent *e; !rc && (errno = 0, e = readdir(d));) {
+        char *end, *path;
+        if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        const long long step = strtoll(e->d_name + strlen(PREFIX), &end, 10);
+        if (*end || step == but)
+            continue;
+        path = lf_path_join(t->c->out, e->d_name, err);
+        rc = path ? lf_artifact_remove(path, err) : LF_ENOMEM;
+        free(path);
+    }
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+/* One that is there already was left by the same run when it was killed later: these are its bits. */
+static int keep(lf_trainer *t, int64_t before, lf_err *err)
+{
+    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
+    const int64_t saved = t->saved_step;
+    const double last = t->last_save;
+    char *dir = dir_of(t, t->s.step, err);
+    int rc = dir ? lf_train_save_wait(t, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_artifact_state(&st, dir, err);
+    const int64_t known = t->saved_step > saved ? t->saved_step : saved;
+    if (!rc && before > 0 && known >= before)
+        rc = prune(t, before, err);
+    if (!rc && st != LF_ARTIFACT_PRESENT)
+        rc = lf_train_save_begin(t, dir, NULL, err);
+    if (!rc)
+        rc = lf_train_save_wait(t, err);
+    t->saved_step = known; /* nobody goes on from it */
+    t->last_save = last;
+    free(dir);
+    return rc;
+}
+
+int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
+{
+    const double score = t->c->best_by_accuracy ? -st->valid_accuracy : st->valid_loss;
+    const int64_t before = t->s.best_step;
+    if (t->s.best_score <= score) {
+        if (++t->s.stale == t->c->patience)
+            lf_train_log(t, 2, "no better validation than that of step %lld for %lld: the end", (long long)before,
+                         (long long)t->s.stale);
+        return 0;
+    }
+    t->s.best_score = score;
+    t->s.best_step = t->s.step;
+    t->s.stale = 0;
+    if (!t->c->keep_best)
+        return 0;
+    int rc = lf_train_replicas(t, err);
+    if (!rc && lf_train_first_rank(t))
+        rc = keep(t, before, err);
+    return lf_train_agree(t, rc, err);
+}
+
+/* With an adapter the model that it makes of its base, as out/checkpoint is. */
+static int publish(const lf_trainer *t, const char *from, const char *to, lf_err *err)
+{
+    const struct lf_merge_opts mo = {.base = t->c->init_from, .adapter = from, .out = to, .threads = t->c->threads};
+    if (t->c->adapter)
+        return lf_adapter_merge(&mo, NULL, err);
+    if (rename(from, to) != 0)
+        return lf_fail_errno(err, "%s", to);
+    return lf_io_fsync_parent(to, err);
+}
+
+int lf_train_publish_best(lf_trainer *t, lf_err *err)
+{
+    enum lf_artifact_state kept = LF_ARTIFACT_ABSENT, there = LF_ARTIFACT_ABSENT;
+    if (!t->c->keep_best || t->s.best_step < 1)
+        return 0;
+    char *from = dir_of(t, t->s.best_step, err), *to = lf_path_join(t->c->out, "best", err);
+    int rc = from && to ? lf_artifact_state(&there, to, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_artifact_state(&kept, from, err);
+    if (!rc && there != LF_ARTIFACT_PRESENT && kept != LF_ARTIFACT_PRESENT)
+        lf_train_log(t, 1, "%s is not there: the best validation was that of an earlier incarnation elsewhere", from);
+    else if (!rc && there != LF_ARTIFACT_PRESENT)
+        rc = publish(t, from, to, err);
+    if (!rc)
+        rc = prune(t, -1, err);
+    free(from);
+    free(to);
+    return rc;
+}
