@@ -380,7 +380,7 @@ static int add_end(json_t *gen, const lf_tokenizer *t, int64_t end)
 
 /* A model that has learnt conversations ends its turns as they do: what stops its generation goes with the tokenizer.
  */
-static int put_turn_end(const tokenize *s, const lf_tokenizer *t, lf_buf *block, lf_err *err)
+static int put_turn_end(const tokenize *s, const lf_tokenizer *t, int64_t eos_id, lf_buf *block, lf_err *err)
 {
     lf_tok_files f = {.n = 0};
     lf_buf *to = NULL;
@@ -389,6 +389,11 @@ static int put_turn_end(const tokenize *s, const lf_tokenizer *t, lf_buf *block,
     int rc = s->chat ? lf_chat_turn_end(s->chat, &end, err) : 0;
     if (rc != 0 || end < 0 || end == lf_tokenizer_eos(t))
         return rc;
+    const uint8_t *name = NULL;
+    size_t n = 0;
+    if (lf_tokenizer_text(t, (uint32_t)end, &name, &n) && end != eos_id)
+        lf_log(2, "turns end with %.*s, which is not the end of a document; eos_token = %.*s makes it that", (int)n,
+               name, (int)n, name);
     rc = lf_tok_files_unpack(&f, block->data, block->len, s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         if (strcmp(f.v[i].name, GEN_NAME) == 0)
@@ -443,7 +448,7 @@ int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int
         if (rc == 0)
             rc = lf_tokenize_get_chat(s, t, &json, name, err);
         if (rc == 0 && s->k->rank == 0)
-            rc = put_turn_end(s, t, &json, err);
+            rc = put_turn_end(s, t, *eos_id, &json, err);
         if (rc == 0 && s->k->rank == 0)
             rc = publish(s, t, &json, *eos_id, err);
         rc = lf_stage_agree(s->k->comm, rc, err);

@@ -215,6 +215,28 @@ static bool ends_special(const struct ctx *c, size_t at)
     return false;
 }
 
+/* A judged answer ends with the token that ends its turn, as a generated one does: line ends that the template puts
+ * behind it are cut off. */
+static int end_at_turn(const struct ctx *c, lf_err *err)
+{
+    lf_chat_doc *k = &c->d->chat;
+    lf_chat_span *s = k->n_spans ? &k->spans[k->n_spans - 1] : NULL;
+    lf_buf tail;
+    if (!s || s->end != k->ids.n)
+        return 0;
+    size_t end = s->end;
+    while (end > s->begin && !lf_tokenizer_is_special(c->o->tok, k->ids.v[end - 1]))
+        end--;
+    if (end == s->begin || end == s->end)
+        return 0;
+    lf_buf_init(&tail);
+    int rc = lf_tokenizer_decode(c->o->tok, k->ids.v + end, s->end - end, false, &tail, err);
+    if (rc == 0 && strspn(tail.data, " \t\r\n") == tail.len)
+        k->ids.n = s->end = end;
+    lf_buf_fini(&tail);
+    return rc;
+}
+
 static int take_chat(const struct ctx *c, size_t at, lf_err *err)
 {
     lf_rowdocs *d = c->d;
@@ -257,7 +279,9 @@ static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
         return lf_fail(err, rc, "%s", why.text);
     if (rc < 0)
         return leave_out(d, fate_of[d->chat.fault], why.text);
-    rc = take_chat(c, at, err);
+    rc = d->kind == LF_ROW_PLAIN ? 0 : end_at_turn(c, err);
+    if (rc == 0)
+        rc = take_chat(c, at, err);
     return rc < 0 ? rc : end_doc(c, at, true, err);
 }
 

@@ -11,7 +11,8 @@
  * its label; of whole conversations the last answer is trained prompt                      ids up to the place where an
  * answer begins, no EOS, and the row's other columns tokens                      as it stands
  *
- * EOS is put behind texts that do not end with it. The first token of a document with a mask is never trained: nothing
+ * Of judged answers (preference, unpaired) what the template puts behind the end of the last turn, a line end, is cut off:
+ * they end where a generated answer does. EOS is put behind texts that do not end with it. The first token of a document with a mask is never trained: nothing
  * predicts it. A row can be left out for the reasons of lf_row_fate; the caller counts them or makes them errors.
  *
  * Longer than max_length, by `truncate`: keep the start; drop the row; or share the room between prompts and answers as

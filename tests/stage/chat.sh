@@ -86,7 +86,8 @@ m u q a no >"$dir/no.jsonl"
 run pairs --shape auto "$dir/pairs.jsonl"
 run yes --shape auto "$dir/yes.jsonl"
 run no --shape auto "$dir/no.jsonl"
-same "$(ids pairs)" "$(echo "$(ids yes)margin=0.5" && ids no && echo "$(ids yes)margin=0" && ids no && echo "$(ids yes)margin=0" && ids no)" \
+judged() { ids "$1" | sed 's/244 $//'; } # without the line end behind the turn
+same "$(ids pairs)" "$(echo "$(judged yes)margin=0.5" && judged no && echo "$(judged yes)margin=0" && judged no && echo "$(judged yes)margin=0" && judged no)" \
     "pairs with a prompt, without one, and with a prompt that the answers repeat"
 grep -q '"rows":"pairs"' "$dir/pairs/shards/manifest.json"
 ok $? "the manifest says that these are pairs"
@@ -108,7 +109,7 @@ says "record 2 is of the kind pairs, those before are plain" "do not mix"
 # Labelled answers and prompts.
 printf '{"prompt":[%s],"completion":[%s],"label":true}\n{"messages":[%s,%s],"kto_tag":false}\n' "$(u q)" "$(a yes)" "$(u q)" "$(a no)" >"$dir/kto.jsonl"
 run kto --shape auto "$dir/kto.jsonl"
-same "$(ids kto)" "$(echo "$(ids yes)label=1" && echo "$(ids no)label=0")" "labelled answers"
+same "$(ids kto)" "$(echo "$(judged yes)label=1" && echo "$(judged no)label=0")" "labelled answers"
 printf '{"prompt":[%s],"answer":"42","id":7}\n{"prompt":"2+2=","answer":"4"}\n' "$(u q)" >"$dir/prompts.jsonl"
 run prompts --shape prompt "$dir/prompts.jsonl"
 same "$(ids prompts | sed 's/.*rest=//')" '{"answer":"42","id":7}

@@ -162,6 +162,33 @@ static void test_pairs(void)
         "no answer");
 }
 
+/* Where turns end with EOS and a line end. */
+static void test_judged(void)
+{
+    static const char lines[] =
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{{ '\\n' }}{% endfor %}{% if "
+        "add_generation_prompt %}<|assistant|>{% endif %}";
+    lf_err err = LF_ERR_INIT;
+    lf_rowdocs_opts o = plain();
+    lf_chat *c = lf_chat_from_text(lines, strlen(lines), "lines", tok, NULL, &err);
+    int64_t end = 0;
+    if (!c)
+        tap_bail("%s", err.text);
+    o.chat = c;
+    tap_rc(lf_chat_turn_end(c, &end, &err), 0, &err, NULL, "what ends a turn");
+    tap_i64(end, lf_tokenizer_eos(tok), "is EOS");
+    row(&o, "{\"messages\":[" U("q") "," A("a") "]}", "<|user|>q</s>\n<|assistant|>[a</s>\n",
+        "a conversation has its last line end");
+    row(&o, "{\"prompt\":\"q\",\"chosen\":[" A("a") "],\"rejected\":[" A("b") "]}",
+        "<|user|>q</s>\n<|assistant|>[a</s> | <|user|>q</s>\n<|assistant|>[b</s>",
+        "answers that are judged end with EOS");
+    lf_chat_destroy(c);
+    static const char none[] = "{% for m in messages %}{{ m.content }}, {% endfor %}";
+    c = lf_chat_from_text(none, strlen(none), "none", tok, NULL, &err);
+    tap_ok(c && lf_chat_turn_end(c, &end, &err) == 0 && end == -1, "a template that ends turns with no token");
+    lf_chat_destroy(c);
+}
+
 static void test_prompts(void)
 {
     lf_rowdocs_opts o = plain();
@@ -239,6 +266,7 @@ int main(void)
     setup();
     test_texts();
     test_pairs();
+    test_judged();
     test_prompts();
     test_cut();
     lf_rowdocs_fini(&docs);
