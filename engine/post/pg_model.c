@@ -13,16 +13,6 @@
 
 #define SCORE_WEIGHT "score.weight"
 
-static int declare(lf_pg_model *m, lf_err *err)
-{
-    int rc = lf_decoder_declare(m->dec, m->ps, err);
-    if (rc || !m->s.score || lf_pstore_find(m->ps, SCORE_WEIGHT) >= 0) /* the description may have one */
-        return rc;
-    int64_t width = m->mc.embed_dim ? m->mc.embed_dim : m->mc.hidden;
-    rc = lf_pstore_add(m->ps, &(struct lf_param_desc){.name = SCORE_WEIGHT, .ndim = 2, .dims = {1, width}, .decay = true}, err);
-    return rc < 0 ? rc : 0;
-}
-
 static int add_packed(lf_pg_model *m, lf_err *err)
 {
     struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context};
@@ -46,7 +36,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
-    int rc = declare(m, err);
+    int rc = lf_decoder_declare(m->dec, m->ps, err);
     if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
     if (!rc)
@@ -79,6 +69,8 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struc
         return LF_ENOMEM;
     m->mc = *mc;
     m->s = *s;
+    if (s->score) /* one number per token in the place of the head over the vocabulary */
+        m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
     int rc = make_plan(m, err);
     if (!rc)

@@ -151,6 +151,8 @@ static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *opti
     int rc = lf_ckpt_open(&ck, dir, p->c->threads, err);
     if (!rc)
         rc = lf_weights_config(&mc, ck, err);
+    if (!rc && m != p->critic && mc.output != LF_OUTPUT_TOKENS)
+        rc = lf_fail(err, LF_EINVAL, "%s gives scores, it predicts no tokens", dir);
     if (!rc && mc.vocab != p->mc.vocab) /* other differences show as missing or misshapen tensors */
         rc = lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the actor one of %lld", dir, (long long)mc.vocab, (long long)p->mc.vocab);
     if (!rc && m == p->ref && !lf_model_config_equal(&mc, &p->mc, &key))

@@ -207,6 +207,18 @@ rm -f "$dir/w/when"
 run q $pp --reward-command "$command"
 same "$(id q/checkpoint)" "$(id p/checkpoint)" "policy, critic and their moments are the same bits"
 
+# --- a reward model, which the critic begins with, beside a rule ---
+{ cat "$LF_SRCDIR/models/tiny-llama.ini"; echo "output = score"; } >"$dir/rm.ini"
+"$tool" ckpt "$dir/rm" "$dir/rm.ini" 270
+run v $pp --reward-model "$dir/rm" --reward-model-weight 0.5 --critic-from "$dir/rm" --reward '2 * format:.*'
+[ $rc -eq 0 ] && [ "$(member v 1 mismatch_max)" = 0 ] && [ "$(member v 1 reward_format)" = 1 ] && [ "$(member v 1 value)" != 0 ]
+ok $? "a reward model beside a rule; the critic begins with its weights"
+awk "BEGIN { d = $(member v 1 score) - 2 - 0.5 * $(member v 1 reward_model); exit !(d < 1e-12 && d > -1e-12) }"
+ok $? "the score is the weighted sum of both"
+run v2 --reward-model "$dir/ckpt"
+[ $rc -eq 1 ] && grep -qF "reward_model" "$dir/err"
+ok $? "a policy is no reward model"
+
 # --- every algorithm, two rounds ---
 for a in grpo rloo reinforce++ dapo dr-grpo gspo; do
     run "x$a" --algorithm "$a" --steps 2 --samples 4 --reward-command "$command" --overlong-buffer 4 --missing-eos penalty
