@@ -100,6 +100,8 @@ static lf_val trunk(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
     lf_val x = embed(b);
+    if (b->noise)
+        x = lf_add(b->g, x, lf_input(b->g, "noise", LF_F32, b->rows, c->hidden));
     if (c->embed_norm)
         x = lf_dec_norm(b, x, "embed_norm", LF_DEC_OUTSIDE);
     x = lf_dec_dropout(b, x, c->embed_dropout, "embed", LF_DEC_OUTSIDE);
@@ -158,13 +160,15 @@ static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstor
                                .c = &d->c,
                                .dropout = train && lf_decoder_is_random(d),
                                .train = train,
-                               .adapter_off = r->adapter_off};
+                               .adapter_off = r->adapter_off,
+                               .noise = train && r->noise};
     b->g = lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_ENOMEM;
     begin(b, r->rows, r->n_docs);
     b->cu_seqlens = lf_input(b->g, "cu_seqlens", LF_I32, r->n_docs + 1, 1);
     b->max_doc = r->max_doc > 0 ? r->max_doc : r->rows;
+    b->rows = r->rows;
     return 0;
 }
 

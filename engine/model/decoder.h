@@ -50,6 +50,7 @@ struct lf_decoder_rows {
     int64_t n_docs;  /* bound on documents in cu_seqlens */
     int64_t max_doc; /* longest document; 0 = rows */
     bool adapter_off; /* of an adapted model (adapter.h): the base alone, such as a reference policy */
+    bool noise;       /* training graphs: input "noise" f32 [R, C] is added to the embeddings */
 };
 
 /* Loss over packed documents. train: with the dropouts of the description, for differentiation. */

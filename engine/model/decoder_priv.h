@@ -32,14 +32,14 @@ struct lf_dec_build {
     const lf_model_config *c;
     lf_graph *g;
     bool dropout, train; /* dropout: random decisions of any kind, so samples and offsets are there */
-    bool adapter_off;
+    bool adapter_off, noise;
     lf_val load; /* of the experts of the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
     lf_val prefix, turns, blocks; /* LF_NONE where the description has no use for them */
     /* over documents */
     lf_val cu_seqlens;
-    int64_t max_doc;
+    int64_t max_doc, rows;
     /* over the cache */
     const struct lf_decoder_paged *paged;
     lf_val seq, table;

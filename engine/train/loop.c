@@ -428,6 +428,9 @@ static int input_buffers(lf_trainer *t, lf_err *err)
     if (t->mc.mask == LF_MASK_PREFIX &&
         !(t->prefix_buf = lf_arena_alloc(t->arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
         return LF_ENOMEM;
+    if (t->c->neftune_alpha > 0 &&
+        !(t->noise_buf = lf_arena_alloc(t->arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
+        return LF_ENOMEM;
     if (t->c->objective || !lf_decoder_is_random(t->m.dec)) /* objectives train without dropout */
         return 0;
     t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);

@@ -88,6 +88,7 @@ struct lf_train_config {
     int64_t warmup_steps, decay_steps;
     struct lf_adamw_opts adam;
     double clip, z_loss;
+    double neftune_alpha; /* > 0: noise on the embeddings in training (neftune.h); without an objective */
 
     enum lf_dtype compute;
     enum lf_numeric numeric;

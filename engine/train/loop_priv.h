@@ -66,6 +66,7 @@ struct lf_trainer {
     int64_t total_steps, total_samples;
     int64_t *samples_buf; /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
+    float *noise_buf; /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
     json_t *history; /* resumes, with why they were not bitwise */

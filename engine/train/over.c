@@ -5,6 +5,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/neftune.h"
 
 /* With mask = prefix: what of a document its trained part may look at, and where rope2d counts from. */
 static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
@@ -33,6 +34,11 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
         rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
     if (!rc && t->prefix_buf)
         rc = write_prefixes(t, chain, b, err);
+    if (!rc && chain == t->m.train && t->noise_buf) {
+        lf_neftune_fill(t->noise_buf, t->c->neftune_alpha, t->m.rows, t->mc.hidden, b->cu_seqlens, t->m.n_docs,
+                        b->sample_ids, b->T, t->c->seed, t->c->threads);
+        rc = lf_exec_write(ex, chain, 0, "noise", t->noise_buf, rows * (size_t)t->mc.hidden * sizeof(float), err);
+    }
     if (rc || chain != t->m.train || !t->samples_buf)
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)

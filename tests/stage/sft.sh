@@ -182,6 +182,13 @@ same $rc 0 "the best of an adapter"
 run frombest --steps 1 --init-from "$dir/bestlora/out/best"
 same $rc 0 "is a whole model"
 
+# noise on the embeddings
+run neftune --neftune-alpha 5
+same $rc 0 "NEFTune"
+[ "$(id neftune)" != "$(id full)" ]
+ok $? "changes the weights"
+killed nefkill neftune --neftune-alpha 5
+
 # what does not go together
 rm -rf "$dir/lora/out/checkpoint" "$dir/lora/out/adapter"
 run lora $lora --init-from "$dir/other/checkpoint"

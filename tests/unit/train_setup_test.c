@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/train/loop_priv.h"
+#include "engine/train/neftune.h"
 #include "tests/tap/tap.h"
 
 static const lf_ramp_row ramp[] = {{0, 4}, {16, 8}};
@@ -103,9 +104,36 @@ static void test_check(void)
     refused(c, "does not come after", "a ramp that goes back");
 }
 
+static void test_neftune(void)
+{
+    enum { ROWS = 64, WIDTH = 10 };
+    static float x[2][ROWS * WIDTH];
+    const int32_t cu[4] = {0, 16, 20, 60};
+    const int64_t samples[2] = {7, 9};
+    tap_f64(lf_neftune_half_width(5, 512, 4096), 0.00345267, 1e-8, "half width of 512 tokens of 4096");
+    for (int k = 0; k < 2; k++)
+        lf_neftune_fill(x[k], 5, ROWS, WIDTH, cu, 3, samples, 32, 3, k + 1);
+    tap_mem(x[0], x[1], sizeof(x[0]), "the noise does not depend on threads");
+    bool inside = true, wide = true;
+    for (int d = 0; d < 3; d++) {
+        const double half = lf_neftune_half_width(5, cu[d + 1] - cu[d], WIDTH);
+        double most = 0, sum = 0;
+        for (int i = cu[d] * WIDTH; i < cu[d + 1] * WIDTH; i++) {
+            most = fmax(most, fabs((double)x[0][i]));
+            sum += (double)x[0][i];
+        }
+        inside = inside && most <= half * (1 + 1e-6);
+        wide = wide && most > 0.85 * half && fabs(sum) / ((cu[d + 1] - cu[d]) * WIDTH) < 0.3 * half;
+    }
+    tap_ok(inside && wide, "each document has the width of its own length");
+    tap_ok(!(x[0][60 * WIDTH] > 0) && !(x[0][60 * WIDTH] < 0), "rows of no document have none");
+    tap_ok(memcmp(&x[0][0], &x[0][32 * WIDTH], WIDTH * sizeof(float)) != 0, "samples differ");
+}
+
 int main(void)
 {
     test_length();
     test_check();
+    test_neftune();
     return tap_done();
 }
