@@ -14,3 +14,6 @@ continuedir = $(pkgdatadir)/examples/continue-pretrain
 dist_continue_DATA = examples/continue-pretrain/pipeline.ini examples/continue-pretrain/old.ini \
   examples/continue-pretrain/new.ini
 dist_continue_SCRIPTS = examples/continue-pretrain/run.sh
+rlhfdir = $(pkgdatadir)/examples/rlhf
+dist_rlhf_DATA = examples/rlhf/pipeline.ini
+dist_rlhf_SCRIPTS = examples/rlhf/make_data.sh

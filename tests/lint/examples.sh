@@ -29,6 +29,7 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         echo '{"text": "a book"}' | tee books/1.jsonl >notes/1.jsonl
         ;;
     continue-pretrain) echo "some text" >text.txt && sed "s|@OLD@|$tmp/$name/text.txt|; s|@NEW@|$tmp/$name/text.txt|" "$p" >pipeline.ini ;;
+    rlhf) printf 'light\n   n 1: the visual effect of rays upon the eyes of people\n' >words && sh make_data.sh words data >out 2>&1 && cp data/pairs.jsonl data/held.jsonl ;;
     evaluate) mkdir checkpoint tokenizer ;;
     convert)
         mkdir texts model

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of a reward model that lf-convert exported, by transformers, against those that lf-rm wrote:
+"""Scores of a reward model that lf-convert exported, by transformers, against those that lf-score wrote:
 
     check_rm.py MODEL_DIR SCORES.jsonl [TOLERANCE]
 
-Lines of SCORES.jsonl need "token_ids" and "score" (lf-rm, mode = score, ids = yes). All texts go in one padded batch, so that the padding
+Lines of SCORES.jsonl need "token_ids" and "score" (lf-score --token-ids). All texts go in one padded batch, so that the padding
 token of config.json is put to the test. Run by hand; says how far the scores are apart at most, and fails beyond 1e-5.
 """
 import json
