@@ -67,6 +67,7 @@ static const struct {
     {"pretrain", "text -> tokens -> a model from scratch -> samples and evaluation", lf_init_pretrain},
     {"tokenize", "text -> tokenizer and shards", lf_init_tokenize},
     {"eval", "measure a checkpoint and let it write", lf_init_eval},
+    {"dpo", "pairs of answers -> a model that prefers the better ones", lf_init_dpo},
 };
 #define N_USES (sizeof uses / sizeof uses[0])
 

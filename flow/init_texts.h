@@ -8,5 +8,6 @@
 extern const char *const lf_init_pretrain[];
 extern const char *const lf_init_tokenize[];
 extern const char *const lf_init_eval[];
+extern const char *const lf_init_dpo[];
 
 #endif

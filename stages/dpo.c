@@ -110,6 +110,9 @@ static int read_all(struct dpo *s, const lf_optset *o, lf_err *err)
     lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
     if (!c->steps && !c->tokens && !(c->epochs > 0))
         c->epochs = EPOCHS;
+    if (c->adapter && c->adapter->dropout > 0)
+        return lf_fail(err, LF_EINVAL,
+                       "lora_dropout: policies are compared without dropout, and trained so; leave it out");
     if (c->model_given)
         return lf_fail(err, LF_EINVAL, "the model comes with init_from; leave [model] out");
     return lf_train_check(c, err);

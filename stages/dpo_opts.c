@@ -43,4 +43,5 @@ const lf_opt_table lf_dpo_opts = {
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,
+    .any_output = true, /* mode = reference makes no checkpoint */
 };

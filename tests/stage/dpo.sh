@@ -87,6 +87,8 @@ run bad --loss kto --nll 1
 same $rc 2 "so is nll with kto"
 run bad --weight-good 2
 same $rc 2 "so are weights of labels with pairs"
+run bad --lora-rank 4 --lora-dropout 0.1
+same $rc 2 "so is dropout"
 run bad --loss kto
 same $rc 1 "pairs are not labelled answers"
 says "holds pairs of answers, but answers with a label" "and it says so"
