@@ -92,9 +92,7 @@ int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf 
                     .double_bos = d->double_bos,
                     .seam = d->seam};
     b->replaced += d->replaced;
-    int rc = 0;
-    for (size_t k = 0; k < d->ids.n && rc == 0; k++)
-        rc = lf_ids_add(&b->ids, d->ids.v[k], err);
+    int rc = lf_ids_add_all(&b->ids, d->ids.v, d->ids.n, err);
     lf_buf_add(&b->mask, d->mask.data, d->mask.len);
     lf_buf_add(&b->rest, d->rest.data, d->rest.len);
     if (rc == 0)

@@ -388,6 +388,16 @@ static int reserve(lf_ids *out, size_t more, lf_err *err)
     return rc;
 }
 
+int lf_ids_add_all(lf_ids *ids, const uint32_t *v, size_t n, lf_err *err)
+{
+    int rc = n > 0 ? reserve(ids, n, err) : 0;
+    if (rc != 0 || n == 0)
+        return rc;
+    memcpy(ids->v + ids->n, v, n * sizeof(*v));
+    ids->n += n;
+    return 0;
+}
+
 int lf_ids_add(lf_ids *ids, uint32_t id, lf_err *err)
 {
     int rc = reserve(ids, 1, err);

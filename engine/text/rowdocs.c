@@ -79,8 +79,12 @@ static int add_span(lf_rowdocs *d, size_t begin, size_t end, lf_err *err)
     return rc;
 }
 
-static void count_trained(lf_rowdocs *d, size_t at)
+static void count_trained(lf_rowdocs *d, size_t at, bool masked)
 {
+    if (!masked) {
+        d->trained += d->ids.n > at ? d->ids.n - at - 1 : 0;
+        return;
+    }
     for (size_t i = at + 1; i < d->ids.n; i++)
         d->trained += d->mask.data[i] != 0;
     d->masked = d->masked || (d->ids.n > at && memchr(d->mask.data + at, 0, d->ids.n - at) != NULL);
@@ -105,7 +109,7 @@ static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
     }
     if (masked && n > 0)
         d->mask.data[at] = 0;
-    count_trained(d, at);
+    count_trained(d, at, masked);
     if (masked && d->kind != LF_ROW_PROMPT && d->trained == before)
         return leave_out(d, d->truncated ? LF_ROW_ALL_MASKED : LF_ROW_NO_TARGET, "no token is trained");
     d->len[d->n_docs++] = n;
@@ -241,10 +245,8 @@ static int take_chat(const struct ctx *c, size_t at, lf_err *err)
 {
     lf_rowdocs *d = c->d;
     const lf_chat_doc *k = &d->chat;
-    int rc = 0;
     d->n_spans = 0;
-    for (size_t i = 0; i < k->ids.n && rc == 0; i++)
-        rc = lf_ids_add(&d->ids, k->ids.v[i], err);
+    int rc = lf_ids_add_all(&d->ids, k->ids.v, k->ids.n, err);
     if (rc == 0 && c->o->train_prompt && d->kind == LF_ROW_PLAIN)
         rc = add_mask(d, k->ids.n, 1, err);
     else if (rc == 0)

@@ -46,6 +46,7 @@ typedef struct lf_ids {
 } lf_ids;
 void lf_ids_fini(lf_ids *ids);
 int lf_ids_add(lf_ids *ids, uint32_t id, lf_err *err);
+int lf_ids_add_all(lf_ids *ids, const uint32_t *v, size_t n, lf_err *err);
 
 /* Both return owned, NULL on failure. path: a file or a directory (tokenizer_files.h says which file counts). The
  * second reads one main file, or the container of lf_tok_files_pack; `path` names it in messages and by its ending. */
