@@ -17,3 +17,6 @@ dist_continue_SCRIPTS = examples/continue-pretrain/run.sh
 rlhfdir = $(pkgdatadir)/examples/rlhf
 dist_rlhf_DATA = examples/rlhf/pipeline.ini
 dist_rlhf_SCRIPTS = examples/rlhf/make_data.sh
+grpodir = $(pkgdatadir)/examples/grpo
+dist_grpo_DATA = examples/grpo/pipeline.ini
+dist_grpo_SCRIPTS = examples/grpo/run.sh

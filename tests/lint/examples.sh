@@ -31,6 +31,11 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
     continue-pretrain) echo "some text" >text.txt && sed "s|@OLD@|$tmp/$name/text.txt|; s|@NEW@|$tmp/$name/text.txt|" "$p" >pipeline.ini ;;
     rlhf) printf 'light\n   n 1: the visual effect of rays upon the eyes of people\n' >words && sh make_data.sh words data >out 2>&1 && cp data/pairs.jsonl data/held.jsonl ;;
     evaluate) mkdir checkpoint tokenizer ;;
+    grpo)
+        echo "1+1=2" >sums.txt
+        echo '{"prompt":"1+1=","completion":"2"}' >rows.jsonl
+        echo '{"prompt":"1+1=","answer":"2"}' >prompts.jsonl
+        ;;
     convert)
         mkdir texts model
         echo "a text" >texts/a.txt

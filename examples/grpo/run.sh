@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs the pipeline beside it and tells how often the model's sums are right, before and after.
+#
+# usage: run.sh BUILD [DIR]
+#   BUILD   the build directory, or the prefix that loong-flow was installed below
+#   DIR     where everything goes (default ./grpo-run); run again with the same DIR to continue
+#
+# Exit codes: 0 done, and right answers rose by more than three standard errors; 1 failed; 2 usage.
+set -u
+LC_ALL=C
+export LC_ALL
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '5,8s/^# \{0,1\}//p' "$here/run.sh" >&2; exit 2; }
+build=$(cd "$1" 2>/dev/null && pwd) || { echo "grpo: there is no directory $1" >&2; exit 1; }
+lf=$build/loong-flow
+[ -x "$lf" ] || lf=$build/bin/loong-flow
+[ -x "$lf" ] || { echo "grpo: neither $build/loong-flow nor $build/bin/loong-flow is there; build first" >&2; exit 1; }
+LF_MODELS_DIR=${LF_MODELS_DIR:-$(cd "$here/../.." && pwd)/models}
+export LF_MODELS_DIR
+dir=${2:-grpo-run}
+mkdir -p "$dir" && cp "$here/pipeline.ini" "$dir/" && cd "$dir" || exit 1
+
+awk 'BEGIN { for (a = 0; a < 10; a++) for (b = 0; b < 10; b++) print a "+" b "=" a + b }' >sums.txt
+awk 'BEGIN { for (a = 0; a < 10; a++) for (b = 0; b < 10; b++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, b, a + b }' >prompts.jsonl
+awk 'BEGIN { x = 7; for (i = 0; i < 3000; i++) { x = (x * 16807) % 2147483647; a = int(x / 7) % 10
+    x = (x * 16807) % 2147483647; b = int(x / 7) % 10
+    printf "{\"prompt\":\"%d+%d=\",\"completion\":\"%d\"}\n", a, b, a + b } }' >rows.jsonl
+
+"$lf" run pipeline.ini || exit $?
+# "score" and "score_std" of the one record of a stage.
+value() { "$lf" metrics "$1" --key "$2" --format csv | tail -n 1 | sed 's/.*,//'; }
+awk -v b="$(value before score)" -v bs="$(value before score_std)" -v a="$(value after score)" -v as="$(value after score_std)" 'BEGIN {
+    e = sqrt((bs * bs + as * as) / 800)
+    printf "right answers: %.1f %% before, %.1f %% after GRPO (standard error of the difference %.1f %%)\n", 100 * b, 100 * a, 100 * e
+    exit !(b > 0 && a - b > 3 * e) }' || { echo "grpo: the reward did not rise clearly" >&2; exit 1; }
