@@ -61,6 +61,8 @@ static void batch(struct rig *r)
     }
 }
 
+static const char *frozen_but; /* pattern: everything else is frozen */
+
 /* a NULL: no adapter. */
 static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_adapter_config *a, enum lf_dtype compute,
                      enum lf_recompute how)
@@ -77,6 +79,8 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_ad
     if (!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) || (a && lf_decoder_adapt(r->d, r->ps, a, &err)) ||
         !(r->plan = lf_plan_create(r->ps, &po, &err)))
         tap_bail("%s", err.text);
+    if (frozen_but && (!lf_pstore_freeze(r->ps, "", true) || !lf_pstore_freeze_matching(r->ps, frozen_but, false)))
+        tap_bail("nothing to freeze");
     r->train = add(r, lf_decoder_loss_graph(r->d, r->ps, "train", &rows, true, &err), true, how);
     r->logits = add(r, lf_decoder_logits_graph(r->d, r->ps, "logits", &rows, &err), false, 0);
     r->paged = add(r, lf_decoder_paged_graph(r->d, r->ps, "paged", &paged, &err), false, 0);
@@ -318,6 +322,38 @@ static bool decodes_alike(struct rig *r, const float *z)
     return same;
 }
 
+/* Freezing takes work away and changes no bit of the gradients that remain. */
+static void test_frozen(const lf_model_config *c)
+{
+    lf_err err = LF_ERR_INIT;
+    struct rig full, part;
+    bool same = true;
+    int compared = 0;
+    open_rig(&full, c, NULL, LF_F32, LF_RECOMPUTE_NONE);
+    frozen_but = "layers.1.mlp.*";
+    open_rig(&part, c, NULL, LF_F32, LF_RECOMPUTE_NONE);
+    frozen_but = NULL;
+    loss(&full, 5, true);
+    loss(&part, 5, true);
+    for (int i = 0; i < lf_pstore_count(part.ps); i++) {
+        struct lf_pview v;
+        int64_t n;
+        const bool trained = lf_pstore_view(part.ps, i, LF_P_GRAD, &v) == 1;
+        same = same && trained == (strncmp(lf_pstore_desc(part.ps, i)->name, "layers.1.mlp.", 13) == 0);
+        if (!trained)
+            continue;
+        float *x = read(&full, i, LF_P_GRAD, &n), *y = read(&part, i, LF_P_GRAD, &n);
+        same = same && memcmp(x, y, (size_t)n * sizeof *x) == 0;
+        compared++;
+        free(x);
+        free(y);
+    }
+    tap_ok(same && compared == 3, "gradients of what is not frozen are those of the whole model (%d tensors)", compared);
+    tap_ok(lf_pstore_freeze_matching(part.ps, "layer.*", true) == 0, "a pattern that matches nothing says so%s", err.text);
+    close_rig(&part);
+    close_rig(&full);
+}
+
 static void set_targets(struct lf_adapter_config *a, const char *text)
 {
     char buf[256];
@@ -443,6 +479,7 @@ int main(void)
     test_targets(&c, "qkv gate_up", 4 * layers);
     test_targets(&c, "layers.0.attn.o.weight layers.1.mlp.up.*", 4);
     test_recompute(&c);
+    test_frozen(&c);
     test_bf16(&c);
     load(&moe, "tiny-moe.ini");
     refuse(&c, "wq", 2, LF_EINVAL, "wq matches no linear layer");
