@@ -66,6 +66,7 @@ static const struct {
 } uses[] = {
     {"pretrain", "text -> tokens -> a model from scratch -> samples and evaluation", lf_init_pretrain},
     {"tokenize", "text -> tokenizer and shards", lf_init_tokenize},
+    {"sft", "a published model and conversations -> a fine-tuned model and its files", lf_init_sft},
     {"eval", "measure a checkpoint and let it write", lf_init_eval},
     {"dpo", "pairs of answers -> a model that prefers the better ones", lf_init_dpo},
 };

@@ -7,6 +7,7 @@
 
 extern const char *const lf_init_pretrain[];
 extern const char *const lf_init_tokenize[];
+extern const char *const lf_init_sft[];
 extern const char *const lf_init_eval[];
 extern const char *const lf_init_dpo[];
 
