@@ -19,4 +19,4 @@ EXTRA_DIST += tests/golden/convert/make_megatron.py tests/golden/convert/torch-g
 EXTRA_DIST += tests/stage/convert.sh tests/stage/convert_flow.sh tests/stage/convert_faults.sh
 # What users write expected logits with, on a machine that has transformers.
 toolsdir = $(pkgdatadir)/tools
-dist_tools_SCRIPTS = stages/expected.py
+dist_tools_SCRIPTS = stages/expected.py stages/harness.py

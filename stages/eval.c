@@ -22,14 +22,25 @@
 typedef struct eval {
     lf_comm *comm; /* NULL: alone */
     const char *checkpoint, *tokenizer_path, *split, *prefix, *out, *metrics;
-    const char **data, **text, **choice, **last, **from;
-    size_t n_data, n_text, n_choice, n_last, n_from, block;
+    const char **data, **text, **choice, **last, **requests, **generate, **until, **from;
+    size_t n_data, n_text, n_choice, n_last, n_requests, n_generate, n_from, block;
     int64_t limit;
+    struct lf_task_generate g;
+    struct lf_eval_opts opts;
+    struct lf_eval_models models;
+    bool rolling_bos;
+    const char *think_end;
+    int32_t *end;
     struct lf_runner_opts run;
     lf_tokenizer *tok;
     lf_tasks *tasks;
     lf_lines *lines;
 } eval;
+
+static bool first(const eval *e)
+{
+    return !e->comm || e->comm->rank == 0;
+}
 
 static void destroy(void *self)
 {
@@ -43,8 +54,24 @@ static void destroy(void *self)
     free(e->text);
     free(e->choice);
     free(e->last);
+    free(e->requests);
+    free(e->generate);
+    free(e->until);
+    free(e->end);
     free(e->from);
     free(e);
+}
+
+static void read_requests_options(eval *e, const lf_optset *o)
+{
+    e->rolling_bos = lf_optset_bool(o, "rolling_bos");
+    e->think_end = lf_optset_str(o, "think_end");
+    e->opts.bootstrap_iters = lf_optset_int(o, "bootstrap");
+    e->models.no_sharing = !lf_optset_bool(o, "share");
+    e->models.seed = (uint64_t)lf_optset_int(o, "seed");
+    e->g.max_tokens = lf_optset_int(o, "max_tokens");
+    e->g.match = lf_optset_choice(o, "match");
+    e->g.regex = lf_optset_str(o, "regex");
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)
@@ -66,8 +93,13 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .bf16 = lf_optset_choice(o, "precision") == 1,
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
+                                     .slots = lf_optset_int(o, "batch"),
+                                     .max_rows = lf_optset_int(o, "step_rows"),
+                                     .kv_tokens = lf_optset_int(o, "kv_tokens"),
+                                     .page_tokens = lf_optset_int(o, "page_tokens"),
                                      .score_rows = rows,
                                      .score_docs = rows < 256 ? rows : 256};
+    read_requests_options(e, o);
     int rc = lf_infer_strings(&e->data, &e->n_data, o, "data", err);
     if (rc == 0)
         rc = lf_infer_strings(&e->text, &e->n_text, o, "text", err);
@@ -76,11 +108,23 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_infer_strings(&e->last, &e->n_last, o, "last_word", err);
     if (rc == 0)
+        rc = lf_infer_strings(&e->requests, &e->n_requests, o, "requests", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->generate, &e->n_generate, o, "generate", err);
+    if (rc == 0)
+        rc = lf_infer_strings(&e->until, &e->g.n_until, o, "until", err);
+    e->g.until = e->until;
+    if (rc == 0)
         rc = lf_infer_strings(&e->from, &e->n_from, o, "resume_from", err);
-    if (rc == 0 && e->n_data + e->n_text + e->n_choice + e->n_last == 0)
-        rc = lf_fail(err, LF_EINVAL, "nothing to measure: give data, text, multiple_choice or last_word");
-    if (rc == 0 && e->n_text + e->n_choice + e->n_last > 0 && !e->tokenizer_path)
-        rc = lf_fail(err, LF_EINVAL, "text, multiple_choice and last_word need tokenizer =");
+    size_t texts = e->n_text + e->n_choice + e->n_last + e->n_requests + e->n_generate;
+    if (rc == 0 && e->n_data + texts == 0)
+        rc = lf_fail(err, LF_EINVAL, "nothing to measure: give data, text, multiple_choice, last_word, generate or requests");
+    if (rc == 0 && texts > 0 && !e->tokenizer_path)
+        rc = lf_fail(err, LF_EINVAL, "text, multiple_choice, last_word, generate and requests need tokenizer =");
+    if (rc == 0 && e->g.match == LF_MATCH_REGEX && !e->g.regex)
+        rc = lf_fail(err, LF_EINVAL, "match = regex needs regex = PATTERN");
+    if (rc == 0 && !(e->requests[0] || e->generate[0] || e->choice[0]))
+        e->run.slots = 0; /* neither generated nor shared: no cache */
     if (rc == 0 && e->prefix && !e->tokenizer_path)
         rc = lf_fail(err, LF_EINVAL, "prefix = TOKEN needs tokenizer = to find it in");
     return rc;
@@ -103,6 +147,8 @@ static int find_prefix(const eval *e, int32_t *out, lf_err *err)
     }
     if (e->prefix && (id = lf_tokenizer_find(e->tok, e->prefix)) < 0)
         return lf_fail(err, LF_EINVAL, "prefix: the tokenizer has no token '%s'", e->prefix);
+    if (id < 0)
+        id = lf_tokenizer_bos(e->tok);
     for (size_t i = 0; id < 0 && i < sizeof usual / sizeof *usual; i++)
         id = lf_tokenizer_find(e->tok, usual[i]);
     if (id < 0)
@@ -121,6 +167,8 @@ static int add_tasks(eval *e, int64_t max_context, lf_err *err)
         rc = find_prefix(e, &prefix, err);
     if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))
         rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_tasks_settle(e->tasks, !e->rolling_bos, e->think_end, err);
     for (size_t i = 0; rc == 0 && i < e->n_data; i++)
         rc = lf_tasks_add_shards(e->tasks, e->data[i], e->split, e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_text; i++)
@@ -129,17 +177,21 @@ static int add_tasks(eval *e, int64_t max_context, lf_err *err)
         rc = lf_tasks_add_file(e->tasks, LF_TASK_CHOICE, e->choice[i], e->limit, err);
     for (size_t i = 0; rc == 0 && i < e->n_last; i++)
         rc = lf_tasks_add_file(e->tasks, LF_TASK_LAST_WORD, e->last[i], e->limit, err);
+    for (size_t i = 0; rc == 0 && i < e->n_generate; i++)
+        rc = lf_tasks_add_generate(e->tasks, e->generate[i], &e->g, e->limit, err);
+    for (size_t i = 0; rc == 0 && i < e->n_requests; i++)
+        rc = lf_tasks_add_requests(e->tasks, e->requests[i], e->limit, err);
+    if (rc == 0 && lf_tasks_n_gens(e->tasks) > 0)
+        rc = lf_infer_end_tokens(&e->end, &e->models.n_end, e->tok, e->tokenizer_path, NULL, 0, err);
+    e->models.end = e->end;
+    if (rc == 0 && lf_tasks_n_truncated(e->tasks) > 0 && first(e))
+        lf_log(1, "%zu contexts are longer than the model reads; their beginnings are left out", lf_tasks_n_truncated(e->tasks));
     return rc;
 }
 
 static int check_line(void *arg, size_t index, const char *line, size_t len, lf_err *err)
 {
     return lf_tasks_check_line(((eval *)arg)->tasks, index, line, len, err);
-}
-
-static bool first(const eval *e)
-{
-    return !e->comm || e->comm->rank == 0;
 }
 
 /* Append the lines of all ranks, in their order; rank 0 writes. */
@@ -153,18 +205,23 @@ static int append(eval *e, lf_buf *mine, lf_err *err)
 static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
 {
     lf_score_model m;
+    lf_gen_model gen;
     lf_progress p;
     lf_buf out;
     size_t n = lf_tasks_n_docs(e->tasks), ranks = e->comm ? (size_t)e->comm->size : 1;
     size_t ahead = e->comm ? (size_t)e->comm->rank * e->block : 0;
     int rc = lf_runner_score_model(r, &m, err);
+    if (rc == 0 && e->run.slots > 0)
+        rc = lf_runner_gen_model(r, &gen, err);
+    e->models.score = &m;
+    e->models.gen = e->run.slots > 0 ? &gen : NULL;
     lf_buf_init(&out);
     if (first(e))
         lf_progress_begin(&p, "eval", "documents", (double)kept, (double)n);
     for (size_t at = kept; rc == 0 && at < n;) {
         size_t from = at + ahead < n ? at + ahead : n, k = n - from < e->block ? n - from : e->block;
         lf_buf_clear(&out);
-        rc = lf_stage_agree(e->comm, lf_tasks_score(e->tasks, &m, from, k, &out, lf_stop_requested, err), err);
+        rc = lf_stage_agree(e->comm, lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_stop_requested, err), err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, append(e, &out, err), err);
         at = n - at < ranks * e->block ? n : at + ranks * e->block;
@@ -209,13 +266,23 @@ static int report(eval *e, json_t *results, lf_err *err)
     return rc;
 }
 
+/* The samples of a task of requests in the harness's form. */
+static int add_samples(lf_artifact *a, const char *dir, const char *task, lf_err *err)
+{
+    char name[300];
+    snprintf(name, sizeof name, "samples_%.255s.jsonl", task);
+    for (char *c = name; *c; c++)
+        *c = *c == '/' ? '_' : *c;
+    return lf_artifact_add_hashed(a, dir, name, err);
+}
+
 static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
 {
     lf_artifact a = {0};
     json_t *results = NULL, *fp = NULL;
     char *samples = lf_path_join(dir, "samples.jsonl", err), *file = lf_path_join(dir, "results.json", err), *text = NULL;
     int rc = samples && file ? lf_lines_finish(e->lines, err) : LF_ENOMEM;
-    if (rc == 0 && !(results = lf_tasks_results(e->tasks, samples, err)))
+    if (rc == 0 && !(results = lf_tasks_results(e->tasks, samples, &e->opts, dir, err)))
         rc = LF_EFORMAT;
     if (rc == 0 && !(fp = lf_runner_fingerprint(r, err)))
         rc = LF_ENOMEM;
@@ -231,6 +298,11 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
         rc = lf_artifact_add_hashed(&a, dir, "results.json", err);
     if (rc == 0)
         rc = lf_artifact_add_hashed(&a, dir, "samples.jsonl", err);
+    const char *task;
+    json_t *v;
+    json_object_foreach(json_object_get(results, "versions"), task, v)
+        if (rc == 0 && json_object_get(json_object_get(results, "n-samples"), task))
+            rc = add_samples(&a, dir, task, err);
     if (rc == 0)
         json_object_set(a.meta, "results", json_object_get(results, "results"));
     if (rc == 0)

@@ -14,6 +14,30 @@ void lf_mt19937_seed(lf_mt19937 *m, uint32_t seed)
     m->at = N;
 }
 
+void lf_mt19937_seed_key(lf_mt19937 *m, const uint32_t *key, int n)
+{
+    uint32_t *s = m->s;
+    int i = 1, j = 0;
+    lf_mt19937_seed(m, 19650218u);
+    for (int k = N > n ? N : n; k > 0; k--) {
+        s[i] = (s[i] ^ (s[i - 1] ^ s[i - 1] >> 30) * 1664525u) + key[j] + (uint32_t)j;
+        if (++i == N) {
+            s[0] = s[N - 1];
+            i = 1;
+        }
+        j = j + 1 == n ? 0 : j + 1;
+    }
+    for (int k = N - 1; k > 0; k--) {
+        s[i] = (s[i] ^ (s[i - 1] ^ s[i - 1] >> 30) * 1566083941u) - (uint32_t)i;
+        if (++i == N) {
+            s[0] = s[N - 1];
+            i = 1;
+        }
+    }
+    s[0] = 0x80000000u;
+    m->at = N;
+}
+
 static uint32_t twist(uint32_t hi, uint32_t lo)
 {
     uint32_t y = (hi & 0x80000000u) | (lo & 0x7fffffffu);
@@ -70,4 +94,10 @@ void lf_mt19937_shuffle_u64(lf_mt19937 *m, uint64_t *v, uint64_t n)
         v[i] = v[j];
         v[j] = t;
     }
+}
+
+double lf_mt19937_f64(lf_mt19937 *m)
+{
+    uint32_t a = lf_mt19937_u32(m) >> 5, b = lf_mt19937_u32(m) >> 6;
+    return ((double)a * 67108864.0 + (double)b) * (1.0 / 9007199254740992.0);
 }

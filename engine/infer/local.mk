@@ -1,15 +1,19 @@
 # sources of engine/infer, and their tests
 EXTRA_DIST += engine/infer/README.md
 engine_libengine_a_SOURCES += \
+  engine/infer/filter.c engine/infer/filter.h \
   engine/infer/gen.c engine/infer/gen.h engine/infer/gen_priv.h engine/infer/gen_seq.c \
   engine/infer/genconfig.c engine/infer/genconfig.h \
   engine/infer/lines.c engine/infer/lines.h \
+  engine/infer/metric.c engine/infer/metric.h engine/infer/pyre.c engine/infer/pyre.h \
   engine/infer/request.c engine/infer/request.h engine/infer/request_members.c engine/infer/request_priv.h \
   engine/infer/result.c engine/infer/result.h \
   engine/infer/runner.c engine/infer/runner.h \
   engine/infer/sample.c engine/infer/sample.h \
   engine/infer/score.c engine/infer/score.h \
-  engine/infer/tasks.c engine/infer/tasks.h engine/infer/tasks_priv.h engine/infer/tasks_results.c
+  engine/infer/tasks.c engine/infer/tasks.h engine/infer/tasks_priv.h engine/infer/tasks_harness.c engine/infer/tasks_items.c \
+  engine/infer/tasks_metrics.c engine/infer/tasks_metrics.h engine/infer/tasks_requests.c engine/infer/tasks_results.c \
+  engine/infer/tasks_run.c
 
 LF_INFER_TESTS = tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen tests/unit/infer_model
 check_PROGRAMS += $(LF_INFER_TESTS)

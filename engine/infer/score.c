@@ -223,6 +223,14 @@ size_t lf_rstrip_len(const char *text, size_t len)
     return end;
 }
 
+size_t lf_lstrip_len(const char *text, size_t len)
+{
+    size_t i = 0, s;
+    while (i < len && (s = space_len(text + i, len - i)) > 0)
+        i += s;
+    return i;
+}
+
 size_t lf_count_words(const char *text, size_t len)
 {
     size_t words = 1;

@@ -61,10 +61,10 @@ void lf_ratio_perplexity(const double *ll, const double *weight, size_t n, doubl
 /* bits = -(sum ll / sum weight) / ln 2, likewise. */
 void lf_ratio_bits(const double *ll, const double *weight, size_t n, double *bits, double *stderr_out);
 
-/* Pieces of re.split(r"\s+", text): Python's Unicode white space; bytes and characters of valid UTF-8. */
-/* Length without the white space at the end: str.rstrip(). */
+/* White space is Python's for str. Length without the white space at the end: str.rstrip(). */
 size_t lf_rstrip_len(const char *text, size_t len);
-size_t lf_count_words(const char *text, size_t len);
-size_t lf_count_chars(const char *text, size_t len);
+size_t lf_lstrip_len(const char *text, size_t len);  /* of the white space at the beginning */
+size_t lf_count_words(const char *text, size_t len); /* pieces of re.split(r"\s+", text) */
+size_t lf_count_chars(const char *text, size_t len); /* of valid UTF-8 */
 
 #endif

@@ -17,7 +17,7 @@
 
 const char *lf_task_kind_name(enum lf_task_kind k)
 {
-    static const char *const names[] = {"rolling", "multiple_choice", "last_word"};
+    static const char *const names[] = {"rolling", "multiple_choice", "last_word", "requests"};
     return names[k];
 }
 
@@ -45,18 +45,39 @@ void lf_tasks_destroy(lf_tasks *t)
         return;
     lf_tok_state_destroy(t->state);
     lf_arena_destroy(t->arena);
+    for (size_t i = 0; i < t->n_tasks; i++)
+        json_decref(t->tasks[i].head);
+    for (size_t i = 0; i < t->n_docs; i++)
+        json_decref(t->docs[i].requests);
+    json_decref(t->groups);
     free(t->tasks);
     free(t->docs);
+    free(t->gens);
     free(t->items);
     free(t);
 }
 
 size_t lf_tasks_n_docs(const lf_tasks *t) { return t->n_docs; }
 
+size_t lf_tasks_n_gens(const lf_tasks *t) { return t->n_gens; }
+
+size_t lf_tasks_n_truncated(const lf_tasks *t) { return t->n_truncated; }
+
+int64_t lf_tasks_doc_id(const lf_tasks *t, size_t index)
+{
+    const eval_doc *d = &t->docs[index];
+    return d->requests ? d->id : (int64_t)(index - t->tasks[d->task].first_doc);
+}
+
+int lf_tasks_settle(lf_tasks *t, bool plain_rolling, const char *think_end, lf_err *err)
+{
+    t->plain_rolling = plain_rolling;
+    return think_end && !(t->think_end = lf_arena_strdup(t->arena, think_end, err)) ? LF_ENOMEM : 0;
+}
+
 /* ---- building documents ------------------------------------------------------------------------------------------------------ */
 
-static int begin_task(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path,
-                      const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
+int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path, const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
 {
     char hex[LF_HASH_HEX];
     lf_hash_hex(hex, sha256);
@@ -78,122 +99,22 @@ static int begin_task(lf_tasks *t, enum lf_task_kind kind, const char *name, con
     return 0;
 }
 
-static int begin_doc(lf_tasks *t, eval_doc **out, lf_err *err)
+int lf_tasks_begin_doc(lf_tasks *t, eval_doc **out, lf_err *err)
 {
     int rc = lf_grow(&t->docs, &t->cap_docs, t->n_docs, sizeof *t->docs, err);
     if (rc)
         return rc;
     *out = &t->docs[t->n_docs];
-    **out = (eval_doc){.task = t->n_tasks - 1, .first_item = t->n_items};
+    **out = (eval_doc){.task = t->n_tasks - 1, .first_item = t->n_items, .first_gen = t->n_gens};
     return 0;
 }
 
-static void end_doc(lf_tasks *t)
+void lf_tasks_end_doc(lf_tasks *t)
 {
     t->docs[t->n_docs].n_items = t->n_items - t->docs[t->n_docs].first_item;
+    t->docs[t->n_docs].n_gens = t->n_gens - t->docs[t->n_docs].first_gen;
     t->n_docs++;
     t->tasks[t->n_tasks - 1].n_docs++;
-}
-
-static int add_item(lf_tasks *t, const int32_t *tokens, size_t n, size_t first, lf_err *err)
-{
-    int rc = lf_grow(&t->items, &t->cap_items, t->n_items, sizeof *t->items, err);
-    if (rc == 0)
-        t->items[t->n_items++] = (lf_score_item){tokens, n, first};
-    return rc;
-}
-
-/* Windows of a text whose ids (with the prefix in front: n + 1 of them) live in the arena. */
-static int add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double words, double bytes, lf_err *err)
-{
-    eval_doc *d;
-    int rc = begin_doc(t, &d, err);
-    if (rc)
-        return rc;
-    d->tokens = (double)n;
-    d->words = words;
-    d->bytes = bytes;
-    size_t k = lf_rolling_windows(n, (size_t)t->max_context, 1, NULL, 0);
-    lf_window *w = lf_calloc(k + 1, sizeof *w, err);
-    if (!w)
-        return LF_ENOMEM;
-    lf_rolling_windows(n, (size_t)t->max_context, 1, w, k);
-    for (size_t i = 0; rc == 0 && i < k; i++)
-        rc = add_item(t, with_prefix + w[i].from, w[i].to - w[i].from, w[i].to - w[i].from - w[i].score, err);
-    free(w);
-    if (rc == 0)
-        end_doc(t);
-    return rc;
-}
-
-static int encode(lf_tasks *t, const char *text, size_t len, unsigned flags, lf_ids *ids, lf_err *err)
-{
-    if (!t->state)
-        return lf_fail(err, LF_EINVAL, "texts need a tokenizer");
-    return lf_tokenizer_encode(t->state, text, len, flags, ids, NULL, err);
-}
-
-static int add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err *err)
-{
-    lf_ids ids = {0};
-    int rc = encode(t, text, len, LF_TOK_TEMPLATE, &ids, err);
-    int32_t *v = rc ? NULL : lf_arena_alloc(t->arena, ids.n + 1, sizeof *v, err);
-    if (rc == 0 && !v)
-        rc = LF_ENOMEM;
-    if (rc == 0) {
-        v[0] = t->prefix;
-        for (size_t i = 0; i < ids.n; i++)
-            v[i + 1] = (int32_t)ids.v[i];
-        rc = add_rolling(t, v, ids.n, (double)lf_count_words(text, len), (double)len, err);
-    }
-    lf_ids_fini(&ids);
-    return rc;
-}
-
-/* One continuation of a context. */
-static int add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const char *cont, size_t cont_len, lf_err *err)
-{
-    lf_buf whole;
-    lf_ids all = {0}, head = {0};
-    int32_t *v = NULL;
-    lf_buf_init(&whole);
-    size_t strip = lf_rstrip_len(ctx, ctx_len);
-    unsigned flags = ctx_len > 0 ? LF_TOK_TEMPLATE : 0; /* behind an empty context stands the prefix, no BOS */
-    lf_buf_add(&whole, ctx, ctx_len);
-    lf_buf_add(&whole, cont, cont_len);
-    int rc = lf_buf_check(&whole, err);
-    if (rc == 0)
-        rc = encode(t, whole.data, whole.len, flags, &all, err);
-    if (rc == 0 && strip > 0)
-        rc = encode(t, ctx, strip, flags, &head, err);
-    if (rc == 0 && head.n >= all.n)
-        rc = lf_fail(err, LF_EINVAL, "the continuation '%.*s' adds no token to its context", (int)(cont_len < 60 ? cont_len : 60), cont);
-    if (rc == 0 && !(v = lf_arena_alloc(t->arena, all.n + 1, sizeof *v, err)))
-        rc = LF_ENOMEM;
-    if (rc == 0) {
-        size_t n = all.n, first = head.n, most = (size_t)t->max_context + 1;
-        v[0] = t->prefix;
-        for (size_t i = 0; i < n; i++)
-            v[i + 1] = (int32_t)all.v[i];
-        /* With an empty context the prefix is the context, unless the continuation begins with it. */
-        const int32_t *seq = v + 1;
-        if (first == 0 && v[1] == t->prefix && n > 1) {
-            first = 1;
-        } else if (first == 0) {
-            seq = v;
-            n++;
-            first = 1;
-        }
-        size_t cut = n > most ? n - most : 0;
-        if (cut >= first)
-            rc = lf_fail(err, LF_EINVAL, "a continuation of %zu tokens does not fit the context of %lld", n - first, (long long)t->max_context);
-        else
-            rc = add_item(t, seq + cut, n - cut, first - cut, err);
-    }
-    lf_ids_fini(&all);
-    lf_ids_fini(&head);
-    lf_buf_fini(&whole);
-    return rc;
 }
 
 static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
@@ -211,7 +132,7 @@ static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
     if (rc == 0 && (json_array_size(choices) < 2 || gold < 0 || gold >= (int64_t)json_array_size(choices)))
         rc = lf_fail(err, LF_EINVAL, "'gold' must be the index of one of at least two 'choices'");
     if (rc == 0)
-        rc = begin_doc(t, &d, err);
+        rc = lf_tasks_begin_doc(t, &d, err);
     if (rc)
         return rc;
     size_t n = json_array_size(choices);
@@ -230,14 +151,14 @@ static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
         lf_buf_add(&cont, json_string_value(e), json_string_length(e));
         rc = lf_buf_check(&cont, err);
         if (rc == 0)
-            rc = add_continuation(t, ctx, strlen(ctx), cont.data, cont.len, err);
+            rc = lf_tasks_add_continuation(t, ctx, strlen(ctx), cont.data, cont.len, err);
         lf_buf_fini(&cont);
         if (rc)
             return rc;
         chars[i] = (double)lf_count_chars(json_string_value(e), json_string_length(e));
         bytes[i] = (double)json_string_length(e);
     }
-    end_doc(t);
+    lf_tasks_end_doc(t);
     return 0;
 }
 
@@ -252,11 +173,11 @@ static int add_last_word(lf_tasks *t, json_t *o, lf_err *err)
     const char *space = strrchr(text, ' ');
     if (!space || space == text || space[1] == 0)
         return lf_fail(err, LF_EINVAL, "'text' must hold a word behind a space");
-    rc = begin_doc(t, &d, err);
+    rc = lf_tasks_begin_doc(t, &d, err);
     if (rc == 0)
-        rc = add_continuation(t, text, (size_t)(space - text), space, len - (size_t)(space - text), err);
+        rc = lf_tasks_add_continuation(t, text, (size_t)(space - text), space, len - (size_t)(space - text), err);
     if (rc == 0)
-        end_doc(t);
+        lf_tasks_end_doc(t);
     return rc;
 }
 
@@ -275,7 +196,7 @@ static int add_json_line(lf_tasks *t, enum lf_task_kind kind, const char *line, 
     else if (kind == LF_TASK_LAST_WORD)
         rc = add_last_word(t, o, err);
     else if ((rc = lf_json_get_str(&text, o, "text", true, "document", err)) == 0)
-        rc = add_rolling_text(t, text, strlen(text), err);
+        rc = lf_tasks_add_rolling_text(t, text, strlen(text), err);
     json_decref(o);
     return rc ? lf_err_prefix(err, "%s", where) : 0;
 }
@@ -315,10 +236,12 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     uint8_t sha256[LF_HASH_BYTES];
     int rc = name ? lf_tree_hash_file(sha256, NULL, path, err) : LF_ENOMEM;
     if (rc == 0)
-        rc = begin_task(t, kind, name, path, sha256, err);
+        rc = lf_tasks_begin(t, kind, name, path, sha256, err);
     free(name);
     if (rc)
         return rc;
+    if (kind == LF_TASK_REQUESTS)
+        return lf_fail(err, LF_EINVAL, "%s: requests are read by lf_tasks_add_requests", path);
     if (kind != LF_TASK_ROLLING || lf_str_has_suffix(path, ".jsonl"))
         return add_lines(t, kind, path, limit, err);
     lf_buf text;
@@ -327,7 +250,7 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     if (rc == 0 && lf_utf8_check(text.data, text.len) != text.len)
         rc = lf_fail(err, LF_EFORMAT, "%s: byte %zu is not valid UTF-8", path, lf_utf8_check(text.data, text.len));
     if (rc == 0)
-        rc = add_rolling_text(t, text.data, text.len, err);
+        rc = lf_tasks_add_rolling_text(t, text.data, text.len, err);
     lf_buf_fini(&text);
     return rc;
 }
@@ -374,7 +297,7 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
     snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", split, t->n_shards + 1);
     t->n_shards++;
     if (rc == 0)
-        rc = begin_task(t, LF_TASK_ROLLING, name, dir, lf_shardset_id(s), err);
+        rc = lf_tasks_begin(t, LF_TASK_ROLLING, name, dir, lf_shardset_id(s), err);
     for (uint64_t d = 0; rc == 0 && d < info->n_docs && (limit <= 0 || d < (uint64_t)limit); d++) {
         double words, bytes;
         uint64_t n = lf_shardset_doc_len(s, d);
@@ -386,81 +309,27 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
             rc = measure_tokens(t, v + 1, (size_t)n, &words, &bytes, err);
         if (rc == 0) {
             v[0] = prefix;
-            rc = add_rolling(t, v, (size_t)n, words, bytes, err);
+            rc = lf_tasks_add_rolling(t, v, (size_t)n, words, bytes, err);
         }
     }
     lf_shardset_close(s);
     return rc;
 }
 
-/* ---- sample lines ---------------------------------------------------------------------------------------------------------------- */
-
-static void add_doubles(lf_buf *out, const char *name, const double *v, size_t n)
-{
-    lf_buf_addf(out, ",\"%s\":[", name);
-    for (size_t i = 0; i < n; i++)
-        lf_buf_addf(out, i ? ",%.17g" : "%.17g", v[i]);
-    lf_buf_addc(out, ']');
-}
-
-static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double *ll, lf_buf *out)
-{
-    const eval_doc *d = &t->docs[index];
-    const eval_task *k = &t->tasks[d->task];
-    double sum = 0;
-    bool greedy = true;
-    for (size_t i = 0; i < d->n_items; i++) {
-        ll[i] = s[i].ll;
-        sum += s[i].ll;
-        greedy = greedy && s[i].greedy;
-    }
-    lf_buf_adds(out, "{\"task\":");
-    lf_buf_add_json(out, k->name, strlen(k->name));
-    lf_buf_addf(out, ",\"doc_id\":%zu", index - k->first_doc);
-    if (k->kind == LF_TASK_ROLLING) {
-        lf_buf_addf(out, ",\"ll\":%.17g,\"tokens\":%.0f,\"words\":%.0f,\"bytes\":%.0f", sum, d->tokens, d->words, d->bytes);
-    } else if (k->kind == LF_TASK_LAST_WORD) {
-        lf_buf_addf(out, ",\"ll\":%.17g,\"acc\":%d", sum, greedy);
-    } else {
-        add_doubles(out, "ll", ll, d->n_items);
-        lf_buf_adds(out, ",\"greedy\":[");
-        for (size_t i = 0; i < d->n_items; i++)
-            lf_buf_addf(out, i ? ",%d" : "%d", s[i].greedy);
-        lf_buf_addf(out, "],\"gold\":%zu,\"acc\":%d,\"acc_norm\":%d,\"acc_bytes\":%d", d->gold,
-                    lf_best_choice(ll, NULL, d->n_items) == d->gold, lf_best_choice(ll, d->choice_chars, d->n_items) == d->gold,
-                    lf_best_choice(ll, d->choice_bytes, d->n_items) == d->gold);
-    }
-    lf_buf_adds(out, "}\n");
-}
-
-int lf_tasks_score(lf_tasks *t, const lf_score_model *m, size_t first, size_t n, lf_buf *out, bool (*stop)(void), lf_err *err)
-{
-    if (n == 0)
-        return 0;
-    size_t from = t->docs[first].first_item, to = t->docs[first + n - 1].first_item + t->docs[first + n - 1].n_items;
-    lf_score *s = lf_calloc(to - from + 1, sizeof *s, err);
-    double *ll = lf_calloc(to - from + 1, sizeof *ll, err);
-    int rc = s && ll ? lf_score_run(m, t->items + from, to - from, s, stop, NULL, NULL, err) : LF_ENOMEM;
-    for (size_t i = first; rc == 0 && i < first + n; i++)
-        add_line(t, i, s + (t->docs[i].first_item - from), ll, out);
-    free(ll);
-    free(s);
-    return rc ? rc : lf_buf_check(out, err);
-}
-
 int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_t len, lf_err *err)
 {
     const char *task = NULL;
     int64_t doc = -1;
-    json_t *o = lf_json_load_text(line, len, "sample", err);
+    json_error_t je;
+    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je); /* a text may hold any character */
     if (!o)
-        return LF_EFORMAT;
+        return lf_fail(err, LF_EFORMAT, "%s", je.text);
     int rc = lf_json_get_str(&task, o, "task", true, "sample", err);
     if (rc == 0)
         rc = lf_json_get_i64(&doc, o, "doc_id", true, "sample", err);
     if (rc == 0) {
         const eval_task *k = index < t->n_docs ? &t->tasks[t->docs[index].task] : NULL;
-        if (!k || strcmp(task, k->name) != 0 || doc != (int64_t)(index - k->first_doc))
+        if (!k || strcmp(task, k->name) != 0 || doc != lf_tasks_doc_id(t, index))
             rc = lf_fail(err, LF_EFORMAT, "document %lld of '%s' is not the one expected here: the file belongs to another run",
                          (long long)doc, task);
     }

@@ -116,7 +116,8 @@ static json_t *task_metrics(const eval_task *k, const columns *c)
     return o;
 }
 
-static int read_samples(const lf_tasks *t, columns *c, const char *path, lf_err *err)
+/* lines[i]: the sample line of document i, owned. */
+static int read_samples(const lf_tasks *t, columns *c, json_t **lines, const char *path, lf_err *err)
 {
     FILE *f = fopen(path, "re");
     if (!f)
@@ -127,10 +128,11 @@ static int read_samples(const lf_tasks *t, columns *c, const char *path, lf_err 
     int rc = 0;
     for (; rc == 0 && (len = getline(&line, &cap, f)) > 0; i++) {
         rc = lf_tasks_check_line(t, i, line, (size_t)len, err);
-        json_t *o = rc ? NULL : lf_json_load_text(line, (size_t)len, path, err);
+        const eval_task *k = rc ? NULL : &t->tasks[t->docs[i].task];
         if (rc == 0)
-            rc = o ? read_sample(&c[t->docs[i].task], t->tasks[t->docs[i].task].kind, o, err) : LF_EFORMAT;
-        json_decref(o);
+            rc = (lines[i] = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL)) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+        if (rc == 0 && k->kind != LF_TASK_REQUESTS)
+            rc = read_sample(&c[t->docs[i].task], k->kind, lines[i], err);
         if (rc)
             rc = lf_err_prefix(err, "%s:%zu", path, i + 1);
     }
@@ -141,19 +143,21 @@ static int read_samples(const lf_tasks *t, columns *c, const char *path, lf_err 
     return rc;
 }
 
-json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, lf_err *err)
+json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const struct lf_eval_opts *o, const char *dir, lf_err *err)
 {
     json_t *out = NULL, *results = json_object(), *samples = json_object(), *configs = json_object();
     columns *c = lf_calloc(t->n_tasks + 1, sizeof *c, err);
-    int rc = c ? 0 : LF_ENOMEM;
+    json_t **lines = lf_calloc(t->n_docs + 1, sizeof *lines, err);
+    int rc = c && lines ? 0 : LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < t->n_tasks; i++)
         rc = columns_create(&c[i], t->tasks[i].n_docs, err);
     if (rc == 0)
-        rc = read_samples(t, c, samples_path, err);
+        rc = read_samples(t, c, lines, samples_path, err);
     for (size_t i = 0; rc == 0 && i < t->n_tasks; i++) {
         const eval_task *k = &t->tasks[i];
         json_int_t n = (json_int_t)k->n_docs;
-        json_object_set_new(results, k->name, task_metrics(k, &c[i]));
+        if (k->kind != LF_TASK_REQUESTS)
+            json_object_set_new(results, k->name, task_metrics(k, &c[i]));
         json_object_set_new(samples, k->name, json_pack("{s:I,s:I}", "original", n, "effective", n));
         /* What was measured, not where it lay: the same data elsewhere gives the same results. */
         const char *base = strrchr(k->path, '/');
@@ -164,12 +168,21 @@ json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, lf_err *er
     if (rc == 0)
         out = json_pack("{s:O,s:O,s:O}", "results", results, "configs", configs, "n-samples", samples);
     if (rc == 0 && !out)
-        lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = lf_requests_results(t, lines, o, dir, out, err);
     for (size_t i = 0; c && i < t->n_tasks; i++)
         columns_destroy(&c[i]);
+    for (size_t i = 0; lines && i < t->n_docs; i++)
+        json_decref(lines[i]);
+    free(lines);
     free(c);
     json_decref(results);
     json_decref(samples);
     json_decref(configs);
+    if (rc) {
+        json_decref(out);
+        return NULL;
+    }
     return out;
 }

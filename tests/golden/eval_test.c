@@ -62,15 +62,16 @@ static void measure(lf_runner *r, const lf_tokenizer *tok, json_t **samples, jso
     lf_buf lines;
     lf_buf_init(&lines);
     int rc = lf_runner_score_model(r, &m, &err);
+    const struct lf_eval_models models = {.score = &m};
     lf_tasks *t = rc ? NULL : lf_tasks_create(tok, (int32_t)lf_tokenizer_eos(tok), m.max_context, &err);
     for (size_t i = 0; t && rc == 0 && i < 3; i++) {
         path_of(path, sizeof path, tasks[i].file);
         rc = lf_tasks_add_file(t, tasks[i].kind, path, 0, &err);
     }
-    if (!t || rc || lf_tasks_score(t, &m, 0, lf_tasks_n_docs(t), &lines, NULL, &err))
+    if (!t || rc || lf_tasks_score(t, &models, 0, lf_tasks_n_docs(t), &lines, NULL, &err))
         tap_bail("tasks: %s", err.text);
     snprintf(path, sizeof path, "%s/samples.jsonl", tap_tmpdir());
-    if (lf_io_replace(path, lines.data, lines.len, 0600, &err) || !(*results = lf_tasks_results(t, path, &err)))
+    if (lf_io_replace(path, lines.data, lines.len, 0600, &err) || !(*results = lf_tasks_results(t, path, &(struct lf_eval_opts){100000}, NULL, &err)))
         tap_bail("results: %s", err.text);
     *samples = json_array();
     for (char *at = lines.data, *end; at < lines.data + lines.len; at = end + 1) {

@@ -98,3 +98,12 @@ tests_golden_post_pairs_test_SOURCES = tests/golden/post_pairs_test.c
 tests_golden_post_pairs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 EXTRA_DIST += tests/golden/post/make_pairs.py tests/golden/post/pairs/config.json tests/golden/post/pairs/model.safetensors \
   tests/golden/post/pairs/expected.safetensors
+# Requests exported from lm-evaluation-harness, through lf-convert and lf-eval.
+check_PROGRAMS += tests/golden/harness_near
+tests_golden_harness_near_SOURCES = tests/golden/harness_near.c
+tests_golden_harness_near_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+TESTS += tests/golden/harness.sh
+EXTRA_DIST += tests/golden/harness.sh tests/golden/harness/README.md tests/golden/harness/make_harness.py \
+  tests/golden/harness/requests.jsonl tests/golden/harness/golden.json tests/golden/harness/model/config.json \
+  tests/golden/harness/model/generation_config.json tests/golden/harness/model/model.safetensors \
+  tests/golden/harness/model/tokenizer.json tests/golden/harness/model/tokenizer_config.json

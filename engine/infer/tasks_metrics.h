@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Metrics and filters of a task of requests, ready to use.
+ */
+#ifndef LF_INFER_TASKS_METRICS_H
+#define LF_INFER_TASKS_METRICS_H
+
+#include "engine/infer/filter.h"
+#include "engine/infer/metric.h"
+#include "engine/infer/tasks_priv.h"
+
+#define EVAL_MAX_DEFS 32
+
+enum eval_metric { EVAL_ACC, EVAL_ACC_NORM, EVAL_ACC_BYTES, EVAL_MUTUAL_INFO, EVAL_EXACT, EVAL_F1, EVAL_BRIER, EVAL_LL, EVAL_WORDS, EVAL_BYTES };
+
+typedef struct eval_metric_def {
+    const char *name; /* borrowed from the header */
+    enum eval_metric id;
+    enum lf_agg agg;
+    lf_match *match; /* exact_match of generated texts */
+} eval_metric_def;
+
+typedef struct eval_filter_def {
+    const char *name;
+    lf_filter *filter;
+} eval_filter_def;
+
+typedef struct eval_defs {
+    eval_metric_def metrics[EVAL_MAX_DEFS];
+    eval_filter_def filters[EVAL_MAX_DEFS];
+    size_t n_metrics, n_filters;
+} eval_defs;
+
+int lf_eval_defs_create(eval_defs *d, json_t *head, lf_err *err); /* head is borrowed */
+void lf_eval_defs_destroy(eval_defs *d);
+
+/* out [n_metrics] for one document; *filtered: the text behind the filter, owned, NULL for other kinds. */
+int lf_eval_values(const eval_defs *d, size_t filter, int type, json_t *doc, json_t *line, lf_pair *out, json_t **filtered, lf_err *err);
+
+#endif

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write the requests of lm-evaluation-harness tasks as JSON lines for `lf-eval --requests`, or convert the samples of an old run.
+
+    harness.py export --tasks arc_easy,gsm8k --out requests.jsonl [--include-path DIR] [--limit N] [--num-fewshot N]
+    harness.py convert --results results.json --out requests.jsonl samples_*.jsonl
+
+Runs where the harness and its data sets are (lm_eval 0.4.13); the machine that evaluates needs neither. `export` walks the Instances that
+the harness builds with world_size 1 (few-shot examples are drawn by a generator whose state goes through the documents, so they depend on
+the number of ranks), without a model and without a chat template. `convert` takes what --log_samples wrote and the configs of its results
+file; it cannot know what filters leave out. The form of the lines is described in engine/infer/tasks.h.
+"""
+import argparse
+import json
+import re
+import sys
+
+SUPPORTED = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "f1", "mcc", "brier_score", "perplexity", "word_perplexity",
+             "byte_perplexity", "bits_per_byte"}
+MATCH_OPTIONS = {"regexes_to_ignore", "ignore_case", "ignore_punctuation", "ignore_numbers"}
+KIND = {"multiple_choice": "loglikelihood", "loglikelihood": "loglikelihood", "loglikelihood_rolling": "loglikelihood_rolling",
+        "generate_until": "generate_until"}
+DEFAULT_AGGREGATION = {"perplexity": "perplexity", "word_perplexity": "weighted_perplexity", "byte_perplexity": "weighted_perplexity",
+                       "bits_per_byte": "bits_per_byte", "f1": "f1", "mcc": "matthews_corrcoef", "brier_score": "brier_score"}
+
+
+
+def note(text):
+    print("harness.py: " + text, file=sys.stderr)
+
+
+def metric_list(task, config):
+    """The metrics of a config; what lf-eval does not know is left out and said."""
+    out = []
+    for m in config.get("metric_list") or []:
+        name = m["metric"]
+        if name not in SUPPORTED:
+            note(f"{task}: the metric {name} is left out")
+            continue
+        agg = m.get("aggregation") or DEFAULT_AGGREGATION.get(name, "mean")
+        if not isinstance(agg, str):
+            note(f"{task}: the metric {name} has an aggregation of its own and is left out")
+            continue
+        e = {"metric": name, "aggregation": agg, "higher_is_better": m.get("higher_is_better", "perplexity" not in name)}
+        kwargs = {k: v for k, v in m.items() if k in MATCH_OPTIONS}
+        if kwargs:
+            e["kwargs"] = kwargs
+        out.append(e)
+    return out
+
+
+def filter_list(config):
+    out = []
+    for f in config.get("filter_list") or [{"name": "none", "filter": [{"function": "take_first"}]}]:
+        out.append({"name": f["name"], "steps": [dict(s) for s in f["filter"]]})
+    return out
+
+
+def header(task, config, version, n_shot, original, multiple_target):
+    return {"task": task, "output_type": config["output_type"], "version": version, "n_shot": n_shot, "original": original,
+            "metrics": metric_list(task, config), "filters": filter_list(config), "multiple_target": multiple_target,
+            "config": {k: v for k, v in config.items() if isinstance(v, (str, int, float, bool, type(None)))}}
+
+
+def gold_of(gold, choices):
+    def index(g):
+        if isinstance(g, str):
+            g = choices.index(g) if g in choices else -100
+        return g if isinstance(g, int) and g < len(choices) else -100
+
+    return [index(g) for g in gold] if isinstance(gold, list) else index(gold)
+
+
+def plain(doc):
+    """A document as JSON, or nothing where it is none."""
+    try:
+        return json.loads(json.dumps(doc))
+    except (TypeError, ValueError):
+        return None
+
+
+def document(task, doc, first):
+    """What the results of a document need beside the model's answers."""
+    out = {"doc": plain(doc)}
+    kind = task.OUTPUT_TYPE
+    target = task.doc_to_target(doc)
+    if kind == "multiple_choice":
+        choices = task.doc_to_choice(doc)
+        out["gold"] = gold_of(task.doc_to_text(doc) if task.multiple_input else target, choices)
+        out["chars"] = [len(c) for c in choices]
+        out["bytes"] = [len(c.encode("utf-8")) for c in choices]
+    elif kind == "loglikelihood_rolling":
+        weights = task.process_results(doc, (0.0,))  # a task may count the words of another text than it scores
+        pair = weights.get("word_perplexity") or (0, len(re.split(r"\s+", target)))
+        out["words"] = pair[1]
+        out["bytes"] = (weights.get("byte_perplexity") or weights.get("bits_per_byte") or (0, len(target.encode("utf-8"))))[1]
+    elif kind == "generate_until":
+        if task.config.doc_to_choice is not None:
+            target = task.doc_to_choice(doc)[target]
+        out["target"] = [str(t) for t in target] if isinstance(target, list) else str(target)
+    from lm_eval.utils import handle_non_serializable, hash_string
+
+    out["doc_hash"] = hash_string(json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False))
+    out["prompt_hash"] = hash_string(first.arguments[0])
+    out["target_hash"] = hash_string(str(target))
+    if kind in ("loglikelihood", "multiple_choice"):
+        out["target"] = plain(task.doc_to_target(doc))
+    return out
+
+
+def custom(task):
+    """Does the task score answers by code of its own, in a way that cannot be written down?"""
+    return callable(task.config.process_results) and task.OUTPUT_TYPE != "loglikelihood_rolling"
+
+
+def export_task(name, task, limit, out):
+    config = task.dump_config()
+    if task.OUTPUT_TYPE not in KIND or custom(task):
+        note(f"{name} is left out: {'it scores by code of its own' if task.OUTPUT_TYPE in KIND else task.OUTPUT_TYPE}")
+        return False
+    head = header(name, {**config, "output_type": task.OUTPUT_TYPE}, task.VERSION, config.get("num_fewshot") or 0, len(task.eval_docs),
+                  bool(getattr(task, "multiple_target", 0)))
+    head["alias"] = config.get("task_alias") or name
+    if not head["metrics"]:
+        note(f"{name} is left out: it has no metric that lf-eval knows")
+        return False
+    task.build_all_requests(limit=limit, rank=0, world_size=1)
+    print(json.dumps(head, ensure_ascii=False), file=out)
+    for inst in sorted(task.instances, key=lambda i: (i.doc_id, i.idx)):
+        q = {"task": name, "doc_id": inst.doc_id, "idx": inst.idx, "kind": KIND[task.OUTPUT_TYPE], "ctx": inst.args[0]}
+        if task.OUTPUT_TYPE == "generate_until":
+            q["gen"] = inst.args[1]
+            q["repeats"] = inst.repeats
+        elif task.OUTPUT_TYPE != "loglikelihood_rolling":
+            q["cont"] = inst.args[1]
+        if inst.idx == 0:
+            q["doc"] = document(task, inst.doc, inst)
+        print(json.dumps(q, ensure_ascii=False), file=out)
+    return True
+
+
+def leaves(group):
+    return [t.task_name for t in group.get_all_tasks()]
+
+
+def export(tasks, groups, limit, out):
+    """tasks: {name: task}; groups: {name: lm_eval.api.group.Group}."""
+    done = {n for n, t in tasks.items() if export_task(n, t, limit, out)}
+    for name, g in groups.items():
+        metrics = [{"metric": m.metric, "weight_by_size": m.weight_by_size, "filter_list": m.filter_list}
+                   for m in g.aggregate_metric_list or []]
+        print(json.dumps({"group": name, "alias": g.alias or name, "tasks": [t for t in leaves(g) if t in done], "metrics": metrics,
+                          "version": g.version}), file=out)
+
+
+def main_export(a):
+    from lm_eval.tasks import TaskManager
+
+    loaded = TaskManager(include_path=a.include_path).load(a.tasks.split(","))
+    for t in loaded["tasks"].values():
+        if a.num_fewshot is not None:
+            t.set_config(key="num_fewshot", value=a.num_fewshot)
+        t.set_fewshot_seed(seed=1234)
+    with open(a.out, "w", encoding="utf-8") as out:
+        export(loaded["tasks"], loaded["groups"], a.limit, out)
+
+
+def converted_document(kind, s):
+    out = {"doc": s.get("doc"), "target": s.get("target")}
+    for k in ("doc_hash", "prompt_hash", "target_hash"):
+        if k in s:
+            out[k] = s[k]
+    if kind == "multiple_choice":
+        n = len(s["arguments"]) // (2 if "acc_mutual_info" in s["metrics"] else 1)
+        conts = [s["arguments"][f"gen_args_{i}"]["arg_1"] for i in range(n)]
+        choices = [c[1:] if c.startswith(" ") else c for c in conts]  # the delimiter
+        out["gold"] = int(s["target"])
+        out["chars"] = [len(c) for c in choices]
+        out["bytes"] = [len(c.encode("utf-8")) for c in choices]
+    elif kind == "loglikelihood_rolling":
+        text = s["arguments"]["gen_args_0"]["arg_0"]
+        out["words"] = (s.get("word_perplexity") or (0, len(re.split(r"\s+", text))))[1]
+        out["bytes"] = (s.get("byte_perplexity") or s.get("bits_per_byte") or (0, len(text.encode("utf-8"))))[1]
+    return out
+
+
+def convert_task(task, config, version, samples, out):
+    head = header(task, config, version, config.get("num_fewshot") or 0, len(samples), False)
+    kind = config["output_type"]
+    print(json.dumps(head, ensure_ascii=False), file=out)
+    seen = set()
+    for s in sorted(samples, key=lambda s: s["doc_id"]):
+        if s["doc_id"] in seen:  # one line for each filter
+            continue
+        seen.add(s["doc_id"])
+        for i in range(len(s["arguments"])):
+            args = s["arguments"][f"gen_args_{i}"]
+            q = {"task": task, "doc_id": s["doc_id"], "idx": i, "kind": KIND[kind], "ctx": args["arg_0"]}
+            if kind == "generate_until":
+                q["gen"] = args["arg_1"]
+                q["repeats"] = config.get("repeats") or 1
+            elif kind != "loglikelihood_rolling":
+                q["cont"] = args["arg_1"]
+            if i == 0:
+                q["doc"] = converted_document(kind, s)
+            print(json.dumps(q, ensure_ascii=False), file=out)
+
+
+def main_convert(a):
+    results = json.load(open(a.results, encoding="utf-8"))
+    with open(a.out, "w", encoding="utf-8") as out:
+        for path in a.samples:
+            name = re.sub(r".*samples_|(_\d{4}-\d\d-\d\dT.*)?\.jsonl$", "", path)
+            if name not in results["configs"]:
+                sys.exit(f"harness.py: {path}: {a.results} has no task '{name}'")
+            samples = [json.loads(line) for line in open(path, encoding="utf-8")]
+            convert_task(name, results["configs"][name], results["versions"].get(name), samples, out)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = p.add_subparsers(dest="what", required=True)
+    e = sub.add_parser("export")
+    e.add_argument("--tasks", required=True)
+    e.add_argument("--out", required=True)
+    e.add_argument("--include-path")
+    e.add_argument("--limit", type=int)
+    e.add_argument("--num-fewshot", type=int)
+    c = sub.add_parser("convert")
+    c.add_argument("--results", required=True)
+    c.add_argument("--out", required=True)
+    c.add_argument("samples", nargs="+")
+    a = p.parse_args()
+    main_export(a) if a.what == "export" else main_convert(a)
+
+
+if __name__ == "__main__":
+    main()
