@@ -4,15 +4,54 @@
  */
 #include "engine/base/json.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/io.h"
 #include "engine/base/str.h"
+
+/* Digits of the longest integer that always fits; a longer one may. */
+#define SAFE_DIGITS 18
+
+/* The same text with integers of more digits as reals: transformers writes model_max_length =
+ * 1000000000000000019884624838656 for "none". */
+static int widen(lf_buf *out, const char *text, size_t len, lf_err *err)
+{
+    bool quoted = false;
+    for (size_t i = 0, n; i < len; i += n) {
+        n = 1;
+        if (quoted && text[i] == '\\' && i + 1 < len)
+            n = 2;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && text[i] >= '0' && text[i] <= '9')
+            while (i + n < len && text[i + n] && strchr("0123456789.eE+-", text[i + n]))
+                n++;
+        lf_buf_add(out, text + i, n);
+        if (!quoted && n > SAFE_DIGITS && !memchr(text + i, '.', n) && !memchr(text + i, 'e', n) && !memchr(text + i, 'E', n))
+            lf_buf_addf(out, ".0");
+    }
+    return lf_buf_check(out, err);
+}
+
+static json_t *load_widened(const char *text, size_t len, json_error_t *je)
+{
+    lf_buf b;
+    json_t *v = NULL;
+    lf_buf_init(&b);
+    if (widen(&b, text, len, NULL) == 0)
+        v = json_loadb(b.data, b.len, JSON_REJECT_DUPLICATES, je);
+    lf_buf_fini(&b);
+    return v;
+}
 
 json_t *lf_json_load_text(const char *text, size_t len, const char *path_for_messages, lf_err *err)
 {
     json_error_t je;
     json_t *v = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+    if (!v && json_error_code(&je) == json_error_numeric_overflow)
+        v = load_widened(text, len, &je);
     if (!v)
         lf_fail(err, LF_EFORMAT, "%s:%d:%d: %s", path_for_messages, je.line < 1 ? 1 : je.line,
                 je.column < 1 ? 1 : je.column, je.text);

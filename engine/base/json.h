@@ -11,7 +11,8 @@
 
 #include "engine/base/err.h"
 
-/* Returns owned (json_decref); NULL with "path:line:column: text" on failure. Duplicate keys are refused. */
+/* Returns owned (json_decref); NULL with "path:line:column: text" on failure. Duplicate keys are refused. In a text with
+ * an integer beyond 64 bits, integers of more than 18 digits become reals. */
 json_t *lf_json_load_file(const char *path, size_t max_bytes, lf_err *err);
 json_t *lf_json_load_text(const char *text, size_t len, const char *path_for_messages, lf_err *err);
 

@@ -99,12 +99,23 @@ static void test_json(void)
     } bad[] = {
         {"{\"a\": 1,\n \"a\": 2}", "f.json:2:"}, {"{\n  \"a\": }", "f.json:2:"},      {"", "f.json:1:"},
         {"{\"a\": 1} x", "f.json:1:"},           {"{\"a\": \"\\u0000\"}", "f.json:1:"}, {"{\"a\": \"\xff\"}", "f.json:1:"},
-        {"{\"a\": 1e999}", "f.json:1:"},         {"{\"a\": 99999999999999999999}", "f.json:1:"}, {"3", "f.json:1:"},
+        {"{\"a\": 1e999}", "f.json:1:"},         {"{\"a\": 99999999999999999999, \"b\": }", "f.json:1:"}, {"3", "f.json:1:"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tap_ok(!lf_json_load_text(bad[i].text, strlen(bad[i].text), "f.json", &err), "refused");
         tap_rc(err.rc, LF_EFORMAT, &err, bad[i].error, bad[i].text);
     }
+    /* transformers' "no bound" is an integer that no 64 bits hold; texts and short numbers beside it stay as they are. */
+    static const char wide[] = "{\"m\": 1000000000000000019884624838656, \"n\": -99999999999999999999, \"i\": [7,1234567890],"
+                               " \"t\": \"\\\"1000000000000000019884624838656\", \"f\": 12345678901234567890123.5e1}";
+    json_t *w = lf_json_load_text(wide, strlen(wide), "wide", &err);
+    tap_ok(w != NULL, "an integer beyond 64 bits: %s", err.text);
+    tap_f64(json_real_value(json_object_get(w, "m")), 1e30, 0, "is a real");
+    tap_f64(json_real_value(json_object_get(w, "n")), -1e20, 0, "a negative one too");
+    tap_f64(json_real_value(json_object_get(w, "f")), 12345678901234567890123.5e1, 0, "reals are as they are");
+    tap_i64(json_integer_value(json_array_get(json_object_get(w, "i"), 1)), 1234567890, "integers too");
+    tap_str(json_string_value(json_object_get(w, "t")), "\"1000000000000000019884624838656", "and texts");
+    json_decref(w);
     char *deep = malloc(100001);
     memset(deep, '[', 100000);
     tap_ok(!lf_json_load_text(deep, 100000, "deep", &err), "nesting without end is refused");
