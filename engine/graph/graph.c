@@ -70,7 +70,7 @@ static int32_t append_tensor(lf_graph *g, const struct lf_tensor *t)
     return (int32_t)g->n_t++;
 }
 
-int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt,
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows, int64_t cols, const char *fmt,
                       ...)
 {
     char name[256];
@@ -152,7 +152,7 @@ int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, 
     return i;
 }
 
-static int32_t derived_param(lf_graph *g, int32_t param, enum lf_role role, enum lf_pkind kind, enum lf_dtype dtype)
+static int32_t derived_param(lf_graph *g, int32_t param, enum lf_tensor_role role, enum lf_pkind kind, enum lf_dtype dtype)
 {
     const int32_t group = g->t[param].group;
     for (size_t i = 1; i < g->n_t; i++)
@@ -180,7 +180,7 @@ int32_t lf_graph_copy(lf_graph *g, int32_t param)
 
 /* ---- public ---- */
 
-static int32_t find_named(const lf_graph *g, enum lf_role role, const char *name)
+static int32_t find_named(const lf_graph *g, enum lf_tensor_role role, const char *name)
 {
     for (size_t i = 1; i < g->n_t; i++)
         if (g->t[i].role == role && !g->t[i].parent && strcmp(g->t[i].name, name) == 0)
@@ -188,7 +188,7 @@ static int32_t find_named(const lf_graph *g, enum lf_role role, const char *name
     return 0;
 }
 
-static lf_val named_source(lf_graph *g, enum lf_role role, const char *name, enum lf_dtype dtype, int64_t rows,
+static lf_val named_source(lf_graph *g, enum lf_tensor_role role, const char *name, enum lf_dtype dtype, int64_t rows,
                            int64_t cols)
 {
     if (g->err.rc)

@@ -42,7 +42,7 @@ typedef struct lf_val {
 } lf_val;
 #define LF_NONE ((lf_val){0})
 
-enum lf_role {
+enum lf_tensor_role {
     LF_ROLE_ACT = 0, /* written by a node; outputs are activations that are kept */
     LF_ROLE_PARAM,
     LF_ROLE_CONST,

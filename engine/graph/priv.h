@@ -188,7 +188,7 @@ struct lf_graph {
 /* ---- graph.c ---- */
 int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* New root tensor; id, or 0 with the sticky error set. name may be a format. */
-int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_role role, int64_t rows, int64_t cols, const char *fmt,
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows, int64_t cols, const char *fmt,
                       ...) __attribute__((format(printf, 6, 7)));
 int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
 /* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */

@@ -53,7 +53,7 @@ static int32_t like(struct pass *p, int32_t t)
     lf_graph *g = p->g;
     struct lf_tensor old = g->t[t];
     int32_t c =
-        lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_role)old.role, old.rows, old.cols, "%s.again", old.name);
+        lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_tensor_role)old.role, old.rows, old.cols, "%s.again", old.name);
     if (c) {
         g->t[c].fixed = old.fixed;
         g->t[c].pinned = old.pinned;
