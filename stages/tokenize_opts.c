@@ -26,7 +26,7 @@ static const lf_opt opts[] = {
      "rows that cannot be read, have no turns or roles in a wrong order, or that the template refuses"},
     {"chat_template", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "a Jinja file instead of the tokenizer's own chat template; goes with the tokenizer from here on"},
-    {"chat_name", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "which of several templates of a tokenizer; unset: default"},
+    {"chat_name", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "which of several templates of a tokenizer; unset: the main one"},
     {"chat_vars", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL,
      "a JSON object of more variables for the template, such as {\"enable_thinking\": false}"},
     {"chat_time", LF_OPT_INT, ID, 0, "0", 0, 1e15, NULL, "seconds",
