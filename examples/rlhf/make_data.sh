@@ -4,6 +4,7 @@
 # dict-wn has it: make_data.sh DICTIONARY DIR
 #   text.txt    definitions as text        sft.jsonl    word -> definition
 #   pairs.jsonl right definitions against the same words in a random order      held.jsonl  pairs of other words
+#   prompts.jsonl  other words again, to be defined by the model itself         ask.jsonl   those of held.jsonl, likewise
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -22,8 +23,12 @@ case $dict in *.dz | *.gz) gzip -dc <"$dict" ;; *) cat "$dict" ;; esac | awk -v 
             bad = ""
             for (i = 1; i <= k; i++) bad = bad " " w[i]
             print "define " word ":" good >(dir "/text.txt")
-            if (n % 10 == 0) file = "held.jsonl"
-            else {
+            prompt = "{\"prompt\":\"define " word ":\"}"
+            if (n % 10 == 5) { print prompt >(dir "/prompts.jsonl"); sense = ""; return }
+            if (n % 10 == 0) {
+                file = "held.jsonl"
+                print prompt >(dir "/ask.jsonl")
+            } else {
                 file = "pairs.jsonl"
                 printf "{\"prompt\":\"define %s:\",\"completion\":\"%s\"}\n", word, good >(dir "/sft.jsonl")
             }

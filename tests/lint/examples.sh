@@ -29,7 +29,8 @@ for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
         echo '{"text": "a book"}' | tee books/1.jsonl >notes/1.jsonl
         ;;
     continue-pretrain) echo "some text" >text.txt && sed "s|@OLD@|$tmp/$name/text.txt|; s|@NEW@|$tmp/$name/text.txt|" "$p" >pipeline.ini ;;
-    rlhf) printf 'light\n   n 1: the visual effect of rays upon the eyes of people\n' >words && sh make_data.sh words data >out 2>&1 && cp data/pairs.jsonl data/held.jsonl ;;
+    rlhf) printf 'light\n   n 1: the visual effect of rays upon the eyes of people\n' >words && sh make_data.sh words data >out 2>&1 && cp data/pairs.jsonl data/held.jsonl &&
+        echo '{"prompt":"define light:"}' | tee data/prompts.jsonl >data/ask.jsonl ;;
     evaluate) mkdir checkpoint tokenizer ;;
     grpo)
         echo "1+1=2" >sums.txt
