@@ -84,7 +84,8 @@ static void test_samples(const char *dir, const char *task, json_t *want)
     worst = 0;
     while (f && (len = getline(&line, &cap, f)) > 0) {
         json_t *o = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL);
-        /* One of nine greedy texts leaves the harness's at its 11th token, which is not explained yet; its filters and score agree. */
+        /* One of nine greedy texts differs on purpose: its 11th token is 381 for transformers, a row of the padded embedding that the
+         * tokenizer has no entry for (it decodes to nothing); we never draw such ids. Its filters and score agree. */
         bool open_case = strcmp(task, "gsm8k") == 0 && json_integer_value(json_object_get(o, "doc_id")) == 4;
         if (open_case)
             n++;
