@@ -282,6 +282,8 @@ static void put_back(lf_exec *x, const struct plan *p, const char *cause)
                                            x->job.id, "epoch", x->epoch), &e);
     if (rc == 0)
         rc = other ? lf_jobside_requeue_as(&x->job, &ask, &e) : lf_jobside_requeue(&x->job, &e);
+    if (rc == LF_ENOTSUP && lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING)
+        return; /* refused because SLURM was just doing it (preemption without grace) */
     if (rc == LF_ENOTSUP && !other) {
         lf_log(1, "job %s may not be requeued (%s); a successor follows it", x->job.id, e.text);
         lf_err_clear(&e);

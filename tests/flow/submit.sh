@@ -45,6 +45,7 @@ is "$("$LF" ledger check >/dev/null; echo $?)" 0 "the ledger is in order"
 
 # --- one look for all ---
 "$LF" submit --new --set first.step_time=3000 >o
+until_true 20 sh -c "ls $(run_dir)/first/*/out/ck-1" # its job has asked the queue what it has to ask
 n0=$(calls squeue)
 sed -i 's/^poll = .*/poll = 60/' site.ini
 "$LF" resume >o 2>&1
