@@ -4,7 +4,6 @@
  */
 #include "engine/infer/runner.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +12,10 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/graph/exec.h"
+#include "engine/infer/paged.h"
 #include "engine/model/decoder.h"
 #include "engine/model/weights.h"
 #include "engine/store/ckpt.h"
-
-#define MAX_BUCKETS 24
 
 struct lf_runner {
     lf_model_config model;
@@ -28,16 +26,9 @@ struct lf_runner {
     lf_plan *plan;
     lf_back *back;
     lf_exec *exec;
-    int n_buckets;
-    int64_t bucket_rows[MAX_BUCKETS], bucket_select[MAX_BUCKETS];
-    int bucket_chain[MAX_BUCKETS];
-    int score_chain; /* -1: none */
-    int64_t n_pages, max_pages;
-    int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
-    int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
-    int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
-    int32_t *score_prefix;             /* [score_docs], then turns and blocks [2, score_rows] */
-    float *lse;                        /* likewise */
+    lf_paged *paged;       /* NULL: no generation */
+    int score_chain;       /* -1: none */
+    int32_t *score_prefix; /* [score_docs], then turns and blocks [2, score_rows], with mask = prefix */
 };
 
 /* Fill in defaults and refuse what cannot be. */
@@ -49,43 +40,21 @@ static int settle(lf_runner *r, lf_err *err)
     if (o->max_context < 2 || o->max_context > r->model.max_positions)
         return lf_fail(err, LF_EINVAL, "a context of %lld does not fit the model: it has %lld positions", (long long)o->max_context,
                        (long long)r->model.max_positions);
-    if (o->slots > 0) {
-        if (o->page_tokens < LF_ATTN_TILE || o->page_tokens % LF_ATTN_TILE)
-            return lf_fail(err, LF_EINVAL, "a page of %lld positions: it must be a multiple of %d", (long long)o->page_tokens,
-                           LF_ATTN_TILE);
-        if (o->max_rows < o->slots)
-            o->max_rows = o->slots;
-        r->max_pages = (o->max_context + o->page_tokens - 1) / o->page_tokens;
-        int64_t tokens = o->kv_tokens > 0 ? o->kv_tokens : o->slots * r->max_pages * o->page_tokens;
-        r->n_pages = (tokens + o->page_tokens - 1) / o->page_tokens;
-    }
     if (o->score_rows > 0 && o->score_rows < o->max_context)
         o->score_rows = o->max_context;
     return 0;
 }
 
-static int add_bucket(lf_runner *r, int64_t rows, lf_err *err)
+static int add_generation(lf_runner *r, lf_err *err)
 {
-    char name[32];
-    int k = r->n_buckets;
-    int64_t select = rows < r->o.slots ? rows : r->o.slots;
-    struct lf_decoder_paged p = {rows, r->o.slots, r->max_pages, r->n_pages, r->o.page_tokens, select,
-                                 r->o.bf16 ? LF_BF16 : LF_F32, false};
-    if (k == MAX_BUCKETS)
-        return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many", (long long)r->o.max_rows);
-    snprintf(name, sizeof name, "step%lld", (long long)rows);
-    lf_graph *g = lf_decoder_paged_graph(r->dec, r->ps, name, &p, err);
-    if (!g)
-        return LF_EINVAL;
-    int chain = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.eras = 1u << k, .packed = true}, err);
-    lf_graph_destroy(g);
-    if (chain < 0)
-        return chain;
-    r->bucket_rows[k] = rows;
-    r->bucket_select[k] = select;
-    r->bucket_chain[k] = chain;
-    r->n_buckets++;
-    return 0;
+    const struct lf_runner_opts *o = &r->o;
+    const struct lf_paged_opts p = {.context = o->max_context,
+                                    .slots = o->slots,
+                                    .max_rows = o->max_rows,
+                                    .kv_tokens = o->kv_tokens,
+                                    .page_tokens = o->page_tokens,
+                                    .cache = o->bf16 ? LF_BF16 : LF_F32};
+    return lf_paged_plan(&r->paged, r->plan, r->ps, r->dec, &p, err);
 }
 
 static int add_score(lf_runner *r, lf_err *err)
@@ -95,7 +64,7 @@ static int add_score(lf_runner *r, lf_err *err)
     lf_graph *g = lf_decoder_score_graph(r->dec, r->ps, "score", &rows, err);
     if (!g)
         return LF_EINVAL;
-    r->score_chain = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.eras = 1u << MAX_BUCKETS}, err);
+    r->score_chain = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.eras = LF_PAGED_NEXT_ERA}, err);
     lf_graph_destroy(g);
     return r->score_chain < 0 ? r->score_chain : 0;
 }
@@ -115,11 +84,8 @@ static int make_plan(lf_runner *r, lf_err *err)
     rc = lf_decoder_declare(r->dec, r->ps, err);
     if (rc == 0 && !(r->plan = lf_plan_create(r->ps, &po, err)))
         rc = LF_EINVAL;
-    for (int64_t rows = 1; rc == 0 && r->o.slots > 0; rows *= 2) {
-        rc = add_bucket(r, rows < r->o.max_rows ? rows : r->o.max_rows, err);
-        if (rows >= r->o.max_rows)
-            break;
-    }
+    if (rc == 0 && r->o.slots > 0)
+        rc = add_generation(r, err);
     if (rc == 0 && r->o.score_rows > 0)
         rc = add_score(r, err);
     return rc ? rc : lf_plan_finish(r->plan, err);
@@ -176,14 +142,6 @@ static int load(lf_runner *r, const char *dir, lf_err *err)
     return rc;
 }
 
-static int prefix_buffers(lf_runner *r, size_t rows, lf_err *err)
-{
-    r->prefix = lf_calloc((size_t)r->o.slots + 1, sizeof *r->prefix, err);
-    r->turns = lf_calloc(2 * rows, sizeof *r->turns, err);
-    r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1, sizeof *r->score_prefix, err);
-    return r->prefix && r->turns && r->score_prefix ? 0 : LF_ENOMEM;
-}
-
 int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err)
 {
     lf_runner *r = lf_calloc(1, sizeof *r, err);
@@ -192,18 +150,12 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
     r->o = *o;
     r->score_chain = -1;
     int rc = load(r, dir, err);
-    size_t rows = rc == 0 && r->n_buckets ? (size_t)r->bucket_rows[r->n_buckets - 1] : 1;
-    if (rc == 0) {
-        r->tok = lf_calloc(rows, sizeof *r->tok, err);
-        r->pos = lf_calloc(rows, sizeof *r->pos, err);
-        r->seq = lf_calloc(rows, sizeof *r->seq, err);
-        r->select = lf_calloc(rows, sizeof *r->select, err);
-        r->lse = lf_calloc(rows, sizeof *r->lse, err);
-        if (!r->tok || !r->pos || !r->seq || !r->select || !r->lse)
-            rc = LF_ENOMEM;
+    if (rc == 0 && r->paged)
+        lf_paged_bind(r->paged, r->exec, r->back);
+    if (rc == 0 && r->model.mask == LF_MASK_PREFIX) {
+        r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1, sizeof *r->score_prefix, err);
+        rc = r->score_prefix ? 0 : LF_ENOMEM;
     }
-    if (rc == 0 && r->model.mask == LF_MASK_PREFIX)
-        rc = prefix_buffers(r, rows, err);
     if (rc) {
         lf_runner_close(r);
         return rc;
@@ -221,13 +173,7 @@ void lf_runner_close(lf_runner *r)
     lf_plan_destroy(r->plan);
     lf_pstore_destroy(r->ps);
     lf_decoder_destroy(r->dec);
-    free(r->tok);
-    free(r->pos);
-    free(r->seq);
-    free(r->select);
-    free(r->lse);
-    free(r->prefix);
-    free(r->turns);
+    lf_paged_destroy(r->paged);
     free(r->score_prefix);
     free(r);
 }
@@ -243,82 +189,11 @@ static int write_i32(lf_runner *r, int chain, const char *name, const int32_t *v
     return lf_exec_write(r->exec, chain, 0, name, v, (size_t)n * sizeof *v, err);
 }
 
-/* Prefixes of the sequences, and where rope2d counts from. */
-static int write_step_prefixes(lf_runner *r, int k, lf_err *err)
-{
-    const int64_t cap = r->bucket_rows[k];
-    const int chain = r->bucket_chain[k];
-    int rc = write_i32(r, chain, "prefix", r->prefix, r->o.slots, err);
-    if (rc || r->model.position != LF_POS_ROPE2D)
-        return rc;
-    for (int64_t i = 0; i < cap; i++)
-        lf_decoder_turn(r->pos[i], r->seq[i] < 0 ? 0 : r->prefix[r->seq[i]], &r->turns[i], &r->turns[cap + i]);
-    rc = write_i32(r, chain, "turns", r->turns, cap, err);
-    return rc ? rc : write_i32(r, chain, "blocks", r->turns + cap, cap, err);
-}
-
-/* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat row 0. */
-static int write_step(lf_runner *r, int k, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq,
-                      const int32_t *table, int64_t n_want, const int32_t *want, lf_err *err)
-{
-    int64_t cap = r->bucket_rows[k];
-    int chain = r->bucket_chain[k];
-    for (int64_t i = 0; i < cap; i++) {
-        r->tok[i] = i < rows ? token[i] : 0;
-        r->pos[i] = i < rows ? pos[i] : 0;
-        r->seq[i] = i < rows ? seq[i] : -1;
-    }
-    for (int64_t i = 0; i < r->bucket_select[k]; i++)
-        r->select[i] = i < n_want ? want[i] : 0;
-    int rc = write_i32(r, chain, "tokens", r->tok, cap, err);
-    if (rc == 0)
-        rc = write_i32(r, chain, "positions", r->pos, cap, err);
-    if (rc == 0)
-        rc = write_i32(r, chain, "seq", r->seq, cap, err);
-    if (rc == 0)
-        rc = write_i32(r, chain, "table", table, r->o.slots * r->max_pages, err);
-    if (rc == 0)
-        rc = write_i32(r, chain, "select", r->select, r->bucket_select[k], err);
-    if (rc == 0 && r->prefix)
-        rc = write_step_prefixes(r, k, err);
-    return rc;
-}
-
-static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                int64_t n_want, const int32_t *want, struct lf_gen_logits *result, lf_err *err)
-{
-    lf_runner *r = ctx;
-    int k = 0;
-    while (k < r->n_buckets && (r->bucket_rows[k] < rows || r->bucket_select[k] < n_want))
-        k++;
-    if (k == r->n_buckets)
-        return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld", (long long)rows, (long long)r->o.max_rows);
-    int rc = write_step(r, k, rows, token, pos, seq, table, n_want, want, err);
-    if (rc == 0)
-        rc = lf_exec_run(r->exec, r->bucket_chain[k], LF_FWD, 0, LF_FIRST, err);
-    if (rc)
-        return rc;
-    float *out = lf_exec_host_ptr(r->exec, r->bucket_chain[k], 0, "logits");
-    if (!out)
-        return lf_fail(err, LF_ENOTSUP, "logits are not in host memory on this backend");
-    struct lf_k_logit_stats s = {.rows = n_want,
-                                .v_real = r->model.vocab,
-                                .ldz = r->model.vocab,
-                                .z = out,
-                                .lse = r->lse,
-                                .softcap = (float)r->model.logit_softcap};
-    if (r->back->kernels->logit_stats.run(r->back->queue, &s) != LF_K_OK)
-        return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed", (long long)n_want);
-    *result = (struct lf_gen_logits){out, r->model.vocab, r->lse};
-    return 0;
-}
-
 int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
 {
-    if (r->n_buckets == 0)
+    if (!r->paged)
         return lf_fail(err, LF_EINVAL, "the runner was opened without generation");
-    *out = (lf_gen_model){r, r->model.vocab, r->o.max_context, r->o.slots, r->o.max_rows, r->o.page_tokens,
-                          r->n_pages, r->max_pages, r->prefix, step};
+    lf_paged_model(r->paged, out);
     return 0;
 }
 

@@ -2,8 +2,8 @@
  *
  * A decoder from a checkpoint, ready to generate or to score: the bridge from graphs (engine/graph, engine/model) to gen.h and score.h.
  *
- * Generation has one segment per bucket of rows (1, 2, 4, ... max_rows) over one paged cache; a step takes the smallest bucket that
- * holds its rows. Scoring has one segment over packed documents. All of them share weights and, never running together, memory.
+ * Generation is paged.h's segments; scoring has one segment over packed documents. All of them share weights and, never running
+ * together, memory.
  */
 #ifndef LF_INFER_RUNNER_H
 #define LF_INFER_RUNNER_H

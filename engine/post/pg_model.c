@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model of reinforcement learning over packed documents: see pg_model.h. Generation is pg_gen.c. */
+ * A model of reinforcement learning over packed documents: see pg_model.h. */
 #include "engine/post/pg_model.h"
 
 #include <math.h>
@@ -8,10 +8,27 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/infer/paged.h"
 #include "engine/model/weights.h"
-#include "engine/post/pg_model_priv.h"
 
 #define SCORE_WEIGHT "score.weight"
+
+struct lf_pg_model {
+    lf_model_config mc;
+    struct lf_pg_model_spec s;
+    lf_decoder *dec;
+    lf_pstore *ps;
+    lf_plan *plan;
+    lf_back *back; /* borrowed */
+    lf_exec *ex;
+    /* packed */
+    int chain;
+    int64_t docs;
+    int32_t *tokens, *targets, *positions, *cu;
+    float *lp;  /* [3, rows]: log-probabilities, entropies, scores */
+    float *dlp; /* [3, rows]: their gradients */
+    lf_paged *paged; /* NULL: it does not generate */
+};
 
 static int add_packed(lf_pg_model *m, lf_err *err)
 {
@@ -24,9 +41,29 @@ static int add_packed(lf_pg_model *m, lf_err *err)
     lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, m->s.name, &r, &h, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
-    m->chain = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = m->s.train, .recompute = m->s.recompute, .slots = 1, .eras = LF_PG_ERA_PACKED}, err);
+    m->chain = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = m->s.train, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA}, err);
     lf_graph_destroy(g);
     return m->chain < 0 ? m->chain : 0;
+}
+
+static int add_generation(lf_pg_model *m, lf_err *err)
+{
+    const struct lf_paged_opts p = {.context = m->s.context,
+                                    .slots = m->s.slots,
+                                    .max_rows = m->s.step_rows,
+                                    .kv_tokens = m->s.kv_tokens,
+                                    .page_tokens = m->s.page_tokens,
+                                    .cache = m->s.compute,
+                                    .temperature = m->s.temperature};
+    return lf_paged_plan(&m->paged, m->plan, m->ps, m->dec, &p, err);
+}
+
+int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
+{
+    if (!m->paged)
+        return lf_fail(err, LF_EINVAL, "%s was planned without generation", m->s.name);
+    lf_paged_model(m->paged, out);
+    return 0;
 }
 
 static int make_plan(lf_pg_model *m, lf_err *err)
@@ -42,7 +79,7 @@ static int make_plan(lf_pg_model *m, lf_err *err)
     if (!rc)
         rc = add_packed(m, err);
     if (!rc && m->s.slots > 0)
-        rc = lf_pg_gen_plan(m, err);
+        rc = add_generation(m, err);
     if (!rc && m->s.train)
         rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
     return rc ? rc : lf_plan_finish(m->plan, err);
@@ -88,11 +125,12 @@ void lf_pg_model_destroy(lf_pg_model *m)
 {
     if (!m)
         return;
+    lf_paged_destroy(m->paged);
     lf_exec_destroy(m->ex);
     lf_plan_destroy(m->plan);
     lf_pstore_destroy(m->ps);
     lf_decoder_destroy(m->dec);
-    void *blocks[] = {m->tokens, m->targets, m->positions, m->cu, m->lp, m->dlp, m->row_tok, m->row_pos, m->row_seq, m->select, m->lse};
+    void *blocks[] = {m->tokens, m->targets, m->positions, m->cu, m->lp, m->dlp};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
     free(m);
@@ -102,6 +140,8 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
 {
     m->back = b;
     m->ex = lf_exec_create(m->plan, b, NULL, err);
+    if (m->ex && m->paged)
+        lf_paged_bind(m->paged, m->ex, b);
     if (m->ex)
         return 0;
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;

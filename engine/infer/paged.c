@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Segments of generation and their step function: see paged.h.
+ */
+#include "engine/infer/paged.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+
+struct lf_paged {
+    struct lf_paged_opts o;
+    const lf_decoder *dec;
+    const lf_model_config *mc;
+    lf_exec *ex;
+    lf_back *back;
+    int n_buckets, chain[LF_PAGED_MAX_BUCKETS];
+    int64_t rows[LF_PAGED_MAX_BUCKETS], select_rows[LF_PAGED_MAX_BUCKETS];
+    int64_t n_pages, max_pages;
+    int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
+    float *lse;                        /* likewise */
+    int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
+    int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
+};
+
+/* ---- plan ---- */
+
+static int settle(lf_paged *p, lf_err *err)
+{
+    struct lf_paged_opts *o = &p->o;
+    if (o->page_tokens < LF_ATTN_TILE || o->page_tokens % LF_ATTN_TILE)
+        return lf_fail(err, LF_EINVAL, "a page of %lld positions: it must be a multiple of %d", (long long)o->page_tokens,
+                       LF_ATTN_TILE);
+    if (o->max_rows < o->slots)
+        o->max_rows = o->slots;
+    p->max_pages = (o->context + o->page_tokens - 1) / o->page_tokens;
+    int64_t tokens = o->kv_tokens > 0 ? o->kv_tokens : o->slots * p->max_pages * o->page_tokens;
+    p->n_pages = (tokens + o->page_tokens - 1) / o->page_tokens;
+    return 0;
+}
+
+static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, lf_err *err)
+{
+    char name[32];
+    int k = p->n_buckets;
+    int64_t select = rows < p->o.slots ? rows : p->o.slots;
+    const struct lf_decoder_paged d = {.rows = rows,
+                                       .n_seq = p->o.slots,
+                                       .max_pages = p->max_pages,
+                                       .n_pages = p->n_pages,
+                                       .page_tokens = p->o.page_tokens,
+                                       .n_select = select,
+                                       .cache = p->o.cache};
+    if (k == LF_PAGED_MAX_BUCKETS)
+        return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many", (long long)p->o.max_rows);
+    snprintf(name, sizeof name, "step%lld", (long long)rows);
+    lf_graph *g = lf_decoder_paged_graph(p->dec, ps, name, &d, err);
+    if (!g)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    int chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = 1u << k, .packed = true}, err);
+    lf_graph_destroy(g);
+    if (chain < 0)
+        return chain;
+    p->rows[k] = rows;
+    p->select_rows[k] = select;
+    p->chain[k] = chain;
+    p->n_buckets++;
+    return 0;
+}
+
+static int take_buffers(lf_paged *p, lf_err *err)
+{
+    size_t cap = (size_t)p->o.max_rows;
+    p->tok = lf_calloc(cap, sizeof *p->tok, err);
+    p->pos = lf_calloc(cap, sizeof *p->pos, err);
+    p->seq = lf_calloc(cap, sizeof *p->seq, err);
+    p->select = lf_calloc(cap, sizeof *p->select, err);
+    p->lse = lf_calloc(cap, sizeof *p->lse, err);
+    if (!p->tok || !p->pos || !p->seq || !p->select || !p->lse)
+        return LF_ENOMEM;
+    if (p->mc->mask != LF_MASK_PREFIX)
+        return 0;
+    p->prefix = lf_calloc((size_t)p->o.slots, sizeof *p->prefix, err);
+    p->turns = lf_calloc(2 * cap, sizeof *p->turns, err);
+    return p->prefix && p->turns ? 0 : LF_ENOMEM;
+}
+
+int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d, const struct lf_paged_opts *o, lf_err *err)
+{
+    lf_paged *p = lf_calloc(1, sizeof *p, err);
+    if (!p)
+        return LF_ENOMEM;
+    p->o = *o;
+    p->dec = d;
+    p->mc = lf_decoder_config(d);
+    int rc = settle(p, err);
+    for (int64_t rows = 1; !rc; rows *= 2) {
+        rc = add_bucket(p, plan, ps, rows < p->o.max_rows ? rows : p->o.max_rows, err);
+        if (rows >= p->o.max_rows)
+            break;
+    }
+    if (!rc)
+        rc = take_buffers(p, err);
+    if (rc)
+        lf_paged_destroy(p);
+    else
+        *out = p;
+    return rc;
+}
+
+void lf_paged_destroy(lf_paged *p)
+{
+    if (!p)
+        return;
+    void *const blocks[] = {p->tok, p->pos, p->seq, p->select, p->lse, p->prefix, p->turns};
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        free(blocks[i]);
+    free(p);
+}
+
+void lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back)
+{
+    p->ex = ex;
+    p->back = back;
+}
+
+/* ---- a step ---- */
+
+static int write_i32(lf_paged *p, int k, const char *name, const int32_t *v, int64_t n, lf_err *err)
+{
+    return lf_exec_write(p->ex, p->chain[k], 0, name, v, (size_t)n * sizeof *v, err);
+}
+
+/* Prefixes of the sequences, and where rope2d counts from. */
+static int write_prefixes(lf_paged *p, int k, lf_err *err)
+{
+    const int64_t cap = p->rows[k];
+    int rc = write_i32(p, k, "prefix", p->prefix, p->o.slots, err);
+    if (rc || p->mc->position != LF_POS_ROPE2D)
+        return rc;
+    for (int64_t i = 0; i < cap; i++)
+        lf_decoder_turn(p->pos[i], p->seq[i] < 0 ? 0 : p->prefix[p->seq[i]], &p->turns[i], &p->turns[cap + i]);
+    rc = write_i32(p, k, "turns", p->turns, cap, err);
+    return rc ? rc : write_i32(p, k, "blocks", p->turns + cap, cap, err);
+}
+
+/* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat row 0. */
+static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq,
+                      const int32_t *table, int64_t n_want, const int32_t *want, lf_err *err)
+{
+    const int64_t cap = p->rows[k];
+    for (int64_t i = 0; i < cap; i++) {
+        p->tok[i] = i < rows ? token[i] : 0;
+        p->pos[i] = i < rows ? pos[i] : 0;
+        p->seq[i] = i < rows ? seq[i] : -1;
+    }
+    for (int64_t i = 0; i < p->select_rows[k]; i++)
+        p->select[i] = i < n_want ? want[i] : 0;
+    int rc = write_i32(p, k, "tokens", p->tok, cap, err);
+    if (!rc)
+        rc = write_i32(p, k, "positions", p->pos, cap, err);
+    if (!rc)
+        rc = write_i32(p, k, "seq", p->seq, cap, err);
+    if (!rc)
+        rc = write_i32(p, k, "table", table, p->o.slots * p->max_pages, err);
+    if (!rc)
+        rc = write_i32(p, k, "select", p->select, p->select_rows[k], err);
+    return rc || !p->prefix ? rc : write_prefixes(p, k, err);
+}
+
+static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logits *out, lf_err *err)
+{
+    float *z = lf_exec_host_ptr(p->ex, p->chain[k], 0, "logits");
+    if (!z)
+        return lf_fail(err, LF_ENOTSUP, "logits are not in host memory on this backend");
+    struct lf_k_logit_stats s = {.rows = n_want,
+                                 .v_real = p->mc->vocab,
+                                 .ldz = p->mc->vocab,
+                                 .z = z,
+                                 .lse = p->lse,
+                                 .softcap = (float)p->mc->logit_softcap,
+                                 .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
+    if (p->back->kernels->logit_stats.run(p->back->queue, &s) != LF_K_OK)
+        return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed", (long long)n_want);
+    *out = (struct lf_gen_logits){z, p->mc->vocab, p->lse};
+    return 0;
+}
+
+static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+{
+    lf_paged *p = ctx;
+    int k = 0;
+    while (k < p->n_buckets && (p->rows[k] < rows || p->select_rows[k] < n_want))
+        k++;
+    if (k == p->n_buckets)
+        return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld", (long long)rows,
+                       (long long)p->o.max_rows);
+    int rc = write_step(p, k, rows, token, pos, seq, table, n_want, want, err);
+    if (!rc)
+        rc = lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
+    return rc ? rc : finish_logits(p, k, n_want, out, err);
+}
+
+void lf_paged_model(lf_paged *p, lf_gen_model *out)
+{
+    *out = (lf_gen_model){.ctx = p,
+                          .vocab = p->mc->vocab,
+                          .max_context = p->o.context,
+                          .slots = p->o.slots,
+                          .max_rows = p->o.max_rows,
+                          .page_tokens = p->o.page_tokens,
+                          .n_pages = p->n_pages,
+                          .max_pages = p->max_pages,
+                          .prefix = p->prefix,
+                          .step = step};
+}
