@@ -103,10 +103,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
     if (!rc)
         rc = lf_train_check(&p->c, err);
-    if (!rc && !p->c.out && !lf_optset_bool(o, "plan"))
-        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
-    /* A mistake in what the user wrote is a usage error, whatever reader found it. */
-    return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
+    return lf_train_end_setup(&p->c, o, rc, err);
 }
 
 static int plan(void *self, json_t *out, lf_err *err)

@@ -65,11 +65,7 @@ static int read_all(struct rm *r, const lf_optset *o, lf_err *err)
         rc = lf_train_read_model(c, o, "lf-rm", err);
     if (rc)
         return rc;
-    if (!c->steps && !c->tokens && !(c->epochs > 0))
-        c->epochs = EPOCHS;
-    if (c->model_given)
-        return lf_fail(err, LF_EINVAL, "the model comes with init_from; leave [model] out");
-    return lf_train_check(c, err);
+    return lf_train_settle(c, EPOCHS, err);
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)
@@ -80,10 +76,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     *self = r;
     r->arena = lf_arena_create(err);
     int rc = r->arena ? read_all(r, o, err) : LF_ENOMEM;
-    if (!rc && !r->c.out && !lf_optset_bool(o, "plan"))
-        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
-    /* A mistake in what the user wrote is a usage error, whatever reader found it. */
-    return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
+    return lf_train_end_setup(&r->c, o, rc, err);
 }
 
 /* The model of init_from with a score in place of its head, and nothing random. */

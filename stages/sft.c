@@ -82,11 +82,7 @@ static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
     if (rc)
         return rc;
     lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
-    if (!c->steps && !c->tokens && !(c->epochs > 0))
-        c->epochs = EPOCHS;
-    if (c->model_given)
-        return lf_fail(err, LF_EINVAL, "the model comes with init_from; leave [model] out");
-    return lf_train_check(c, err);
+    return lf_train_settle(c, EPOCHS, err);
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)
@@ -97,10 +93,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     *self = s;
     s->arena = lf_arena_create(err);
     int rc = s->arena ? read_all(s, o, err) : LF_ENOMEM;
-    if (!rc && !s->c.out && !lf_optset_bool(o, "plan"))
-        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
-    /* A mistake in what the user wrote is a usage error, whatever reader found it. */
-    return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
+    return lf_train_end_setup(&s->c, o, rc, err);
 }
 
 static int plan(void *self, json_t *out, lf_err *err)

@@ -205,6 +205,21 @@ int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const cha
     return rc;
 }
 
+int lf_train_settle(struct lf_train_config *c, double epochs, lf_err *err)
+{
+    if (!c->steps && !c->tokens && !(c->epochs > 0))
+        c->epochs = epochs;
+    if (c->model_given)
+        return lf_fail(err, LF_EINVAL, "the model comes with init_from; leave [model] out");
+    return lf_train_check(c, err);
+}
+
+int lf_train_end_setup(const struct lf_train_config *c, const lf_optset *o, int rc, lf_err *err)
+{
+    if (!rc && !c->out && !lf_optset_bool(o, "plan"))
+        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
+    return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
+}
 
 static void log_line(void *user, int level, const char *text)
 {

@@ -31,6 +31,13 @@ int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset 
 /* [model] of the configuration file, if there is one. stage: for messages ("lf-pretrain"). */
 int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage, lf_err *err);
 
+/* Of stages that go on from a checkpoint, after all is read: their length where none is given, no [model], and
+ * lf_train_check. */
+int lf_train_settle(struct lf_train_config *c, double epochs, lf_err *err);
+/* End of a setup that came to rc: there is an out where one is needed; a mistake in what the user wrote is a usage error,
+ * whatever reader found it. */
+int lf_train_end_setup(const struct lf_train_config *c, const lf_optset *o, int rc, lf_err *err);
+
 /* Logs with lf_log, stops with lf_stop_requested. */
 extern const struct lf_train_sink lf_train_stage_sink;
 
