@@ -316,7 +316,7 @@ static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
     int rc = 0;
     for (size_t i = 0; i < b->n && rc == 0; i++) {
         rc = encode_one(ctx, thread, b, i, err);
-        masked = masked || b->docs[i].masked;
+        masked = masked || (rc == 0 && b->docs[i].masked);
     }
     if (!masked)
         lf_buf_clear(&b->mask); /* nothing to tell */
