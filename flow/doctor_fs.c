@@ -106,7 +106,7 @@ static void check_quota(lf_doctor *d, const char *what, const char *dir, const s
     struct dqblk q;
     memset(&q, 0, sizeof q);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 && syscall(SYS_quotactl_fd, fd, QCMD(Q_GETQUOTA, USRQUOTA), (int)getuid(), &q) == 0) {
+    if (fd >= 0 && syscall(SYS_quotactl_fd, fd, QCMD((unsigned)Q_GETQUOTA, USRQUOTA), (int)getuid(), &q) == 0) {
         judge_quota(d, what, "space", (double)q.dqb_curspace, 1024.0 * (double)q.dqb_bhardlimit, true);
         judge_quota(d, what, "files", (double)q.dqb_curinodes, (double)q.dqb_ihardlimit, false);
     }

@@ -41,8 +41,8 @@ static inline double bench_median(double *v, int n)
     return v[n / 2];
 }
 
-/* flop/s of `threads` threads doing nothing but multiply-adds in registers for about 5 ms: f32, or pairs of bf16 (0 where
- * the instruction set has none). */
+/* flop/s of `threads` threads doing nothing but multiply-adds in registers for about 5 ms: f32, or pairs of bf16 where the
+ * instruction set has them. */
 double bench_fma_peak(enum lf_isa isa, int threads, int bf16);
 /* bytes/s of all threads reading p[0..bytes). */
 double bench_read_rate(const void *p, size_t bytes, int threads);

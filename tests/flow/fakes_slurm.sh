@@ -166,8 +166,8 @@ fakeslurm nodefail "$t"
 is "$(fakeslurm state "$t")" NODE_FAIL "NODE_FAIL without --requeue"
 t=$(sbatch --parsable --open-mode=append -o pre.out long.sh)
 until_true 10 test -e "up.$t"
-fakeslurm preempt "$t" 0.3
-[ "$(date -d "$(squeue -h -j "$t" -o %e)" +%s)" -le "$(($(date +%s) + 1))" ]; ok $? "preempted: its end is that of the grace time"
+fakeslurm preempt "$t" 3
+[ "$(date -d "$(squeue -h -j "$t" -o %e)" +%s)" -le "$(($(date +%s) + 4))" ]; ok $? "preempted: its end is that of the grace time"
 unlike pre.out TERM "and its script hears nothing yet"
 until_true 10 sh -c "grep -q 'got TERM' pre.out"
 ok $? "until the grace is over"

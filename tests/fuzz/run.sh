@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Run every libFuzzer target of the current build directory for $1 seconds each (default 600); stops at the first finding.
+# Run every libFuzzer target of the current build directory, or those named in $2, for $1 seconds each (default 600); stops at the first
+# finding.
 set -eu
 src=$(cd "$(dirname "$0")" && pwd)
-for t in ini number event tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja; do
+for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja}; do
     work=fuzz-work/$t
     mkdir -p "$work" "fuzz-work/seeds-$t"
     seeds=$src/corpus/$t

@@ -7,6 +7,7 @@ set -u
 bin=$LF_BUILDDIR/stages
 tool=$LF_BUILDDIR/tests/stage/train_tool
 FAIL=$LF_BUILDDIR/tests/fault/fail.so
+! grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h" || FAIL= # cannot be loaded before the sanitizers' own library
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-faults.XXXXXX") || exit 99
 n=0
 failed=0
@@ -143,7 +144,7 @@ for kind in tokenize pretrain generate eval; do
     ok $? "lf-$kind without faults"
     result $kind "$dir/$kind" >"$dir/$kind.ref"
 done
-if grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h"; then
+if [ -z "$FAIL" ]; then
     n=$((n + 1))
     echo "ok $n # SKIP faults of single calls: fail.so cannot be loaded before the sanitizers' own library"
 else
