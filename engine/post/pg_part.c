@@ -71,10 +71,10 @@ static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err 
     uint32_t head[3];
     (void)offset;
     if (q->records++ == 0) {
-        q->same = p[0] == 'H' && n == LF_HASH_HEX && memcmp(p + 1, q->key, LF_HASH_HEX - 1) == 0;
+        q->same = n == LF_HASH_HEX && p[0] == 'H' && memcmp(p + 1, q->key, LF_HASH_HEX - 1) == 0;
         return q->same;
     }
-    if (p[0] == 'S' && n >= 1 + sizeof head) {
+    if (n >= 1 + sizeof head && p[0] == 'S') {
         memcpy(head, p + 1, sizeof head);
         size_t bytes = (size_t)head[1] * 4;
         if (head[0] > 1u << 28 || n != 1 + sizeof head + 2 * bytes)
@@ -82,7 +82,7 @@ static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err 
         int rc = keep_sequence(q->f, head[0], p + 1 + sizeof head, p + 1 + sizeof head + bytes, head[1], head[2] != 0, err);
         return rc ? rc : 1;
     }
-    if (p[0] == 'R' && n == 1 + sizeof *head + q->f->n_sources * sizeof(double)) {
+    if (n == 1 + sizeof *head + q->f->n_sources * sizeof(double) && p[0] == 'R') {
         memcpy(head, p + 1, sizeof *head);
         if (head[0] >= q->f->cap || !q->f->seq[head[0]].there)
             return 0;

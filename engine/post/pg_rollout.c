@@ -222,21 +222,23 @@ static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
 }
 
 /* Scores to rewards. The running statistics take in the round's scores first. */
-static void shape(lf_pg *p)
+static int shape(lf_pg *p, lf_err *err)
 {
     lf_rollout *r = &p->r;
     for (size_t i = 0; i < r->n; i++)
         lf_running_add(&p->s.scores, r->score[i]);
     for (size_t i = 0; i < r->n; i++)
         r->reward[i] = lf_shape(&p->c->shaping, &p->s.scores, r->score[i], (int64_t)(lf_rollout_len(r, i) - r->prompt_len[i]), r->ended[i]);
-    if (p->c->whiten_rewards) {
-        int64_t *one = lf_calloc(r->n + 1, sizeof *one, NULL);
-        for (size_t i = 0; one && i <= r->n; i++)
-            one[i] = (int64_t)i;
-        if (one)
-            lf_whiten(r->reward, &(struct lf_seqs){r->n, one, NULL}, p->c->whiten_biased, true);
-        free(one);
-    }
+    if (!p->c->whiten_rewards)
+        return 0;
+    int64_t *one = lf_calloc(r->n + 1, sizeof *one, err);
+    if (!one)
+        return LF_ENOMEM;
+    for (size_t i = 0; i <= r->n; i++)
+        one[i] = (int64_t)i;
+    lf_whiten(r->reward, &(struct lf_seqs){r->n, one, NULL}, p->c->whiten_biased, true);
+    free(one);
+    return 0;
 }
 
 /* ---- rounds that are there already ---- */
@@ -308,7 +310,7 @@ static int generate_round(lf_pg *p, const char *key, lf_err *err)
     p->r.step = step; /* a round of which groups were dropped was made anew */
     memcpy(p->r.key, key, LF_HASH_HEX);
     if (!rc)
-        shape(p);
+        rc = shape(p, err);
     if (!rc)
         rc = lf_pg_advantages(p, err);
     if (!rc)
@@ -347,8 +349,9 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
     memcpy(p->r.key, key, LF_HASH_HEX);
     p->s.prompts = r.next_prompt;
     sum_scores(p, 0);
-    shape(p);
-    rc = lf_pg_advantages(p, err);
+    rc = shape(p, err);
+    if (!rc)
+        rc = lf_pg_advantages(p, err);
     return rc ? rc : publish(p, err);
 }
 

@@ -255,5 +255,16 @@ ok $? "a command that dies once is started again and counted"
 run j --reward-command "exit 3" --steps 1 --reward-fallback 0.5 --reward-retries 0
 [ $rc -eq 0 ] && [ "$(member j 1 command_fallbacks)" = 32 ] && [ "$(member j 1 score)" = 0.5 ]
 ok $? "with a fallback the run goes on, counted"
+# --- whitened rewards: variance 1, the mean is kept, scores are as they were ---
+mkdir -p "$dir/plain" "$dir/white"
+run plain-r --reward-command "$(cmd plain)" --steps 1 --epochs 0 --save-interval 0
+run white-r --reward-command "$(cmd white)" --steps 1 --epochs 0 --save-interval 0 --whiten-rewards
+same "$(member white-r 1 score)" "$(member plain-r 1 score)" "whitened rewards: scores are as they were"
+awk -v a="$(member white-r 1 reward)" -v b="$(member plain-r 1 reward)" 'BEGIN { d = a - b; exit !(a != "" && d * d < 1e-12) }'
+ok $? "whitened rewards: the mean is kept"
+awk -v a="$(member white-r 1 reward_max)" -v m="$(member white-r 1 reward)" -v b="$(member plain-r 1 reward_max)" -v s="$(member plain-r 1 score_std)" \
+    'BEGIN { want = m + (b - m) / s; d = a - want; exit !(s > 0.01 && s < 0.9 && d * d < 1e-4) }'
+ok $? "whitened rewards: their distances from it are divided by the deviation"
+
 echo "1..$n"
 exit $((failed > 0))
