@@ -33,3 +33,4 @@ kernels_libcpu_avx512bf16_a_CFLAGS = $(AM_CFLAGS) $(LF_CFLAGS_AVX512BF16)
 LF_ISA_LIBS += kernels/libcpu_avx512bf16.a
 endif
 LF_ISA_LIBS += kernels/libcpucore.a
+include kernels/cuda.mk

@@ -10,8 +10,14 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define LF_RNG_INLINE static __host__ __device__ __forceinline__
+#else
+#define LF_RNG_INLINE static inline
+#endif
+
 /* key = (seed lo, seed hi); counter = (a lo, a hi, b, site). */
-static inline void lf_philox(uint32_t out[4], uint64_t seed, uint32_t site, uint64_t a, uint32_t b)
+LF_RNG_INLINE void lf_philox(uint32_t out[4], uint64_t seed, uint32_t site, uint64_t a, uint32_t b)
 {
     uint32_t c0 = (uint32_t)a, c1 = (uint32_t)(a >> 32), c2 = b, c3 = site;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -34,7 +40,7 @@ static inline void lf_philox(uint32_t out[4], uint64_t seed, uint32_t site, uint
 }
 
 /* Uniform in [0, 1) with 24 bits. */
-static inline float lf_u01(uint32_t x) { return (float)(x >> 8) * (1.0f / 16777216.0f); }
+LF_RNG_INLINE float lf_u01(uint32_t x) { return (float)(x >> 8) * (1.0f / 16777216.0f); }
 
 /* Element i of a stream of uniform u32 / doubles in [0,1) / standard normals (Box-Muller in f64). */
 uint32_t lf_rng_u32(uint64_t seed, uint32_t site, uint64_t i);

@@ -89,6 +89,16 @@ AC_DEFUN([LF_WITH_CUDA], [
     AS_IF([test $lf_have_cuda = no && test "x$with_cuda" != xauto],
       [AC_MSG_ERROR([no CUDA toolkit (bin/nvcc, include/cuda_runtime_api.h) under: $lf_cuda_dirs])])
   ])
-  AC_SUBST([NVCC]) AC_SUBST([CUDA_CFLAGS])
+  dnl GPU code for what this nvcc knows of Ampere, Hopper and Blackwell; PTX of the oldest and the newest serves what comes between and after.
+  AS_IF([test $lf_have_cuda = yes], [
+    AC_DEFINE([HAVE_NVCC], [1], [GPU code is in kernels/cuda/images.c])
+    NVCC_GENCODE="-gencode arch=compute_80,code=compute_80"
+    lf_newest=80
+    for a in 80 90 100; do
+      AS_IF([$NVCC --list-gpu-code 2>/dev/null | grep -qx "sm_$a"], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$a,code=sm_$a" lf_newest=$a])
+    done
+    AS_IF([test $lf_newest != 80], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$lf_newest,code=compute_$lf_newest"])
+  ])
+  AC_SUBST([NVCC]) AC_SUBST([CUDA_CFLAGS]) AC_SUBST([NVCC_GENCODE])
   AM_CONDITIONAL([HAVE_CUDA], [test $lf_have_cuda = yes])
 ])

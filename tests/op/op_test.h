@@ -3,10 +3,10 @@
  * What the kernel tests share: deterministic data, buffers with sentinels on both sides, bf16 conversion written
  * independently of the kernels, and the comparison with an f64 reference.
  *
- * A test loops over every instruction set that this processor has:
+ * A test loops over every instruction set that this processor has, or runs on the CUDA kernels (op_cuda.h):
  *
- *     for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
- *         const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+ *     for (int i = 0; i < OP_BACKENDS; i++) {
+ *         const struct lf_kernels *k = op_kernels(i);
  *         if (!k) continue;
  *         ...
  *     }
@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "tests/op/op_cuda.h"
 #include "tests/tap/tap.h"
 
 #define OP_FN static inline __attribute__((unused))
@@ -65,10 +66,36 @@ OP_FN double op_from_bf16(uint16_t h)
     return (double)f;
 }
 
+/* binary16, by arithmetic. */
+OP_FN double op_from_f16(uint16_t h)
+{
+    const int e = h >> 10 & 31, m = h & 1023;
+    const double v = e == 31 ? (m ? (double)NAN : (double)INFINITY) : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+    return h & 0x8000 ? -v : v;
+}
+
+/* Nearest, ties to even (rint's mode). */
+OP_FN uint16_t op_to_f16(double x)
+{
+    const uint16_t sign = signbit(x) ? 0x8000 : 0;
+    const double v = fabs(x);
+    int e;
+    if (isnan(x))
+        return 0x7e00;
+    if (v >= 65520)
+        return (uint16_t)(sign | 0x7c00);
+    frexp(v, &e); /* v in [2^(e-1), 2^e) */
+    const int shift = v < 0x1p-14 ? 24 : 11 - e;
+    const double n = rint(ldexp(v, shift));
+    return (uint16_t)(sign + (v < 0x1p-14 ? (int)n : ((e + 13) << 10) + (int)n));
+}
+
 OP_FN double op_get(const void *p, int64_t i, int type)
 {
     if (type == LF_BF16)
         return op_from_bf16(((const uint16_t *)p)[i]);
+    if (type == LF_F16)
+        return op_from_f16(((const uint16_t *)p)[i]);
     return type == LF_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
@@ -76,6 +103,8 @@ OP_FN void op_set(void *p, int64_t i, int type, double x)
 {
     if (type == LF_BF16)
         ((uint16_t *)p)[i] = op_to_bf16(x);
+    else if (type == LF_F16)
+        ((uint16_t *)p)[i] = op_to_f16(x);
     else if (type == LF_F64)
         ((double *)p)[i] = x;
     else
@@ -83,7 +112,10 @@ OP_FN void op_set(void *p, int64_t i, int type, double x)
 }
 
 /* Half a unit in the last place, relative. */
-OP_FN double op_eps(int type) { return type == LF_BF16 ? 1.0 / 256 : type == LF_F64 ? 1.2e-16 : 6.0e-8; }
+OP_FN double op_eps(int type)
+{
+    return type == LF_BF16 ? 1.0 / 256 : type == LF_F16 ? 1.0 / 2048 : type == LF_F64 ? 1.2e-16 : 6.0e-8;
+}
 
 /* ---- buffers ---- */
 
@@ -98,10 +130,10 @@ struct op_buf {
 OP_FN struct op_buf op_alloc(size_t bytes)
 {
     struct op_buf b = {.bytes = bytes};
-    b.base = aligned_alloc(64, (bytes + 2 * OP_GUARD + 127) / 64 * 64);
+    b.base = op_memory(bytes + 2 * OP_GUARD);
     if (!b.base)
         tap_bail("no memory for %zu bytes", bytes);
-    memset(b.base, 0xA5, (bytes + 2 * OP_GUARD + 127) / 64 * 64);
+    memset(b.base, 0xA5, bytes + 2 * OP_GUARD);
     b.p = b.base + OP_GUARD;
     return b;
 }
@@ -125,20 +157,21 @@ OP_FN bool op_guards_intact(const struct op_buf *b)
 
 OP_FN void op_free(struct op_buf *b)
 {
-    free(b->base);
+    op_memory_free(b->base);
     *b = (struct op_buf){0};
 }
 
 /* ---- comparison ---- */
 
 struct op_diff {
-    int64_t bad;  /* first element out of tolerance, -1: none */
+    int64_t bad; /* first element out of tolerance, -1: none */
     double got, want, limit;
     double worst; /* largest error / limit */
 };
 
 /* |got - want| <= tol * scale[i] (scale NULL: max(|want|, floor 1)) + eps(type) * |want|; NaN agrees with NaN only. */
-OP_FN struct op_diff op_compare(const void *got, int type, const double *want, const double *scale, int64_t n, double tol)
+OP_FN struct op_diff op_compare(const void *got, int type, const double *want, const double *scale, int64_t n,
+                                double tol)
 {
     struct op_diff d = {.bad = -1};
     for (int64_t i = 0; i < n; i++) {
@@ -167,7 +200,8 @@ OP_FN bool op_ok(struct op_diff d, const char *name)
     return ok;
 }
 
-/* Proves that the comparison can fail: perturbs element i of `got` by 100 limits and expects it to be found. Restores it. */
+/* Proves that the comparison can fail: perturbs element i of `got` by 100 limits and expects it to be found. Restores
+ * it. */
 OP_FN void op_prove(void *got, int type, const double *want, const double *scale, int64_t n, double tol, int64_t i)
 {
     double old = op_get(got, i, type);

@@ -1,0 +1,38 @@
+# The CUDA backend. Host side: plain C in libkernels.a, always built. Device side: .cu files, compiled by nvcc into fat binaries
+# that images.c embeds, and by the C compiler into the emulator that tests run (libcuemu.a).
+
+LF_CU_CODE = kernels/cuda/elementwise.cu
+LF_CU_EMU_CODE = kernels/cuda/emu/cu_elementwise.c
+LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
+kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda/launch.c kernels/cuda/images.c \
+  kernels/cuda/table.c kernels/cuda/elementwise.c
+EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c
+LF_CUDA_LIBS = -ldl
+
+if HAVE_CUDA
+LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
+kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
+CLEANFILES += $(LF_CU_FATBINS)
+$(LF_CU_FATBINS): kernels/kernels.h kernels/cuda/dev.h engine/base/rng.h
+SUFFIXES = .cu .fatbin
+.cu.fatbin:
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -fatbin $(NVCC_GENCODE) -O3 -std=c++17 -I$(top_srcdir) $(NVCCFLAGS) -o $@ $<
+noinst_LIBRARIES += kernels/libcucheck.a
+kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c
+kernels_libcucheck_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+endif
+
+check_LIBRARIES += kernels/libcuemu.a
+kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
+  kernels/cuda/emu/driver.c $(LF_CU_EMU_CODE)
+
+# A test of tests/op compiled a second time with OP_CUDA runs on the emulator, or with LF_REQUIRE_GPU=1 on a real GPU.
+LF_CUDA_TEST_LIBS = kernels/libcuemu.a $(LF_KERNEL_TEST_LIBS) $(LF_CUDA_LIBS)
+noinst_HEADERS += tests/op/op_cuda.h
+LF_CUDA_OP = tests/op/op_cuda.c tests/op/op_test.h
+LF_CUDA_CPPFLAGS = $(AM_CPPFLAGS) -DOP_CUDA
+check_PROGRAMS += tests/unit/cuda_emu_test
+TESTS += tests/unit/cuda_emu_test
+tests_unit_cuda_emu_test_SOURCES = tests/unit/cuda_emu_test.c $(LF_CUDA_OP)
+tests_unit_cuda_emu_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_unit_cuda_emu_test_LDADD = $(LF_CUDA_TEST_LIBS)

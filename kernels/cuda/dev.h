@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every .cu file stands on. A .cu file is written in the common part of C and C++ (no templates, references or
+ * classes; casts from void * written out) and compiled twice: by nvcc for GPUs, and by the C compiler with emu/emu.h,
+ * which gives each name below its meaning on a CPU, so that kernels run in `make check` under sanitizers. Inline PTX
+ * stands only here, each piece beside its C twin.
+ *
+ *     LF_KERNEL(fill, struct lf_k_fill, 256)      name in fns.h, argument struct, most threads of a block
+ *     {
+ *         const int64_t i = lf_index();           `a` points to the arguments
+ *         if (i < a->n)
+ *             lf_store(a->y, i, a->y_type, a->value);
+ *     }
+ *
+ * Shared memory is always dynamic (LF_SHARED); the emulator hands it out full of NaN. Sums that cross threads follow a
+ * tree fixed by the shapes. No atomics on floats.
+ */
+#ifndef LF_KERNELS_CUDA_DEV_H
+#define LF_KERNELS_CUDA_DEV_H
+
+#include "engine/base/rng.h"
+#include "kernels/kernels.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define LF_DEV static __device__ __forceinline__
+#define LF_KERNEL(name, T, threads)                                                                                    \
+    LF_DEV void name##_body(const T *a);                                                                               \
+    extern "C" __global__ void __launch_bounds__(threads) lf_cu_##name(const __grid_constant__ T lf_args)              \
+    {                                                                                                                  \
+        name##_body(&lf_args);                                                                                         \
+    }                                                                                                                  \
+    LF_DEV void name##_body(const T *a)
+
+/* T *name = this block's dynamic shared memory, 128-byte aligned. Once per kernel. */
+#define LF_SHARED(T, name)                                                                                             \
+    extern __shared__ __align__(128) unsigned char lf_smem_raw[];                                                      \
+    T *name = (T *)lf_smem_raw
+#define LF_UNROLL _Pragma("unroll")
+
+LF_DEV float lf_shfl_xor(float v, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+LF_DEV float lf_shfl(float v, int lane)
+{
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+LF_DEV double lf_shfl_xor_d(double v, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+LF_DEV int lf_shfl_xor_i(int v, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+LF_DEV int lf_shfl_i(int v, int lane)
+{
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+LF_DEV unsigned lf_ballot(int v)
+{
+    return __ballot_sync(0xffffffffu, v);
+}
+LF_DEV int lf_popc(unsigned v)
+{
+    return __popc(v);
+}
+
+LF_DEV float lf_bf16_f(uint16_t h)
+{
+    return __uint_as_float((unsigned)h << 16);
+}
+LF_DEV uint16_t lf_f_bf16(float x)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+LF_DEV float lf_f16_f(uint16_t h)
+{
+    return __half2float(__ushort_as_half(h));
+}
+LF_DEV uint16_t lf_f_f16(float x)
+{
+    return __half_as_ushort(__float2half_rn(x));
+}
+
+LF_DEV float lf_u32_f(uint32_t u)
+{
+    return __uint_as_float(u);
+}
+LF_DEV uint32_t lf_f_u32(float x)
+{
+    return __float_as_uint(x);
+}
+
+/* Asynchronous copies of 16 bytes from global to shared memory; `ok` false writes zeros and reads nothing. A thread
+ * groups its copies with commit; wait(n) returns when at most n of its groups are under way; __syncthreads makes them
+ * visible to others. */
+LF_DEV void lf_cp_async16(void *dst, const void *src, bool ok)
+{
+    const unsigned d = (unsigned)__cvta_generic_to_shared(dst);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(d), "l"(src), "r"(ok ? 16 : 0) : "memory");
+}
+LF_DEV void lf_cp_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+#define lf_cp_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+/* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8
+ * (16-byte aligned) and receives elements (l / 4, 2 (l % 4) ... + 1) of matrix i in r[i]; trans: elements (2 (l % 4)
+ * ... + 1, l / 4). */
+LF_DEV void lf_ldmatrix4(uint32_t r[4], const void *row)
+{
+    const unsigned p = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(p)
+                 : "memory");
+}
+LF_DEV void lf_ldmatrix4_trans(uint32_t r[4], const void *row)
+{
+    const unsigned p = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(p)
+                 : "memory");
+}
+
+/* d[16 x 8] += a[16 x 16] b[16 x 8] by a warp, f32 sums. With g = lane / 4, t = lane % 4, two elements a register, low
+ * half first: a[0] = (g, 2t..), a[1] = (g + 8, 2t..), a[2] = (g, 2t + 8..), a[3] = (g + 8, 2t + 8..);  b[0] = (2t..,
+ * g), b[1] = (2t + 8.., g); d[0], d[1] = (g, 2t), (g, 2t + 1); d[2], d[3] = (g + 8, ...). */
+LF_DEV void lf_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+LF_DEV void lf_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+                 "%1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#else
+#include "kernels/cuda/emu/emu.h"
+#endif
+
+/* ---- the same text for both compilers ---- */
+
+/* Index of this thread over a one-dimensional grid, and the number of threads. */
+LF_DEV int64_t lf_index(void)
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+LF_DEV int64_t lf_threads(void)
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+LF_DEV float lf_load(const void *p, int64_t i, int type)
+{
+    if (type == LF_BF16)
+        return lf_bf16_f(((const uint16_t *)p)[i]);
+    return type == LF_F16 ? lf_f16_f(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+
+LF_DEV void lf_store(void *p, int64_t i, int type, float v)
+{
+    if (type == LF_BF16)
+        ((uint16_t *)p)[i] = lf_f_bf16(v);
+    else if (type == LF_F16)
+        ((uint16_t *)p)[i] = lf_f_f16(v);
+    else
+        ((float *)p)[i] = v;
+}
+
+/* What a value is after one trip through storage. */
+LF_DEV float lf_round(float v, int type)
+{
+    return type == LF_BF16 ? lf_bf16_f(lf_f_bf16(v)) : type == LF_F16 ? lf_f16_f(lf_f_f16(v)) : v;
+}
+
+struct __attribute__((aligned(16))) lf_u4 {
+    uint32_t x[4];
+};
+
+/* Eight consecutive elements; p + i must be 16-byte aligned. */
+LF_DEV void lf_load8(float v[8], const void *p, int64_t i, int type)
+{
+    if (type == LF_F32) {
+        const struct lf_u4 *s = (const struct lf_u4 *)((const float *)p + i);
+        const struct lf_u4 u = s[0], w = s[1];
+        LF_UNROLL for (int k = 0; k < 4; k++)
+        {
+            v[k] = lf_u32_f(u.x[k]);
+            v[4 + k] = lf_u32_f(w.x[k]);
+        }
+        return;
+    }
+    const struct lf_u4 u = *(const struct lf_u4 *)((const uint16_t *)p + i);
+    LF_UNROLL for (int k = 0; k < 4; k++)
+    {
+        const uint16_t lo = (uint16_t)u.x[k], hi = (uint16_t)(u.x[k] >> 16);
+        v[2 * k] = type == LF_BF16 ? lf_bf16_f(lo) : lf_f16_f(lo);
+        v[2 * k + 1] = type == LF_BF16 ? lf_bf16_f(hi) : lf_f16_f(hi);
+    }
+}
+
+LF_DEV void lf_store8(void *p, int64_t i, int type, const float v[8])
+{
+    if (type == LF_F32) {
+        struct lf_u4 *d = (struct lf_u4 *)((float *)p + i), u, w;
+        LF_UNROLL for (int k = 0; k < 4; k++)
+        {
+            u.x[k] = lf_f_u32(v[k]);
+            w.x[k] = lf_f_u32(v[4 + k]);
+        }
+        d[0] = u;
+        d[1] = w;
+        return;
+    }
+    struct lf_u4 u;
+    LF_UNROLL for (int k = 0; k < 4; k++)
+    {
+        const uint16_t lo = type == LF_BF16 ? lf_f_bf16(v[2 * k]) : lf_f_f16(v[2 * k]);
+        const uint16_t hi = type == LF_BF16 ? lf_f_bf16(v[2 * k + 1]) : lf_f_f16(v[2 * k + 1]);
+        u.x[k] = (uint32_t)hi << 16 | lo;
+    }
+    *(struct lf_u4 *)((uint16_t *)p + i) = u;
+}
+
+/* Whether rows that start at p, ld elements apart, can be read eight elements at a time. */
+LF_DEV bool lf_vec8(const void *p, int64_t ld, int type)
+{
+    const int64_t size = type == LF_F32 ? 4 : 2;
+    return (uintptr_t)p % 16 == 0 && ld * size % 16 == 0;
+}
+
+/* Sum or maximum over a warp (xor tree: 16, 8, 4, 2, 1), in every lane. */
+LF_DEV float lf_warp_sum(float v)
+{
+    LF_UNROLL for (int m = 16; m; m >>= 1) v += lf_shfl_xor(v, m);
+    return v;
+}
+LF_DEV double lf_warp_sum_d(double v)
+{
+    LF_UNROLL for (int m = 16; m; m >>= 1) v += lf_shfl_xor_d(v, m);
+    return v;
+}
+LF_DEV float lf_warp_max(float v)
+{
+    LF_UNROLL for (int m = 16; m; m >>= 1) v = fmaxf(v, lf_shfl_xor(v, m));
+    return v;
+}
+
+/* Sum over a block whose threads are a multiple of 32, in every thread; scratch: 32 floats of shared memory, free again
+ * on return. */
+LF_DEV float lf_block_sum(float v, float *scratch)
+{
+    const int warps = (int)(blockDim.x / 32), lane = (int)threadIdx.x % 32;
+    v = lf_warp_sum(v);
+    if (lane == 0)
+        scratch[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = lf_warp_sum(lane < warps ? scratch[lane] : 0.0f);
+    __syncthreads();
+    return v;
+}
+LF_DEV float lf_block_max(float v, float *scratch)
+{
+    const int warps = (int)(blockDim.x / 32), lane = (int)threadIdx.x % 32;
+    v = lf_warp_max(v);
+    if (lane == 0)
+        scratch[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = lf_warp_max(lane < warps ? scratch[lane] : -INFINITY);
+    __syncthreads();
+    return v;
+}
+
+#endif

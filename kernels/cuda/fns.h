@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of device functions, X(file, name): kernels/cuda/file.cu defines LF_KERNEL(name, ...). One section per group
+ * of files; LF_CU_FILES names the .cu files themselves.
+ */
+#ifndef LF_KERNELS_CUDA_FNS_H
+#define LF_KERNELS_CUDA_FNS_H
+
+#define LF_CU_FNS_ELEMENTWISE(X)                                                                                       \
+    X(elementwise, fill)                                                                                               \
+    X(elementwise, axpby)
+
+#define LF_CU_FNS_ROWS(X)
+
+#define LF_CU_FNS_EMBED(X)
+
+#define LF_CU_FNS_OPTIM(X)
+
+#define LF_CU_FNS_MOE(X)
+
+#define LF_CU_FNS_GEMM(X)
+
+#define LF_CU_FNS_XENT(X)
+
+#define LF_CU_FNS_ATTN(X)
+
+#define LF_CU_FNS_CACHE(X)
+
+#define LF_CU_FNS(X)                                                                                                   \
+    LF_CU_FNS_ELEMENTWISE(X)                                                                                           \
+    LF_CU_FNS_ROWS(X)                                                                                                  \
+    LF_CU_FNS_EMBED(X)                                                                                                 \
+    LF_CU_FNS_OPTIM(X)                                                                                                 \
+    LF_CU_FNS_MOE(X)                                                                                                   \
+    LF_CU_FNS_GEMM(X)                                                                                                  \
+    LF_CU_FNS_XENT(X)                                                                                                  \
+    LF_CU_FNS_ATTN(X)                                                                                                  \
+    LF_CU_FNS_CACHE(X)
+
+#define LF_CU_FILES(X) X(elementwise)
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels that the CUDA backend implements, X(name), a section per group; a kernel without a line here is refused
+ * by name when a plan is bound.
+ */
+#ifndef LF_KERNELS_CUDA_TABLE_H
+#define LF_KERNELS_CUDA_TABLE_H
+
+#define LF_CUDA_LIST_ELEMENTWISE(X)                                                                                    \
+    X(axpby)                                                                                                           \
+    X(fill)
+
+#define LF_CUDA_LIST_ROWS(X)
+
+#define LF_CUDA_LIST_EMBED(X)
+
+#define LF_CUDA_LIST_OPTIM(X)
+
+#define LF_CUDA_LIST_MOE(X)
+
+#define LF_CUDA_LIST_GEMM(X)
+
+#define LF_CUDA_LIST_XENT(X)
+
+#define LF_CUDA_LIST_ATTN(X)
+
+#define LF_CUDA_LIST_CACHE(X)
+
+#define LF_CUDA_LIST(X)                                                                                                \
+    LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \
+    LF_CUDA_LIST_ROWS(X)                                                                                               \
+    LF_CUDA_LIST_EMBED(X)                                                                                              \
+    LF_CUDA_LIST_OPTIM(X)                                                                                              \
+    LF_CUDA_LIST_MOE(X)                                                                                                \
+    LF_CUDA_LIST_GEMM(X)                                                                                               \
+    LF_CUDA_LIST_XENT(X)                                                                                               \
+    LF_CUDA_LIST_ATTN(X)                                                                                               \
+    LF_CUDA_LIST_CACHE(X)
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The backend that a test of tests/op runs on. Compiled as it is: every instruction set of the CPU. Compiled with
+ * OP_CUDA: the CUDA kernels, on the emulator, or on GPU 0 where LF_REQUIRE_GPU is set in the environment. Every pointer
+ * in an argument struct comes from op_alloc then (memory that both sides see), the step record and tables of pointers
+ * too; calls have completed when they return.
+ */
+#ifndef LF_TESTS_OP_CUDA_H
+#define LF_TESTS_OP_CUDA_H
+
+#include "kernels/kernels.h"
+
+#ifdef OP_CUDA
+enum { OP_BACKENDS = 1 };
+const struct lf_kernels *
+op_kernels(int i); /* NULL: this machine lacks backend i; bails out where a GPU is required and missing */
+lf_queue *op_queue_create(int threads);
+void op_queue_destroy(lf_queue *q);
+void *op_memory(size_t bytes); /* 64-byte aligned */
+void op_memory_free(void *p);
+#else
+#include <stdlib.h>
+enum { OP_BACKENDS = LF_ISA_AVX512BF16 + 1 };
+static inline const struct lf_kernels *op_kernels(int i)
+{
+    return lf_cpu_kernels((enum lf_isa)i);
+}
+static inline lf_queue *op_queue_create(int threads)
+{
+    return lf_cpu_queue_create(threads);
+}
+static inline void op_queue_destroy(lf_queue *q)
+{
+    lf_cpu_queue_destroy(q);
+}
+static inline void *op_memory(size_t bytes)
+{
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+static inline void op_memory_free(void *p)
+{
+    free(p);
+}
+#endif
+
+#endif
