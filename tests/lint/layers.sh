@@ -59,7 +59,7 @@ echo '#include "engine/train/loop.h"' >"$tmp/engine/base/y.h"
 found=$(violations "$tmp" | wc -l)
 result "$([ "$found" -eq 2 ]; echo $?)" "the check sees a planted include from above" "$found of 2 found"
 
-found=$(cd "$src" && grep -nE '\b(exit|abort|puts|printf|perror)[[:space:]]*\(|\bstdout\b' $(find engine kernels/cpu db -name '*.c') |
+found=$(cd "$src" && grep -nE '\b(exit|abort|puts|printf|perror)[[:space:]]*\(|\bstdout\b' $(find engine kernels/cpu db $(ls kernels/cuda/*.c) -name '*.c') |
     grep -vE '^engine/base/(err|sys)\.c:|^[^:]*:[0-9]*:[[:space:]]*(\*|/\*|//)|_exit\(128' || true)
 result "$([ -z "$found" ]; echo $?)" "the engine, the kernels and db neither print nor exit" "$found"
 
@@ -67,7 +67,7 @@ found=$(cd "$src" && grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|ato
     $(find engine kernels db flow stages -name '*.[ch]') || true)
 result "$([ -z "$found" ]; echo $?)" "no unsafe libc calls" "$found"
 
-found=$(cd "$src" && find engine kernels db flow stages tests -name '*.[ch]' | while read -r f; do
+found=$(cd "$src" && find engine kernels db flow stages tests -name "*.[ch]" -o -name "*.cu" | while read -r f; do
     head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
 done)
 result "$([ -z "$found" ]; echo $?)" "every source names its licence" "$found"

@@ -201,7 +201,7 @@ static void order_threads(void)
     static int kind = -1;
     if (kind < 0) {
         const char *s = getenv("LF_EMU_ORDER");
-        kind = s ? atoi(s) : 0;
+        kind = s ? (int)strtol(s, NULL, 10) : 0;
         emu.shuffle = (uint32_t)kind;
     }
     for (unsigned i = 0; i < emu.n; i++)
