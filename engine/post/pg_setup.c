@@ -51,7 +51,7 @@ int lf_pg_open_data(lf_pg *p, lf_err *err)
     const lf_shard_info *info = lf_shardset_get_info(p->data);
     if (info->rows != LF_ROWS_PROMPTS && info->rows != LF_ROWS_PLAIN)
         return lf_fail(err, LF_EINVAL, "%s holds %s, not prompts", p->c->data, lf_rows_name(info->rows));
-    if (strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
+    if (p->c->tokenizer && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
         return lf_fail(err, LF_EINVAL, "%s was not tokenized with this tokenizer", p->c->data);
     p->docs = lf_calloc(info->n_docs + 1, sizeof *p->docs, err);
     if (!p->docs)
@@ -125,7 +125,7 @@ int lf_pg_models(lf_pg *p, lf_err *err)
         return lf_err_prefix(err, "init_from");
     rc = lf_weights_config(&p->mc, ck, err);
     const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
-    if (!rc && sha && *sha && strcmp(sha, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
+    if (!rc && sha && *sha && strcmp(sha, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
         lf_pg_log(p, 1, "%s was trained with another tokenizer than that of the prompts: its tokens mean other text", p->c->init_from);
     lf_ckpt_close(ck);
     if (!rc && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)

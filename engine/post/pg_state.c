@@ -114,7 +114,7 @@ static json_t *state_json(const lf_pg *p, lf_err *err)
                           "round", (json_int_t)s->round, "actor_updates", (json_int_t)s->actor_updates, "done", (json_int_t)s->done, "prompts",
                           (json_int_t)s->prompts, "episodes", (json_int_t)s->episodes, "tokens", (json_int_t)s->tokens, "beta", s->beta, "key",
                           s->done ? s->key : "", "scores", "n", (json_int_t)s->scores.n, "mean", s->scores.mean, "m2", s->scores.m2,
-                          "tokenizer_sha256", lf_tokenizer_sha256(p->c->tokenizer), "model", model, "fingerprint", p->fingerprint, "identity",
+                          "tokenizer_sha256", lf_shardset_get_info(p->data)->tokenizer_sha256, "model", model, "fingerprint", p->fingerprint, "identity",
                           identity(p));
     if (!o)
         lf_fail(err, LF_ENOMEM, "state of the run: out of memory");

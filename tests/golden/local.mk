@@ -96,6 +96,12 @@ check_PROGRAMS += tests/golden/post_pairs_test
 TESTS += tests/golden/post_pairs_test
 tests_golden_post_pairs_test_SOURCES = tests/golden/post_pairs_test.c
 tests_golden_post_pairs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/golden/post_policy_test
+TESTS += tests/golden/post_policy_test
+tests_golden_post_policy_test_SOURCES = tests/golden/post_policy_test.c
+tests_golden_post_policy_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/post/make_policy.py tests/golden/post/ppo_reference.py tests/golden/post/policy
+
 EXTRA_DIST += tests/golden/post/make_pairs.py tests/golden/post/pairs/config.json tests/golden/post/pairs/model.safetensors \
   tests/golden/post/pairs/expected.safetensors
 # Requests exported from lm-evaluation-harness, through lf-convert and lf-eval.
