@@ -34,10 +34,11 @@ state() { "$LF" status --columns name,state | awk -v s="$1" '$1 == s { print $2 
 tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print $2 }'; }
 stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
 run_id() { "$LF" status | awk 'NR == 1 { print $2 }'; }
-# until_true SECONDS COMMAND...: poll, three times as long as a quiet machine needs
+# until_true SECONDS COMMAND...: poll, three times as long as a quiet machine needs. By the clock too: a command that takes a second
+# itself (a status under a sanitizer) would make hours of minutes.
 until_true() {
-    left=$(($1 * 60)); shift
-    while [ $left -gt 0 ]; do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; left=$((left - 1)); done
+    left=$(($1 * 60)) end=$(($(date +%s) + $1 * 4)); shift
+    while [ $left -gt 0 ] && [ "$(date +%s)" -lt $end ]; do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; left=$((left - 1)); done
     return 1
 }
 pid_in() { sed -n 's/.*"pid":\([0-9]*\).*/\1/p' "$1" | head -1; }

@@ -7,10 +7,13 @@ slurm_site
 
 slurmd_pid() { cat "$LF_SLURM_DIR/run/slurmd-$1.pid"; }
 node_of() { squeue -h -o %N -j "$(job_of "$1")"; }
-pid_of_wrapper() { # of the newest start of a stage: the process whose arguments name this run and the stage
+# Of the newest start of a stage: the oldest process whose arguments name this run and the stage. A child that has not yet become another
+# program has them too, and after a wrap of process ids the smaller id.
+pid_of_wrapper() {
     for p in /proc/[0-9]*; do
-        tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -q "loong-flow exec .*$(run_id).*--stage $1 " && echo "${p#/proc/}"
-    done 2>/dev/null | sort -n | head -n 1
+        tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -q "loong-flow exec .*$(run_id).*--stage $1 " &&
+            echo "$(sed 's/.*) //' "$p/stat" | cut -d ' ' -f 20) ${p#/proc/}"
+    done 2>/dev/null | sort -n | sed -n '1s/.* //p'
 }
 
 # A node's slurmd is killed, its processes live on, SLURM starts the job elsewhere. The old wrapper sees the newer epoch and
