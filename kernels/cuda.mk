@@ -24,7 +24,7 @@ endif
 
 check_LIBRARIES += kernels/libcuemu.a
 kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
-  kernels/cuda/emu/driver.c $(LF_CU_EMU_CODE)
+  kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h $(LF_CU_EMU_CODE)
 
 # A test of tests/op compiled a second time with OP_CUDA runs on the emulator, or with LF_REQUIRE_GPU=1 on a real GPU.
 LF_CUDA_TEST_LIBS = kernels/libcuemu.a $(LF_KERNEL_TEST_LIBS) $(LF_CUDA_LIBS)
@@ -36,3 +36,8 @@ TESTS += tests/unit/cuda_emu_test
 tests_unit_cuda_emu_test_SOURCES = tests/unit/cuda_emu_test.c $(LF_CUDA_OP)
 tests_unit_cuda_emu_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_unit_cuda_emu_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+check_PROGRAMS += tests/unit/cuda_driver_test
+TESTS += tests/unit/cuda_driver_test
+tests_unit_cuda_driver_test_SOURCES = tests/unit/cuda_driver_test.c
+tests_unit_cuda_driver_test_LDADD = $(LF_CUDA_TEST_LIBS)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emulated GPUs behind the driver's table: device memory is host memory full of NaN, kernels run through the emulator,
- * and calls complete at once.
+ * Emulated GPUs behind the driver's table: devices, memory (host memory full of NaN), modules, planted failures.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/emu/run.h"
+#include "kernels/cuda/emu/state.h"
 #include "kernels/cuda/fns.h"
 
 enum { SMEM_OPTIN = 227 << 10, DEVICES = 2 };
@@ -17,210 +16,271 @@ enum { SMEM_OPTIN = 227 << 10, DEVICES = 2 };
     extern const unsigned lf_cu_threads_##name;
 LF_CU_FNS(DECLARE)
 
-struct CUfunc_st {
-    const char *name;
-    void (*entry)(const void *args);
-    const size_t *args;
-    const unsigned *threads;
-};
 #define ROW(file, name) {"lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name},
 static struct CUfunc_st functions[] = {LF_CU_FNS(ROW)};
 
-struct CUstream_st {
-    int unused;
-};
-struct CUevent_st {
-    int unused;
-};
+struct lf_emu_host lf_emu_host;
 
-static int emu_Init(unsigned flags)
+/* One allocation of a device (managed memory too) or of pinned host memory. */
+struct block {
+    struct block *next;
+    char *p;
+    size_t bytes;
+    bool host;
+};
+static struct block *blocks;
+static bool started;
+
+void lf_emu_misuse(const char *what)
+{
+    fprintf(stderr, "cuda emulator: %s\n", what);
+    abort();
+}
+
+uint32_t lf_emu_random(uint32_t n)
+{
+    lf_emu_host.random = lf_emu_host.random * 1664525u + 1013904223u;
+    return (lf_emu_host.random >> 8) % n;
+}
+
+/* ---- the environment ---- */
+
+static const char *take(char *to, size_t cap, const char *s)
+{
+    size_t n = strcspn(s, ":");
+    snprintf(to, cap, "%.*s", (int)n, s);
+    return s[n] ? s + n + 1 : s + n;
+}
+
+void lf_emu_reset(void)
+{
+    struct lf_emu_host *h = &lf_emu_host;
+    const char *order = getenv("LF_EMU_ORDER"), *memory = getenv("LF_EMU_MEMORY"), *fail = getenv("LF_EMU_FAIL");
+    char number[24];
+    h->order = order ? (int)strtol(order, NULL, 10) : 0;
+    h->random = (uint32_t)h->order;
+    h->limit = memory ? strtoull(memory, NULL, 10) : (size_t)8 << 30;
+    h->broken = 0;
+    h->stats = (struct lf_emu_stats){0};
+    h->fail_what[0] = h->fail_name[0] = '\0';
+    h->fail_at = h->fail_seen = 0;
+    if (fail && fail[0]) {
+        fail = take(h->fail_what, sizeof h->fail_what, fail);
+        fail = take(number, sizeof number, fail);
+        h->fail_at = strtol(number, NULL, 10);
+        take(h->fail_name, sizeof h->fail_name, fail);
+    }
+    started = true;
+}
+
+int lf_emu_enter(void)
+{
+    if (!started)
+        lf_emu_reset();
+    return lf_emu_host.broken;
+}
+
+bool lf_emu_fails(const char *what, const char *name)
+{
+    struct lf_emu_host *h = &lf_emu_host;
+    if (strcmp(h->fail_what, what) != 0 || (h->fail_name[0] && strcmp(h->fail_name, name) != 0))
+        return false;
+    return ++h->fail_seen == h->fail_at;
+}
+
+const struct lf_emu_stats *lf_emu_stats(void)
+{
+    return &lf_emu_host.stats;
+}
+
+/* ---- devices ---- */
+
+int lf_emu_Init(unsigned flags)
 {
     return flags ? LF_CU_INVALID_VALUE : 0;
 }
-static int emu_DriverGetVersion(int *v)
+int lf_emu_DriverGetVersion(int *v)
 {
     return *v = 13000, 0;
 }
-static int emu_DeviceGetCount(int *n)
+int lf_emu_DeviceGetCount(int *n)
 {
     return *n = DEVICES, 0;
 }
-static int emu_DeviceGet(lf_cu_dev *d, int ordinal)
+int lf_emu_DeviceGet(lf_cu_dev *d, int ordinal)
 {
     *d = ordinal;
     return ordinal < DEVICES ? 0 : LF_CU_INVALID_VALUE;
 }
-static int emu_DeviceGetName(char *name, int n, lf_cu_dev d)
+int lf_emu_DeviceGetName(char *name, int n, lf_cu_dev d)
 {
     snprintf(name, (size_t)n, "emulated GPU %d", d);
     return 0;
 }
-static int emu_DeviceGetAttribute(int *value, int attribute, lf_cu_dev d)
+int lf_emu_DeviceGetAttribute(int *value, int attribute, lf_cu_dev d)
+{
+    static const int known[][2] = {{LF_CU_ATTR_CC_MAJOR, 9},
+                                   {LF_CU_ATTR_CC_MINOR, 0},
+                                   {LF_CU_ATTR_SM_COUNT, 4},
+                                   {LF_CU_ATTR_SMEM_OPTIN, SMEM_OPTIN},
+                                   {LF_CU_ATTR_SMEM_PER_BLOCK, 48 << 10},
+                                   {LF_CU_ATTR_CLOCK_KHZ, 1000000},
+                                   {LF_CU_ATTR_MEMORY_CLOCK_KHZ, 1000000},
+                                   {LF_CU_ATTR_BUS_BITS, 64},
+                                   {LF_CU_ATTR_L2_BYTES, 1 << 20}};
+    (void)d;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i][0] == attribute)
+            return *value = known[i][1], 0;
+    return LF_CU_INVALID_VALUE;
+}
+int lf_emu_DeviceTotalMem(size_t *bytes, lf_cu_dev d)
 {
     (void)d;
-    switch (attribute) {
-    case LF_CU_ATTR_CC_MAJOR:
-        *value = 9;
-        return 0;
-    case LF_CU_ATTR_CC_MINOR:
-        *value = 0;
-        return 0;
-    case LF_CU_ATTR_SM_COUNT:
-        *value = 4;
-        return 0;
-    case LF_CU_ATTR_SMEM_OPTIN:
-        *value = SMEM_OPTIN;
-        return 0;
-    default:
-        return LF_CU_INVALID_VALUE;
-    }
+    lf_emu_enter();
+    return *bytes = lf_emu_host.limit, 0;
 }
-static int emu_DeviceTotalMem(size_t *bytes, lf_cu_dev d)
-{
-    (void)d;
-    *bytes = (size_t)8 << 30;
-    return 0;
-}
-static int emu_PrimaryCtxRetain(lf_cu_context *c, lf_cu_dev d)
+int lf_emu_PrimaryCtxRetain(lf_cu_context *c, lf_cu_dev d)
 {
     (void)d;
     *c = (lf_cu_context)functions; /* any address */
-    return 0;
+    lf_emu_host.contexts++;
+    return lf_emu_enter();
 }
-static int emu_PrimaryCtxRelease(lf_cu_dev d)
+int lf_emu_PrimaryCtxRelease(lf_cu_dev d)
 {
     (void)d;
+    lf_emu_host.contexts--;
     return 0;
 }
-static int emu_CtxSetCurrent(lf_cu_context c)
+int lf_emu_CtxSetCurrent(lf_cu_context c)
 {
     return c ? 0 : LF_CU_INVALID_VALUE;
 }
-static int emu_MemGetInfo(size_t *unused, size_t *total)
+int lf_emu_MemGetInfo(size_t *unused, size_t *total)
 {
-    return *unused = *total = (size_t)8 << 30, 0;
+    lf_emu_enter();
+    *total = lf_emu_host.limit;
+    *unused = lf_emu_host.limit - lf_emu_host.used;
+    return 0;
 }
 
-static int emu_MemAlloc(lf_cu_ptr *p, size_t bytes)
+/* ---- memory ---- */
+
+bool lf_emu_inside(const void *p, size_t bytes, bool host)
 {
-    void *m;
+    const uintptr_t at = (uintptr_t)p;
+    for (const struct block *b = blocks; b; b = b->next)
+        if (b->host == host && at >= (uintptr_t)b->p && at - (uintptr_t)b->p + bytes <= b->bytes)
+            return true;
+    return false;
+}
+
+static int allocate(void **p, size_t bytes, bool host)
+{
+    struct lf_emu_host *h = &lf_emu_host;
+    int rc = lf_emu_enter();
+    if (rc || (rc = lf_emu_not_captured()))
+        return rc;
     if (!bytes)
         return LF_CU_INVALID_VALUE;
-    if (posix_memalign(&m, 256, bytes))
+    h->stats.allocations++;
+    if (lf_emu_fails("alloc", "") || (!host && bytes > h->limit - h->used))
         return LF_CU_OUT_OF_MEMORY;
+    struct block *b = calloc(1, sizeof *b);
+    void *m;
+    if (!b || posix_memalign(&m, 256, bytes)) {
+        free(b);
+        return LF_CU_OUT_OF_MEMORY;
+    }
     memset(m, 0xff, bytes);
-    *p = (lf_cu_ptr)(uintptr_t)m;
-    return 0;
-}
-static int emu_MemAllocManaged(lf_cu_ptr *p, size_t bytes, unsigned flags)
-{
-    return flags == LF_CU_MEM_ATTACH_GLOBAL ? emu_MemAlloc(p, bytes) : LF_CU_INVALID_VALUE;
-}
-static int emu_MemFree(lf_cu_ptr p)
-{
-    free((void *)(uintptr_t)p);
-    return 0;
-}
-static int emu_MemHostAlloc(void **p, size_t bytes, unsigned flags)
-{
-    (void)flags;
-    *p = malloc(bytes);
-    return *p ? 0 : LF_CU_OUT_OF_MEMORY;
-}
-static int emu_MemFreeHost(void *p)
-{
-    free(p);
+    *b = (struct block){blocks, m, bytes, host};
+    blocks = b;
+    if (!host)
+        h->used += bytes;
+    *p = m;
     return 0;
 }
 
-static int copy(void *dst, const void *src, size_t bytes)
+static int release(void *p, bool host)
 {
-    memcpy(dst, src, bytes);
-    return 0;
-}
-static int emu_MemcpyHtoDAsync(lf_cu_ptr dst, const void *src, size_t bytes, lf_cu_stream s)
-{
-    (void)s;
-    return copy((void *)(uintptr_t)dst, src, bytes);
-}
-static int emu_MemcpyDtoHAsync(void *dst, lf_cu_ptr src, size_t bytes, lf_cu_stream s)
-{
-    (void)s;
-    return copy(dst, (void *)(uintptr_t)src, bytes);
-}
-static int emu_MemcpyDtoDAsync(lf_cu_ptr dst, lf_cu_ptr src, size_t bytes, lf_cu_stream s)
-{
-    (void)s;
-    return copy((void *)(uintptr_t)dst, (void *)(uintptr_t)src, bytes);
-}
-static int emu_MemsetD8Async(lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_stream s)
-{
-    (void)s;
-    memset((void *)(uintptr_t)dst, v, bytes);
-    return 0;
+    const int rc = lf_emu_not_captured();
+    if (rc)
+        return rc;
+    for (struct block **b = &blocks; *b; b = &(*b)->next)
+        if ((*b)->p == p && (*b)->host == host) {
+            struct block *old = *b;
+            *b = old->next;
+            if (!host)
+                lf_emu_host.used -= old->bytes;
+            memset(old->p, 0xff, old->bytes);
+            free(old->p);
+            free(old);
+            return 0;
+        }
+    return LF_CU_INVALID_VALUE;
 }
 
-static int emu_StreamCreate(lf_cu_stream *s, unsigned flags)
+int lf_emu_MemAlloc(lf_cu_ptr *p, size_t bytes)
+{
+    void *m;
+    const int rc = allocate(&m, bytes, false);
+    if (!rc)
+        *p = (lf_cu_ptr)(uintptr_t)m;
+    return rc;
+}
+int lf_emu_MemAllocManaged(lf_cu_ptr *p, size_t bytes, unsigned flags)
+{
+    return flags == LF_CU_MEM_ATTACH_GLOBAL ? lf_emu_MemAlloc(p, bytes) : LF_CU_INVALID_VALUE;
+}
+int lf_emu_MemFree(lf_cu_ptr p)
+{
+    return release((void *)(uintptr_t)p, false);
+}
+int lf_emu_MemHostAlloc(void **p, size_t bytes, unsigned flags)
 {
     (void)flags;
-    *s = calloc(1, sizeof **s);
-    return *s ? 0 : LF_CU_OUT_OF_MEMORY;
+    return allocate(p, bytes, true);
 }
-static int emu_StreamDestroy(lf_cu_stream s)
+int lf_emu_MemFreeHost(void *p)
 {
-    free(s);
-    return 0;
-}
-static int emu_StreamSynchronize(lf_cu_stream s)
-{
-    (void)s;
-    return 0;
-}
-static int emu_StreamWaitEvent(lf_cu_stream s, lf_cu_event e, unsigned flags)
-{
-    (void)s;
-    return e && !flags ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_EventCreate(lf_cu_event *e, unsigned flags)
-{
-    (void)flags;
-    *e = calloc(1, sizeof **e);
-    return *e ? 0 : LF_CU_OUT_OF_MEMORY;
-}
-static int emu_EventRecord(lf_cu_event e, lf_cu_stream s)
-{
-    (void)s;
-    return e ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_EventQuery(lf_cu_event e)
-{
-    return e ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_EventSynchronize(lf_cu_event e)
-{
-    return e ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_EventElapsedTime(float *ms, lf_cu_event from, lf_cu_event to)
-{
-    *ms = 0.001f;
-    return from && to ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_EventDestroy(lf_cu_event e)
-{
-    free(e);
-    return 0;
+    return release(p, true);
 }
 
-static int emu_ModuleLoadData(lf_cu_module *m, const void *image)
+int lf_emu_leaks(char *text, size_t cap)
 {
+    const struct lf_emu_host *h = &lf_emu_host;
+    int device = 0, pinned = 0, streams = 0, events = 0;
+    for (const struct block *b = blocks; b; b = b->next)
+        *(b->host ? &pinned : &device) += 1;
+    for (int i = 0; i < LF_EMU_STREAMS; i++)
+        streams += h->stream[i] != NULL;
+    for (int i = 0; i < LF_EMU_EVENTS; i++)
+        events += h->event[i] && !h->event[i]->dead;
+    snprintf(text, cap,
+             "%d device and %d pinned allocations, %d streams, %d events, %d graphs, %d executable graphs, %d modules, "
+             "%d contexts",
+             device, pinned, streams, events, h->graphs, h->execs, h->modules, h->contexts);
+    return device + pinned + streams + events + h->graphs + h->execs + h->modules + h->contexts;
+}
+
+/* ---- modules ---- */
+
+int lf_emu_ModuleLoadData(lf_cu_module *m, const void *image)
+{
+    const int rc = lf_emu_not_captured();
+    if (rc || !image)
+        return rc ? rc : LF_CU_INVALID_VALUE;
     memcpy(m, &image, sizeof *m);
-    return image ? 0 : LF_CU_INVALID_VALUE;
+    lf_emu_host.modules++;
+    return 0;
 }
-static int emu_ModuleUnload(lf_cu_module m)
+int lf_emu_ModuleUnload(lf_cu_module m)
 {
+    lf_emu_host.modules -= m != NULL;
     return m ? 0 : LF_CU_INVALID_VALUE;
 }
-static int emu_ModuleGetFunction(lf_cu_function *f, lf_cu_module m, const char *name)
+int lf_emu_ModuleGetFunction(lf_cu_function *f, lf_cu_module m, const char *name)
 {
     (void)m;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
@@ -228,83 +288,50 @@ static int emu_ModuleGetFunction(lf_cu_function *f, lf_cu_module m, const char *
             return *f = &functions[i], 0;
     return LF_CU_NOT_FOUND;
 }
-static int emu_FuncSetAttribute(lf_cu_function f, int attribute, int value)
+int lf_emu_FuncSetAttribute(lf_cu_function f, int attribute, int value)
 {
     (void)f;
     return attribute == LF_CU_FUNC_MAX_DYNAMIC_SMEM && value <= SMEM_OPTIN ? 0 : LF_CU_INVALID_VALUE;
 }
-static int emu_FuncGetAttribute(int *value, int attribute, lf_cu_function f)
+int lf_emu_FuncGetAttribute(int *value, int attribute, lf_cu_function f)
 {
     (void)f;
     *value = 0;
     return attribute >= 0 ? 0 : LF_CU_INVALID_VALUE;
 }
 
-static int emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                            unsigned bz, unsigned smem, lf_cu_stream s, void **params, void **extra)
+int lf_emu_GetErrorName(int result, const char **name)
 {
-    (void)s;
-    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || extra || smem > SMEM_OPTIN || bx * by * bz > *f->threads ||
-        bz > 64)
-        return LF_CU_INVALID_VALUE;
-    void *args = malloc(*f->args); /* by value, as the driver takes them */
-    if (!args)
-        return LF_CU_OUT_OF_MEMORY;
-    memcpy(args, params[0], *f->args);
-    lf_emu_run(f->name, f->entry, args, (struct lf_emu_uint3){gx, gy, gz}, (struct lf_emu_uint3){bx, by, bz}, smem);
-    free(args);
-    return 0;
+    static const struct {
+        int result;
+        const char *name;
+    } names[] = {{LF_CU_SUCCESS, "CUDA_SUCCESS"},
+                 {LF_CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+                 {LF_CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+                 {LF_CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+                 {LF_CU_NOT_READY, "CUDA_ERROR_NOT_READY"},
+                 {LF_CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+                 {LF_CU_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+                 {LF_CU_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+                 {LF_CU_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+                 {LF_CU_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+                 {LF_CU_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+                 {LF_CU_CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT"}};
+    *name = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].result == result)
+            *name = names[i].name;
+    return *name ? 0 : LF_CU_INVALID_VALUE;
 }
-
-static int emu_StreamBeginCapture(lf_cu_stream s, int mode)
+int lf_emu_GetErrorString(int result, const char **text)
 {
-    (void)s;
-    (void)mode;
-    return LF_CU_INVALID_VALUE;
-}
-static int emu_StreamEndCapture(lf_cu_stream s, lf_cu_graph *g)
-{
-    (void)s;
-    (void)g;
-    return LF_CU_INVALID_VALUE;
-}
-static int emu_GraphInstantiate(lf_cu_graph_exec *x, lf_cu_graph g, unsigned long long flags)
-{
-    (void)x;
-    (void)g;
-    (void)flags;
-    return LF_CU_INVALID_VALUE;
-}
-static int emu_GraphLaunch(lf_cu_graph_exec x, lf_cu_stream s)
-{
-    (void)x;
-    (void)s;
-    return LF_CU_INVALID_VALUE;
-}
-static int emu_GraphExecDestroy(lf_cu_graph_exec x)
-{
-    return x ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_GraphDestroy(lf_cu_graph g)
-{
-    return g ? 0 : LF_CU_INVALID_VALUE;
-}
-static int emu_GetErrorName(int result, const char **name)
-{
-    *name = result == LF_CU_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-            : result == LF_CU_NOT_FOUND   ? "CUDA_ERROR_NOT_FOUND"
-                                          : "CUDA_ERROR_INVALID_VALUE";
-    return 0;
-}
-static int emu_GetErrorString(int result, const char **text)
-{
-    return emu_GetErrorName(result, text);
+    return lf_emu_GetErrorName(result, text);
 }
 
 void lf_emu_driver(struct lf_cu *out)
 {
 #define IMAGE(name) {#name, #name},
     static const struct lf_cu_image images[] = {LF_CU_FILES(IMAGE)};
-#define MEMBER(member, name, args) .member = emu_##member,
+#define MEMBER(member, name, args) .member = lf_emu_##member,
     *out = (struct lf_cu){LF_CU_LIST(MEMBER).images = images, .n_images = sizeof images / sizeof *images};
 }

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The emulator's host side: running a grid, and a driver table with emulated GPUs behind it.
+ *
+ * The driver is an adversary. Calls on streams wait in queues and run as late as the API allows: when somebody
+ * synchronizes, asks an event twice, or frees. So a host buffer that is written again before its copy ended, a missing
+ * event wait, a result read without waiting show as wrong values. LF_EMU_ORDER says what else runs at such a moment: 0
+ * nothing that was not asked for, 1 every other stream first, n > 1 a random part of random streams, also at every
+ * other call. Arguments of kernels are copied at the launch. In a captured graph only the recorded dependencies order
+ * nodes. Calls that the driver forbids during a capture give its error and spoil the capture. Device memory is NaN
+ * when it is handed out and again when it is freed.
+ *
+ * LF_EMU_MEMORY=bytes      memory of a GPU; more is out of memory
+ * LF_EMU_FAIL=what:n[:name]   the n-th (from 1) launch (of `name`) is refused: launch; breaks the device when it runs:
+ *                          async; the n-th allocation fails: alloc; the n-th copy is refused: copy
  */
 #ifndef LF_KERNELS_CUDA_EMU_RUN_H
 #define LF_KERNELS_CUDA_EMU_RUN_H
@@ -13,7 +25,22 @@
 void lf_emu_run(const char *name, void (*entry)(const void *args), const void *args, struct lf_emu_uint3 grid,
                 struct lf_emu_uint3 block, size_t smem);
 
-/* A driver whose GPUs are emulated (compute capability `sm`, "90"). */
+/* A driver whose GPUs are emulated (compute capability 9.0). */
 void lf_emu_driver(struct lf_cu *out);
+
+/* What was called since the start or lf_emu_reset. */
+struct lf_emu_stats {
+    long launches; /* kernels asked for by the host, captured ones too */
+    long graph_launches, graph_nodes, captures;
+    long executed;         /* kernels that ran */
+    long copies, pageable; /* copies between host and device; of these from or to memory that is not pinned */
+    long waits;            /* calls in which the host waits: synchronize a stream or an event */
+    long allocations;
+};
+const struct lf_emu_stats *lf_emu_stats(void);
+/* Reads the environment again, forgets counts and failures; queued work and memory stay. */
+void lf_emu_reset(void);
+/* Number of things nobody gave back (allocations, streams, events, graphs, modules, contexts); text says which. */
+int lf_emu_leaks(char *text, size_t cap);
 
 #endif
