@@ -260,6 +260,39 @@ struct lf_k_unit_rows_bwd {
     bool accumulate;
 };
 
+/* ---- weight-decomposed adapters (Liu et al. 2024, DoRA) ------------------------------------------------------------ */
+
+/* norm[n] = | w[n] + scale * sum_j b[n][j] a[j] |, the Euclidean norms of the rows of an adapted weight: w [rows, C], b [rows, rank],
+ * a [rank, C], all dense and of w_type. The product is summed over ascending j, then scaled; the squares in f32. rank 0: of w alone. */
+struct lf_k_dora_norm {
+    int64_t rows, c, rank;
+    const void *w, *a, *b;
+    float *norm; /* [rows] */
+    float scale;
+    uint8_t w_type;
+};
+/* y = base + (s - 1) (base - bias) + s lora + rest,  s[c] = m[c] / norm[c] (1 where norm is 0);  [R, C], bias, m, norm f32 [C].
+ * bias NULL: 0. rest NULL: 0. m NULL: y = base + rest, then lora, bias and norm are not read (ldlora is C or more all the same).
+ * With m = norm and lora = 0, y has the bits of base + rest. */
+struct lf_k_dora_fwd {
+    int64_t rows, c, ldbase, ldlora, ldrest, ldy;
+    const void *base, *lora, *rest;
+    const float *bias, *m, *norm;
+    void *y;
+    uint8_t x_type;
+};
+/* dx = s dy, the gradient of base and of lora alike (NULL: not wanted);  dm[c] (+)= sum_r dy (base - bias + lora) / norm[c] (NULL: not
+ * wanted; 0 where norm is 0). norm is a constant here, as in the paper's section 4.3. dx may be dy. */
+struct lf_k_dora_bwd {
+    int64_t rows, c, lddy, ldbase, ldlora, lddx;
+    const void *dy, *base, *lora;
+    const float *bias, *m, *norm;
+    void *dx;
+    float *dm;
+    bool accumulate; /* of dm */
+    uint8_t x_type;
+};
+
 /* ---- positions and attention -------------------------------------------------------------------------------------- */
 
 /* Rotary embedding of `heads` heads at base + t * ld + h * d, the first `rot` (even) of d channels; y may be x.
@@ -615,7 +648,10 @@ struct lf_k_moe_balance {
     X(row_gate_fwd)                                                                                                    \
     X(row_gate_bwd)                                                                                                    \
     X(grouped_gemm)                                                                                                    \
-    X(moe_balance)
+    X(moe_balance)                                                                                                     \
+    X(dora_norm)                                                                                                       \
+    X(dora_fwd)                                                                                                        \
+    X(dora_bwd)
 
 /* run executes; check validates an argument struct without touching data (pointers may be NULL); work gives the workspace bytes for
  * the shapes with the given number of threads (NULL: none). */

@@ -157,6 +157,7 @@ static int read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset 
     ac->rank = lf_optset_int(o, "lora_rank");
     ac->alpha = lf_optset_is_set(o, "lora_alpha") ? lf_optset_float(o, "lora_alpha") : 2 * (double)ac->rank;
     ac->rank_stabilised = lf_optset_choice(o, "lora_scaling") == 1;
+    ac->dora = lf_optset_bool(o, "lora_dora");
     ac->dropout = lf_optset_float(o, "lora_dropout");
     if (n > LF_ADAPTER_TARGETS)
         return lf_fail(err, LF_EINVAL, "%zu lora_targets, at most %d are taken; use patterns", n, LF_ADAPTER_TARGETS);

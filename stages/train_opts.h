@@ -79,6 +79,8 @@
      "their scale is lora_alpha / lora_rank; unset: twice lora_rank"}, \
     {"lora_scaling", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "rank", 0, 0, "rank|root", NULL, \
      "root: rank-stabilised, lora_alpha / square root of lora_rank"}, \
+    {"lora_dora", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "no", 0, 0, NULL, NULL, \
+     "DoRA: the lengths of the weights' rows are trained apart from their directions"}, \
     {"lora_dropout", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0", 0, 0.999, NULL, NULL, "of what the adapters read"}, \
     {"lora_targets", LF_OPT_STR, LF_OPT_IDENTITY, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL, \
      "layers with an adapter: all, q, k, v, o, gate, up, down, qkv, gate_up or a pattern over names; unset: all"}, \

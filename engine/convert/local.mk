@@ -21,4 +21,6 @@ EXTRA_DIST += tests/stage/peft.sh tests/golden/peft/README.md tests/golden/peft/
   tests/golden/peft/llama/adapter_config.json tests/golden/peft/llama/adapter_model.safetensors tests/golden/peft/llama/expected.safetensors \
   tests/golden/peft/phi3/adapter_config.json tests/golden/peft/phi3/adapter_model.safetensors tests/golden/peft/phi3/expected.safetensors \
   tests/golden/peft/gpt2/adapter_config.json tests/golden/peft/gpt2/adapter_model.safetensors tests/golden/peft/gpt2/expected.safetensors \
-  tests/golden/peft/gpt-neox/adapter_config.json tests/golden/peft/gpt-neox/adapter_model.safetensors tests/golden/peft/gpt-neox/expected.safetensors
+  tests/golden/peft/gpt-neox/adapter_config.json tests/golden/peft/gpt-neox/adapter_model.safetensors tests/golden/peft/gpt-neox/expected.safetensors \
+  tests/golden/peft/llama-dora/adapter_config.json tests/golden/peft/llama-dora/adapter_model.safetensors tests/golden/peft/llama-dora/expected.safetensors \
+  tests/golden/peft/gpt2-dora/adapter_config.json tests/golden/peft/gpt2-dora/adapter_model.safetensors tests/golden/peft/gpt2-dora/expected.safetensors

@@ -3,7 +3,8 @@
  * Adapters in the files of PEFT, in and out, and what a merged model is worth.
  *
  *     DIR/adapter_config.json          peft_type LORA, r, lora_alpha, use_rslora, target_modules ...
- *     DIR/adapter_model.safetensors    base_model.model.MODULE.lora_A.weight [r, in], ...lora_B.weight [out, r]
+ *     DIR/adapter_model.safetensors    base_model.model.MODULE.lora_A.weight [r, in], ...lora_B.weight [out, r], with
+ *                                      use_dora ...lora_magnitude_vector [out]
  *
  * MODULE is the name of the linear layer in the base model's own program; the mapping rows of its family (map.h) give it.
  * Where that program has q, k, v (or gate, up) as one module with one A, ours is an adapter of the group as a whole, and

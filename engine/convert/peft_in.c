@@ -17,12 +17,12 @@
 /* Keys whose other values make another function; value: what is known here, as JSON. */
 static const struct {
     const char *key, *value;
-} fixed[] = {{"peft_type", "\"LORA\""}, {"bias", "\"none\""}, {"use_dora", "false"}, {"lora_bias", "false"},
+} fixed[] = {{"peft_type", "\"LORA\""}, {"bias", "\"none\""}, {"lora_bias", "false"},
              {"use_qalora", "false"}};
 
 /* Keys that change no number here, or that are read below. Any other must hold nothing. */
 static const char *const known[] = {
-    "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "fan_in_fan_out", "auto_mapping",
+    "r", "lora_alpha", "lora_dropout", "use_rslora", "use_dora", "target_modules", "fan_in_fan_out", "auto_mapping",
     "base_model_name_or_path", "revision", "peft_version", "task_type", "inference_mode", "init_lora_weights",
     "layers_pattern", "layers_to_transform", "megatron_core", "loftq_config", "qalora_group_size", "runtime_config"};
 
@@ -75,6 +75,7 @@ static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *er
         ac->alpha = json_number_value(json_object_get(o, "lora_alpha"));
         ac->dropout = json_number_value(json_object_get(o, "lora_dropout"));
         ac->rank_stabilised = json_is_true(json_object_get(o, "use_rslora"));
+        ac->dora = json_is_true(json_object_get(o, "use_dora"));
         rc = lf_adapter_check(ac, err) ? lf_err_prefix(err, LF_PEFT_CONFIG) : 0;
     }
     json_decref(o);
@@ -83,10 +84,11 @@ static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *er
 
 /* ---- which of our layers ---- */
 
-static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, char which)
+/* Entry `which` (0 A, 1 B, 2 magnitude) of a module. */
+static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, int which)
 {
     char key[512];
-    snprintf(key, sizeof key, "base_model.model.%.*s.lora_%c.weight", (int)len, module, which);
+    snprintf(key, sizeof key, "base_model.model.%.*s.%s", (int)len, module, lf_peft_tensors[which].theirs);
     return lf_st_find(s, key);
 }
 
@@ -111,7 +113,7 @@ static void find_targets(struct lf_peft *p, const lf_st *s)
         const struct lf_map_item *it = &p->map.items[k];
         const struct lf_map_parts *parts = &p->map.of_item[k];
         const size_t n = strlen(it->name), tail = strlen(".weight");
-        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n || !find(s, it->name, n - tail, 'A'))
+        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n || !find(s, it->name, n - tail, 0))
             continue;
         const char *ours = p->map.ours[parts->segs[0].src].name;
         const int i = lf_pstore_find(p->ps, ours);
@@ -124,11 +126,12 @@ static void find_targets(struct lf_peft *p, const lf_st *s)
 
 /* ---- tensors ---- */
 
-/* Tensor e of the file as f32 [rows, cols] in a. */
+/* Tensor e of the file as f32 [rows, cols], cols 0: [rows]. */
 static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int64_t rows, int64_t cols, float **out,
                     lf_err *err)
 {
-    if ((e->dtype != LF_ST_F32 && e->dtype != LF_ST_BF16) || e->ndim != 2 || e->shape[0] != rows || e->shape[1] != cols)
+    if ((e->dtype != LF_ST_F32 && e->dtype != LF_ST_BF16) || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows ||
+        (cols && e->shape[1] != cols))
         return lf_fail(err, LF_EFORMAT, "%s: it is not F32 or BF16 [%lld, %lld]", e->name, (long long)rows, (long long)cols);
     float *x = lf_arena_alloc(p->arena, (size_t)e->elems, sizeof *x, err);
     if (!x)
@@ -144,46 +147,42 @@ static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int
     return rc;
 }
 
-static int take_unit(struct lf_peft *p, const lf_st *s, size_t k, lf_ckpt_tensor *t, lf_err *err)
+/* Tensor `which` of a module, its rows in our order. */
+static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_unit *u, int which, lf_ckpt_tensor *t, lf_err *err)
 {
-    const struct lf_peft_unit *u = &p->unit[k];
-    const int64_t rank = p->ac.rank;
-    const lf_st_entry *ea = find(s, u->module, strlen(u->module), 'A'), *eb = find(s, u->module, strlen(u->module), 'B');
-    float *a, *b;
-    if (!ea || !eb)
-        return lf_fail(err, LF_ENOTSUP, "%s has no adapter in the file: one of some layers only is not known here", u->module);
-    int rc = read_f32(p, s, ea, rank, u->cols, &a, err);
-    if (!rc)
-        rc = read_f32(p, s, eb, u->rows, rank, &b, err);
-    float *ours = rc ? NULL : lf_arena_alloc(p->arena, (size_t)(u->rows * rank), sizeof *ours, err);
-    if (!ours)
+    const struct lf_peft_shape sh = lf_peft_shape(p, u, which);
+    const lf_st_entry *e = find(s, u->module, strlen(u->module), which);
+    const int64_t cols = sh.cols ? sh.cols : 1;
+    float *x = NULL;
+    if (!e)
+        return lf_fail(err, LF_ENOTSUP, "%s has no %s in the file: an adapter of some layers only is not known here", u->module,
+                       lf_peft_tensors[which].theirs);
+    int rc = read_f32(p, s, e, sh.rows, sh.cols, &x, err);
+    float *ours = rc || !sh.permuted ? x : lf_arena_alloc(p->arena, (size_t)(sh.rows * cols), sizeof *ours, err);
+    char *name = rc ? NULL : lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", u->stem, lf_peft_tensors[which].ours);
+    if (!ours || !name)
         return rc ? rc : LF_ENOMEM;
-    for (int64_t r = 0; r < u->rows; r++)
-        memcpy(ours + u->row[r] * rank, b + r * rank, (size_t)rank * sizeof *ours);
-    for (int which = 0; which < 2; which++) {
-        char *name = lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.lora_%c", u->stem, which ? 'B' : 'A');
-        if (!name)
-            return LF_ENOMEM;
-        t[which] = (lf_ckpt_tensor){.name = name,
-                                    .kind = "weight",
-                                    .dtype = LF_H5_F32,
-                                    .ndim = 2,
-                                    .shape = {which ? u->rows : rank, which ? rank : u->cols},
-                                    .data = which ? ours : a};
-    }
+    for (int64_t r = 0; r < sh.rows && sh.permuted; r++)
+        memcpy(ours + u->row[r] * cols, x + r * cols, (size_t)cols * sizeof *ours);
+    *t = (lf_ckpt_tensor){.name = name,
+                          .kind = "weight",
+                          .dtype = LF_H5_F32,
+                          .ndim = sh.cols ? 2 : 1,
+                          .shape = {sh.rows, sh.cols},
+                          .data = ours};
     return 0;
 }
 
 static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
 {
-    if (lf_st_n_entries(s) == 2 * p->n)
+    const int each = lf_peft_each(p);
+    if (lf_st_n_entries(s) == (size_t)each * p->n)
         return 0;
     for (size_t i = 0; i < lf_st_n_entries(s); i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
         bool taken = false;
-        for (size_t k = 0; k < p->n && !taken; k++)
-            taken = e == find(s, p->unit[k].module, strlen(p->unit[k].module), 'A') ||
-                    e == find(s, p->unit[k].module, strlen(p->unit[k].module), 'B');
+        for (size_t k = 0; k < p->n * (size_t)each && !taken; k++)
+            taken = e == find(s, p->unit[k / (size_t)each].module, strlen(p->unit[k / (size_t)each].module), (int)(k % (size_t)each));
         if (!taken)
             return lf_fail(err, LF_ENOTSUP, "%s is no adapter of a linear layer that is known here", e->name);
     }
@@ -217,15 +216,16 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base, con
     lf_ckpt_writer *w = NULL;
     lf_ckpt_result r;
     const lf_ckpt_options wo = {.threads = o->threads};
-    lf_ckpt_tensor *t = lf_arena_alloc(p->arena, 2 * p->n, sizeof *t, err);
+    const size_t each = (size_t)lf_peft_each(p), n = each * p->n;
+    lf_ckpt_tensor *t = lf_arena_alloc(p->arena, n, sizeof *t, err);
     json_t *state = t ? adapter_state(p, base, err) : NULL;
     int rc = state ? 0 : LF_ENOMEM;
-    for (size_t k = 0; k < p->n && !rc; k++)
-        rc = take_unit(p, s, k, &t[2 * k], err);
+    for (size_t k = 0; k < n && !rc; k++)
+        rc = take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
     if (!rc)
         rc = check_all_taken(p, s, err);
     if (!rc)
-        rc = lf_ckpt_writer_create(&w, t, 2 * p->n, &wo, err);
+        rc = lf_ckpt_writer_create(&w, t, n, &wo, err);
     if (!rc)
         rc = lf_ckpt_save_begin(w, o->out, state, err);
     if (!rc)
@@ -234,7 +234,7 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base, con
     json_decref(state);
     if (rc < 0)
         return rc;
-    *res = (struct lf_convert_result){.tensors = (int64_t)(2 * p->n), .bytes = r.bytes};
+    *res = (struct lf_convert_result){.tensors = (int64_t)n, .bytes = r.bytes};
     snprintf(res->family, sizeof res->family, "%s", p->family->name);
     memcpy(res->identity, r.identity, sizeof r.identity);
     return 0;

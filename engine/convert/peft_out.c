@@ -57,7 +57,7 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
     json_t *o = json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type", "LORA", "task_type",
                           "CAUSAL_LM", "base_model_name_or_path", "r", (json_int_t)p->ac.rank, "lora_alpha",
                           number(p->ac.alpha), "lora_dropout", number(p->ac.dropout), "target_modules", targets(p),
-                          "fan_in_fan_out", turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", false,
+                          "fan_in_fan_out", turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", p->ac.dora,
                           "inference_mode", true, "init_lora_weights", true);
     char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL, *path = lf_path_join(dir, LF_PEFT_CONFIG, err);
     int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
@@ -70,38 +70,40 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
     return rc;
 }
 
-/* Declaration 2 k is A of unit k, 2 k + 1 its B. */
+/* Declarations each * k ... are those of unit k. */
 static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
 {
-    lf_st_decl *d = lf_arena_alloc(p->arena, 2 * p->n, sizeof *d, err);
-    for (size_t i = 0; d && i < 2 * p->n; i++) {
-        const struct lf_peft_unit *u = &p->unit[i / 2];
-        char *name = lf_arena_printf(p->arena, err, "base_model.model.%s.lora_%c.weight", u->module, i % 2 ? 'B' : 'A');
+    const size_t each = (size_t)lf_peft_each(p), n = each * p->n;
+    lf_st_decl *d = lf_arena_alloc(p->arena, n, sizeof *d, err);
+    for (size_t i = 0; d && i < n; i++) {
+        const struct lf_peft_unit *u = &p->unit[i / each];
+        const struct lf_peft_shape s = lf_peft_shape(p, u, (int)(i % each));
+        char *name =
+            lf_arena_printf(p->arena, err, "base_model.model.%s.%s", u->module, lf_peft_tensors[i % each].theirs);
         if (!name)
             return NULL;
-        d[i] = (lf_st_decl){.name = name,
-                            .dtype = LF_ST_F32,
-                            .ndim = 2,
-                            .shape = {i % 2 ? u->rows : p->ac.rank, i % 2 ? p->ac.rank : u->cols}};
+        d[i] = (lf_st_decl){.name = name, .dtype = LF_ST_F32, .ndim = s.cols ? 2 : 1, .shape = {s.rows, s.cols}};
     }
     return d;
 }
 
-/* Their A, or their B with its rows in their order. */
+/* One of their tensors, its rows in their order. */
 static int put(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w, lf_err *err)
 {
-    const struct lf_peft_unit *u = &p->unit[i / 2];
-    const int64_t rank = p->ac.rank, rows = i % 2 ? u->rows : rank, cols = i % 2 ? rank : u->cols;
+    const size_t each = (size_t)lf_peft_each(p);
+    const struct lf_peft_unit *u = &p->unit[i / each];
+    const struct lf_peft_shape s = lf_peft_shape(p, u, (int)(i % each));
+    const int64_t cols = s.cols ? s.cols : 1;
     char name[256];
-    snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.lora_%c", u->stem, i % 2 ? 'B' : 'A');
+    snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.%s", u->stem, lf_peft_tensors[i % each].ours);
     const lf_ckpt_entry *e = lf_ckpt_find(ck, name, "weight");
-    if (!e || e->dtype != LF_H5_F32 || e->ndim != 2 || e->shape[0] != rows || e->shape[1] != cols)
-        return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]", lf_ckpt_dir(ck), name, (long long)rows,
-                       (long long)cols);
-    float *x = lf_malloc((size_t)(rows * cols), sizeof *x, err);
+    if (!e || e->dtype != LF_H5_F32 || e->ndim != (s.cols ? 2 : 1) || e->shape[0] != s.rows || (s.cols && e->shape[1] != s.cols))
+        return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]", lf_ckpt_dir(ck), name, (long long)s.rows,
+                       (long long)s.cols);
+    float *x = lf_malloc((size_t)(s.rows * cols), sizeof *x, err);
     int rc = x ? lf_ckpt_read(ck, e, NULL, NULL, x, err) : LF_ENOMEM;
-    for (int64_t r = 0; r < rows && !rc; r++)
-        rc = lf_st_writer_put(w, x + (i % 2 ? u->row[r] : r) * cols, (size_t)cols * sizeof *x, err);
+    for (int64_t r = 0; r < s.rows && !rc; r++)
+        rc = lf_st_writer_put(w, x + (s.permuted ? u->row[r] : r) * cols, (size_t)cols * sizeof *x, err);
     free(x);
     return rc;
 }
@@ -112,9 +114,10 @@ static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, 
     lf_st_writer *w = NULL;
     lf_st_written *files = NULL;
     size_t n = 0, k;
+    const size_t all = (size_t)lf_peft_each(p) * p->n;
     lf_st_decl *d = declarations(p, err);
-    int rc = d ? lf_st_writer_create(&w, dir, d, 2 * p->n, &wo, err) : LF_ENOMEM;
-    while (!rc && (k = lf_st_writer_next(w)) < 2 * p->n)
+    int rc = d ? lf_st_writer_create(&w, dir, d, all, &wo, err) : LF_ENOMEM;
+    while (!rc && (k = lf_st_writer_next(w)) < all)
         rc = put(p, ck, k, w, err);
     if (!rc)
         rc = lf_st_writer_finish(w, &files, &n, err);
@@ -151,7 +154,7 @@ int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (!rc)
         rc = lf_hf_finish_dir(&a, o->out, err);
     if (!rc) {
-        *res = (struct lf_convert_result){.tensors = (int64_t)(2 * p.n)};
+        *res = (struct lf_convert_result){.tensors = (int64_t)lf_peft_each(&p) * (int64_t)p.n};
         snprintf(res->family, sizeof res->family, "%s", p.family->name);
         memcpy(res->identity, lf_ckpt_identity(ck), sizeof res->identity);
         for (size_t i = 0; i < a.n_files; i++)

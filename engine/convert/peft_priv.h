@@ -28,6 +28,26 @@ struct lf_peft {
     size_t n;
 };
 
+/* What a module's adapter has: names behind the module's and behind ours. */
+static const struct {
+    const char *theirs, *ours;
+} lf_peft_tensors[] = {{"lora_A.weight", "lora_A"}, {"lora_B.weight", "lora_B"}, {"lora_magnitude_vector", "lora_magnitude"}};
+
+static inline int lf_peft_each(const struct lf_peft *p)
+{
+    return p->ac.dora ? 3 : 2;
+}
+
+struct lf_peft_shape {
+    int64_t rows, cols; /* cols 0: a vector */
+    bool permuted;      /* its rows are those of the weight, in lf_peft_unit's order */
+};
+static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p, const struct lf_peft_unit *u, int which)
+{
+    const struct lf_peft_shape s[] = {{p->ac.rank, u->cols, false}, {u->rows, p->ac.rank, true}, {u->rows, 0, true}};
+    return s[which];
+}
+
 /* The mapping of a model. */
 int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err);
 /* Declare the adapter p->ac and find its modules. */

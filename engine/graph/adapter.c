@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/back/back.h"
 #include "engine/graph/priv.h"
 
 /* "layers.0.attn.q.weight" -> "layers.0.attn.q": what the names of an adapter begin with. */
@@ -54,8 +55,20 @@ static int declare(lf_pstore *ps, const char *of, const char *part, const char *
     return rc < 0 ? rc : 0;
 }
 
-static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t members, int64_t rank, lf_err *err)
+static int declare_magnitude(lf_pstore *ps, const char *of, int64_t rows, lf_err *err)
 {
+    char name[192], base[160];
+    stem(base, sizeof base, of);
+    snprintf(name, sizeof name, "%s.lora_magnitude", base);
+    const struct lf_param_desc d = {.name = name, .ndim = 1, .dims = {rows}, .init = LF_INIT_ONE, .decay = true, .adapter = true};
+    const int rc = lf_pstore_add(ps, &d, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t members, const struct lf_adapter_desc *ad,
+                           lf_err *err)
+{
+    const int64_t rank = ad->rank;
     int rc = 0;
     for (int part = 0; part < 2; part++) /* all A first: they are one group */
         for (int32_t k = 0; k < g->count && !rc; k++) {
@@ -63,6 +76,8 @@ static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t me
             if (members >> k & 1)
                 rc = part == 0 ? declare(ps, d.name, "lora_A", g->name, rank, d.dims[1], err)
                                : declare(ps, d.name, "lora_B", NULL, d.dims[0], rank, err);
+            if (!rc && part == 1 && ad->magnitude && (members >> k & 1))
+                rc = declare_magnitude(ps, d.name, d.dims[0], err);
         }
     return rc;
 }
@@ -84,15 +99,64 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members, const st
     if (g.count == 1)
         members = 0;
     if (members) {
-        rc = declare_members(ps, &g, members, d->rank, err);
+        rc = declare_members(ps, &g, members, d, err);
     } else {
         rc = declare(ps, g.name, "lora_A", NULL, d->rank, g.cols, err);
         if (!rc)
             rc = declare(ps, g.name, "lora_B", NULL, g.rows, d->rank, err);
+        if (!rc && d->magnitude)
+            rc = declare_magnitude(ps, g.name, g.rows, err);
     }
     if (!rc)
         ps->ad[ps->n_ad++] = (struct lf_padapter){.group = gi, .members = members, .d = *d};
     return rc;
+}
+
+/* ---- magnitudes ---- */
+
+/* The magnitude of rows [row, row + rows) of a group; of: the name whose adapter it is of. */
+static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, int64_t row, int64_t rows, lf_err *err)
+{
+    char name[192], base[160];
+    struct lf_pview m;
+    const enum lf_pkind kind = g->need[LF_P_COPY] ? LF_P_COPY : LF_P_MASTER;
+    const enum lf_dtype type = kind == LF_P_COPY ? LF_BF16 : LF_F32;
+    stem(base, sizeof base, of);
+    snprintf(name, sizeof name, "%s.lora_magnitude", base);
+    if (!g->need[kind] || lf_pstore_view(ps, lf_pstore_find(ps, name), LF_P_MASTER, &m) != 1)
+        return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory", name);
+    const char *w = ps->data[kind] + g->off[kind] + (size_t)(row * g->cols) * lf_dtype_size(type);
+    const struct lf_k_dora_norm a = {.rows = rows, .c = g->cols, .w = w, .norm = m.data, .w_type = (uint8_t)type};
+    if (!ps->back->kernels->dora_norm.run || ps->back->kernels->dora_norm.check(&a) != LF_K_OK ||
+        ps->back->kernels->dora_norm.run(ps->back->queue, &a) != LF_K_OK)
+        return lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name, ps->back->kernels->family);
+    return 0;
+}
+
+int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err)
+{
+    int rc = ps->back || !ps->n_ad ? 0 : lf_fail(err, LF_EINVAL, "magnitudes: the store has no memory yet");
+    bool any = false;
+    for (size_t i = 0; i < ps->n_ad && !rc; i++) {
+        const struct lf_padapter *a = &ps->ad[i];
+        const struct lf_pgroup *g = &ps->g[a->group];
+        if (!a->d.magnitude)
+            continue;
+        any = true;
+        if (!a->members)
+            rc = start_rows(ps, g, g->name, 0, g->rows, err);
+        int64_t row = 0;
+        for (int32_t k = 0; k < g->count && a->members && !rc; k++) {
+            const struct lf_param_desc *d = &ps->p[g->first + k].d;
+            if (a->members >> k & 1)
+                rc = start_rows(ps, g, d->name, row, d->dims[0], err);
+            row += d->dims[0];
+        }
+    }
+    if (rc || !any)
+        return rc;
+    lf_pstore_touch(ps);
+    return ps->back->ops->sync(ps->back, err);
 }
 
 /* ---- in a graph ---- */
@@ -104,52 +168,122 @@ static lf_val param_of(lf_graph *g, const char *of, const char *part)
     return lf_paramf(g, "%s.%s", base, part);
 }
 
-/* A node that writes columns [col, col + its own) of y. */
-static void write_part(lf_graph *g, lf_val y, int64_t col, int64_t cols, enum lf_op op, const int32_t in[4])
+/* A node that writes columns [col, col + cols) of y. */
+static void write_part(lf_graph *g, lf_val y, int64_t col, int64_t cols, enum lf_op op, const int32_t *in, int n_in,
+                       const struct lf_attr *attr)
 {
     const int32_t part = lf_tensor_view(g, y.id, col, cols), i = part ? lf_node_raw(g, op, g->block) : -1;
     if (i < 0)
         return;
     g->t[part].part = true;
     g->t[part].producer = i;
-    memcpy(g->n[i].in, in, 4 * sizeof *in);
+    memcpy(g->n[i].in, in, (size_t)n_in * sizeof *in);
+    if (attr)
+        g->n[i].a = *attr;
     g->n[i].out[0] = part;
 }
 
-/* y = base, with down_k B_k^T added to the columns of each adapted member. */
-static lf_val add_members(lf_graph *g, const struct lf_padapter *a, lf_val base, lf_val down)
+/* A layer that is being built. */
+struct layer {
+    lf_graph *g;
+    const struct lf_padapter *a;
+    lf_val w, bias;
+    lf_val base, down; /* x W^T + bias; scale x A^T */
+    lf_val rest;       /* what dropout kept from base; LF_NONE: nothing */
+};
+
+/* Columns [col, ...) of y = those of base, with down_k B_k^T added where the member is adapted. */
+static void write_member(const struct layer *l, lf_val y, const struct lf_param_desc *d, bool adapted, int64_t col, int64_t at)
 {
-    const struct lf_pgroup *pg = &g->ps->g[a->group];
-    lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[base.id].rows, pg->rows, "adapted.%zu", g->n_n)};
+    lf_graph *g = l->g;
+    const lf_val old = lf_slice(g, l->base, col, d->dims[0]);
+    if (adapted) {
+        const int32_t in[] = {lf_slice(g, l->down, at, l->a->d.rank).id, param_of(g, d->name, "lora_B").id, 0, old.id};
+        write_part(g, y, col, d->dims[0], LF_OP_LINEAR, in, 4, NULL);
+    } else {
+        write_part(g, y, col, d->dims[0], LF_OP_COPY, &old.id, 1, NULL);
+    }
+}
+
+/* What gives the rows of `of`, which begin at row, their trained lengths; down: of its A, whose first row is at. */
+static void dora_operands(const struct layer *l, const char *of, int64_t row, int64_t at, lf_val base, lf_val down, lf_val rest,
+                          int32_t in[6], struct lf_attr *attr)
+{
+    lf_graph *g = l->g;
+    const lf_val b = param_of(g, of, "lora_B"), lora = lf_linear(g, down, b, LF_NONE);
+    const int32_t operands[] = {l->w.id, param_of(g, g->ps->g[l->a->group].name, "lora_A").id, b.id};
+    *attr = (struct lf_attr){.scale = l->a->d.scale, .pos_offset = (int32_t)row, .at = (int32_t)at};
+    const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA_NORM, operands, 3, attr);
+    const int32_t all[] = {base.id,    lora.id,
+                           rest.id,    l->bias.id,
+                           param_of(g, of, "lora_magnitude").id, i < 0 ? 0 : g->n[i].out[0]};
+    memcpy(in, all, sizeof all);
+}
+
+/* The same with magnitudes. A member without an adapter gets what dropout kept from it back. */
+static void write_dora(const struct layer *l, lf_val y, const struct lf_param_desc *d, bool adapted, int64_t col, int64_t at)
+{
+    lf_graph *g = l->g;
+    struct lf_attr attr = {0};
+    const lf_val old = lf_slice(g, l->base, col, d->dims[0]),
+                 rest = l->rest.id ? lf_slice(g, l->rest, col, d->dims[0]) : LF_NONE;
+    int32_t in[6] = {old.id, 0, rest.id};
+    if (adapted)
+        dora_operands(l, d->name, col, at, old, lf_slice(g, l->down, at, l->a->d.rank), rest, in, &attr);
+    if (adapted || rest.id)
+        write_part(g, y, col, d->dims[0], LF_OP_DORA, in, 6, &attr);
+    else
+        write_part(g, y, col, d->dims[0], LF_OP_COPY, in, 1, NULL);
+}
+
+static lf_val all_members(const struct layer *l)
+{
+    lf_graph *g = l->g;
+    const struct lf_pgroup *pg = &g->ps->g[l->a->group];
+    lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[l->base.id].rows, pg->rows, "adapted.%zu", g->n_n)};
     int64_t col = 0, at = 0;
     for (int32_t k = 0; k < pg->count && !g->err.rc; k++) {
         const struct lf_param_desc *d = &g->ps->p[pg->first + k].d;
-        const lf_val old = lf_slice(g, base, col, d->dims[0]);
-        if (a->members >> k & 1) {
-            const int32_t in[4] = {lf_slice(g, down, at, a->d.rank).id, param_of(g, d->name, "lora_B").id, 0, old.id};
-            write_part(g, y, col, d->dims[0], LF_OP_LINEAR, in);
-            at += a->d.rank;
-        } else {
-            const int32_t in[4] = {old.id};
-            write_part(g, y, col, d->dims[0], LF_OP_COPY, in);
-        }
+        const bool adapted = l->a->members >> k & 1;
+        (l->a->d.magnitude ? write_dora : write_member)(l, y, d, adapted, col, at);
+        at += adapted ? l->a->d.rank : 0;
         col += d->dims[0];
     }
     return g->err.rc ? LF_NONE : y;
+}
+
+/* The group as a whole. */
+static lf_val one_module(const struct layer *l)
+{
+    lf_graph *g = l->g;
+    const char *group = g->ps->g[l->a->group].name;
+    if (!l->a->d.magnitude)
+        return lf_add(g, l->base, lf_linear(g, l->down, param_of(g, group, "lora_B"), LF_NONE));
+    int32_t in[6];
+    struct lf_attr attr;
+    dora_operands(l, group, 0, 0, l->base, l->down, l->rest, in, &attr);
+    const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA, in, 6, &attr);
+    return i < 0 ? LF_NONE : (lf_val){g->n[i].out[0]};
 }
 
 lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_adapter_drop *drop)
 {
     const struct lf_padapter *a =
         g->err.rc || !w.id || g->t[w.id].group < 0 ? NULL : adapter_of(g->ps, g->t[w.id].group);
-    lf_val y = lf_linear(g, x, w, bias);
-    if (!a || g->err.rc)
-        return y;
+    if (!a)
+        return lf_linear(g, x, w, bias);
+    struct layer l = {.g = g, .a = a, .w = w, .bias = bias};
     const char *group = g->ps->g[a->group].name;
+    const bool apart = a->d.magnitude && drop && drop->p > 0; /* the magnitude changes what dropout leaves */
     char site[192];
     snprintf(site, sizeof site, "%s.lora", group);
-    if (drop)
-        x = lf_dropout(g, x, drop->p, site, drop->sample, drop->position);
-    lf_val down = lf_scale(g, lf_linear(g, x, param_of(g, group, "lora_A"), LF_NONE), a->d.scale);
-    return a->members ? add_members(g, a, y, down) : lf_add(g, y, lf_linear(g, down, param_of(g, group, "lora_B"), LF_NONE));
+    if (!apart)
+        l.base = lf_linear(g, x, w, bias);
+    lf_val read = drop ? lf_dropout(g, x, drop->p, site, drop->sample, drop->position) : x;
+    if (apart) {
+        l.base = lf_linear(g, read, w, bias);
+        l.rest = lf_linear(g, lf_add(g, x, lf_scale(g, read, -1)), w, LF_NONE);
+    }
+    l.down = lf_scale(g, lf_linear(g, read, param_of(g, group, "lora_A"), LF_NONE), a->d.scale);
+    return g->err.rc ? LF_NONE : a->members ? all_members(&l) : one_module(&l);
 }

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Low-rank adapters of linear layers: trained tensors beside frozen ones (Hu et al. 2021, LoRA; Kalajdzievski 2023,
- * rank-stabilised scale).
+ * rank-stabilised scale; Liu et al. 2024, DoRA).
  *
  *     y = x W^T + bias + scale * (dropout(x) A^T) B^T        W [N, K] frozen, A [r, K], B [N, r] trained
+ *
+ * With a magnitude (DoRA) the rows of V = W + scale * B A keep their directions only; their lengths m [N] are trained:
+ *
+ *     y = x V'^T + bias,   V'[n] = m[n] V[n] / |V[n]|,   |V[n]| a constant to the backward pass
+ *
+ * m starts as the lengths of the rows of W (lf_pstore_adapter_start). Dropout meets what the magnitude changes, as in PEFT:
+ * with x' = dropout(x) and s = m / |V|,  y = x W^T + bias + (s - 1) x' W^T + s scale (x' A^T) B^T.
  *
  * B starts at zero, so an adapted model starts as its base; A is uniform in +-1/sqrt(K), which is what Kaiming's rule
  * with a = sqrt(5) comes to. Adapters stay unmerged wherever they are used, so training and generation read the same
@@ -15,6 +22,8 @@
  *
  *     whole group "layers.0.attn.qkv.weight":   layers.0.attn.qkv.lora_A [r, K], layers.0.attn.qkv.lora_B [N, r]
  *     member "layers.0.attn.q.weight" of it:    layers.0.attn.q.lora_A [r, K],   layers.0.attn.q.lora_B [N_q, r]
+ *
+ * and with a magnitude layers.0.attn.qkv.lora_magnitude [N], layers.0.attn.q.lora_magnitude [N_q].
  */
 #ifndef LF_GRAPH_ADAPTER_H
 #define LF_GRAPH_ADAPTER_H
@@ -23,7 +32,8 @@
 
 struct lf_adapter_desc {
     int64_t rank;
-    float scale; /* alpha / r, or alpha / sqrt(r) */
+    float scale;    /* alpha / r, or alpha / sqrt(r) */
+    bool magnitude; /* DoRA */
 };
 
 /* Declare the tensors of an adapter of `group`, which must hold matrices. members: bit k set: the k-th member has one of
@@ -32,6 +42,10 @@ struct lf_adapter_desc {
 int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members, const struct lf_adapter_desc *d, lf_err *err);
 /* Has the group of this name an adapter? */
 bool lf_pstore_adapted(const lf_pstore *ps, const char *group);
+
+/* Set every magnitude to the lengths of the rows of its weights, as the graphs see them: with B zero an adapted layer then
+ * has the bits of its base. After the weights of the base are there; needs memory (lf_exec_create). */
+int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err);
 
 struct lf_adapter_drop {
     float p;                 /* dropout of what A reads; 0: none, then the rest is not read */

@@ -175,5 +175,15 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
     [LF_OP_LOGP_BWD] = {
         .name = "logp_bwd", .in_types = "cwwiff", .out_types = "cgg", .alias = {END}, .numeric = "row",
         .flops = lf_flops_logp_bwd, .kernel = KID(linear_xent), .emit = lf_emit_logp_bwd},
+    [LF_OP_DORA_NORM] = {
+        .name = "dora_norm", .in_types = "www", .out_types = "f", .shape = lf_shape_dora_norm, .alias = {END},
+        .numeric = "row", .flops = lf_flops_dora_norm, .kernel = KID(dora_norm), .emit = lf_emit_dora_norm},
+    [LF_OP_DORA] = {
+        .name = "dora", .in_types = "cccmmf", .out_types = "c", .shape = lf_shape_dora, .vjp = lf_vjp_dora,
+        .saves = "both products, lengths", .alias = {END}, .flags = LF_OPF_CHEAP, .numeric = "row",
+        .kernel = KID(dora_fwd), .emit = lf_emit_dora},
+    [LF_OP_DORA_BWD] = {
+        .name = "dora_bwd", .in_types = "cccmmf", .out_types = "cg", .alias = {{DORAB_DX, DORAB_DY}, END},
+        .numeric = "rows", .kernel = KID(dora_bwd), .emit = lf_emit_dora_bwd},
 };
 /* clang-format on */

@@ -463,3 +463,40 @@ LF_SHAPE(row_gate)
         return bad(g, n, n->in[GATE_GATE], n->in[GATE_X], "the gate must be one number for each row");
     return make(g, n, 0, g->t[n->in[GATE_X]].rows, g->t[n->in[GATE_X]].cols, "");
 }
+
+/* ---- weight-decomposed adapters ---- */
+
+LF_SHAPE(dora_norm)
+{
+    if (need(g, n, DNORM_W, "w") || need(g, n, DNORM_A, "A") || need(g, n, DNORM_B, "B"))
+        return LF_EINVAL;
+    const struct lf_tensor *w = &g->t[n->in[DNORM_W]], *a = &g->t[n->in[DNORM_A]], *b = &g->t[n->in[DNORM_B]];
+    const int64_t rows = b->rows;
+    if (need_param(g, n, DNORM_W, 0, 0, "w must be a parameter matrix") ||
+        need_param(g, n, DNORM_A, 0, w->cols, "A [r, K] must be a parameter with K columns like w") ||
+        need_param(g, n, DNORM_B, 0, 0, "B [N, r] must be a parameter"))
+        return LF_EINVAL;
+    if (n->a.pos_offset < 0 || n->a.pos_offset > w->rows - rows)
+        return bad(g, n, n->in[DNORM_W], n->in[DNORM_B], "the rows of B must be rows of w");
+    if (n->a.at < 0 || n->a.at > a->rows - b->cols)
+        return bad(g, n, n->in[DNORM_A], n->in[DNORM_B], "B must have a column for each of its rows of A");
+    return make_fixed(g, n, 0, LF_F32, 1, rows, "");
+}
+
+LF_SHAPE(dora)
+{
+    if (need_float(g, n, DORA_BASE, "base") || (n->in[DORA_M] && need_float(g, n, DORA_LORA, "the adapter's product")))
+        return LF_EINVAL;
+    const int64_t rows = g->t[n->in[DORA_BASE]].rows, cols = g->t[n->in[DORA_BASE]].cols;
+    for (int k = DORA_LORA; k <= DORA_REST; k++)
+        if (n->in[k] && (g->t[n->in[k]].rows != rows || g->t[n->in[k]].cols != cols))
+            return bad(g, n, n->in[DORA_BASE], n->in[k], "all products must have one shape");
+    if (need_param(g, n, DORA_M, 1, cols, "the magnitude must be a parameter vector with an element per column") ||
+        (n->in[DORA_M] && need_index(g, n, DORA_NORM, LF_F32, 1, "the lengths must be f32 [1, N]")))
+        return LF_EINVAL;
+    if (n->in[DORA_M] && g->t[n->in[DORA_NORM]].cols != cols)
+        return bad(g, n, n->in[DORA_NORM], n->in[DORA_M], "both must have an element per column");
+    if (n->in[DORA_BIAS] && g->t[n->in[DORA_BIAS]].cols < n->a.pos_offset + cols)
+        return bad(g, n, n->in[DORA_BIAS], n->in[DORA_BASE], "the bias is too short");
+    return make(g, n, 0, rows, cols, "");
+}

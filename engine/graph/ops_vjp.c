@@ -338,3 +338,27 @@ LF_VJP(row_gate)
     lf_ad_contribute(ad, n.in[GATE_GATE], out[1]);
     return ad->g->err.rc;
 }
+
+/* ---- weight-decomposed adapters ---- */
+
+/* Base and low-rank product have one gradient; lengths have none (Liu et al. 2024, section 4.3). */
+LF_VJP(dora)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t dy = lf_ad_grad_of(ad, n.out[0]), base = n.in[DORA_BASE], lora = n.in[DORA_LORA];
+    lf_ad_contribute(ad, n.in[DORA_REST], dy);
+    if (!n.in[DORA_M]) {
+        lf_ad_contribute(ad, base, dy);
+        return ad->g->err.rc;
+    }
+    if (n.in[DORA_BIAS] && ad->needs[n.in[DORA_BIAS]])
+        return lf_graph_fail(ad->g, LF_ENOTSUP, "dora: the bias %s of a layer with a magnitude must be frozen",
+                             ad->g->t[n.in[DORA_BIAS]].name);
+    const int32_t to = lf_ad_wants(ad, base) ? base : lf_ad_wants(ad, lora) ? lora : 0;
+    const int32_t in[] = {dy, base, lora, n.in[DORA_BIAS], n.in[DORA_M], n.in[DORA_NORM]};
+    const int32_t out[] = {to ? lf_ad_slot(ad, to) : 0, param_grad(ad, n.in[DORA_M])};
+    emit(ad, LF_OP_DORA_BWD, &n.a, in, 6, out, 2);
+    lf_ad_contribute(ad, base, out[DORAB_DX]);
+    lf_ad_contribute(ad, lora, out[DORAB_DX]);
+    return ad->g->err.rc;
+}

@@ -162,6 +162,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
         const int64_t moe[] = {a->experts, a->k, a->top_groups, a->moe_layers, a->sigmoid, a->renorm};
         h = mix_f(mix(h, moe, sizeof moe), a->aux);
     }
+    if (n->op >= LF_OP_DORA_NORM)
+        h = mix_i(h, a->at);
     return h;
 }
 

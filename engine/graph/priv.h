@@ -72,6 +72,9 @@ enum lf_op {
     LF_OP_MOE_BALANCE,
     LF_OP_LOGP,
     LF_OP_LOGP_BWD,
+    LF_OP_DORA_NORM,
+    LF_OP_DORA,
+    LF_OP_DORA_BWD,
     LF_OP_COUNT
 };
 
@@ -117,10 +120,15 @@ enum { MOEDX_DY, MOEDX_W, MOEDX_RES, MOEDX_OFFSETS };
 enum { MOEDW_DY, MOEDW_X, MOEDW_OFFSETS };
 enum { COMBB_X, COMBB_DY, COMBB_PLACE, COMBB_WEIGHTS };
 enum { GATEB_X, GATEB_DY, GATEB_GATE };
+enum { DNORM_W, DNORM_A, DNORM_B };
+enum { DORA_BASE, DORA_LORA, DORA_REST, DORA_BIAS, DORA_M, DORA_NORM };
+enum { DORAB_DY, DORAB_BASE, DORAB_LORA, DORAB_BIAS, DORAB_M, DORAB_NORM };
+enum { DORAB_DX, DORAB_DM };
 
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
     int32_t heads, groups, rot, window, pos_offset;
+    int32_t at; /* dora: first row of the member in A of its group; pos_offset: in its weight */
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
     uint8_t act; /* enum lf_act */
@@ -294,6 +302,8 @@ LF_SHAPE(moe_permute);
 LF_SHAPE(moe_linear);
 LF_SHAPE(moe_combine);
 LF_SHAPE(row_gate);
+LF_SHAPE(dora_norm);
+LF_SHAPE(dora);
 #define LF_VJP(op) int lf_vjp_##op(struct lf_ad *ad, int32_t node)
 LF_VJP(embed);
 LF_VJP(linear);
@@ -314,6 +324,7 @@ LF_VJP(moe_permute);
 LF_VJP(moe_linear);
 LF_VJP(moe_combine);
 LF_VJP(row_gate);
+LF_VJP(dora);
 #define LF_EMIT(op) int lf_emit_##op(const struct lf_bind *b, const struct lf_node *n, void *args)
 LF_EMIT(embed);
 LF_EMIT(linear);
@@ -353,6 +364,9 @@ LF_EMIT(moe_linear_dw);
 LF_EMIT(moe_combine_bwd);
 LF_EMIT(row_gate_bwd);
 LF_EMIT(moe_balance);
+LF_EMIT(dora_norm);
+LF_EMIT(dora);
+LF_EMIT(dora_bwd);
 #define LF_FLOPS(op) double lf_flops_##op(const lf_graph *g, const struct lf_node *n, bool full)
 LF_FLOPS(linear);
 LF_FLOPS(linear_dx);
@@ -365,6 +379,7 @@ LF_FLOPS(logp_bwd);
 LF_FLOPS(moe_linear);
 LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);
+LF_FLOPS(dora_norm);
 
 /* ---- autodiff.c ---- */
 struct lf_ad {

@@ -99,7 +99,7 @@ static int choose(struct choice *c, const lf_pstore *ps, int i, int n, const str
 
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
 {
-    const struct lf_adapter_desc ad = {.rank = a->rank, .scale = (float)lf_adapter_scale(a)};
+    const struct lf_adapter_desc ad = {.rank = a->rank, .scale = (float)lf_adapter_scale(a), .magnitude = a->dora};
     bool hits[LF_ADAPTER_TARGETS] = {false};
     const int count = lf_pstore_count(ps);
     int rc = lf_adapter_check(a, err);
@@ -135,6 +135,10 @@ json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)
     json_t *o = bad ? NULL
                     : json_pack("{s:I,s:f,s:b,s:f,s:O}", "rank", (json_int_t)a->rank, "alpha", a->alpha, "rank_stabilised",
                                 a->rank_stabilised, "dropout", a->dropout, "targets", targets);
+    if (o && a->dora && json_object_set_new(o, "dora", json_true())) {
+        json_decref(o);
+        o = NULL;
+    }
     json_decref(targets);
     if (!o)
         lf_fail(err, LF_ENOMEM, "description of the adapter: out of memory");
@@ -150,6 +154,7 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
     a.alpha = json_number_value(json_object_get(o, "alpha"));
     a.dropout = json_number_value(json_object_get(o, "dropout"));
     a.rank_stabilised = json_is_true(rs);
+    a.dora = json_is_true(json_object_get(o, "dora"));
     if (rc)
         return rc;
     if (!json_is_boolean(rs) || !json_is_array(targets) || json_array_size(targets) > LF_ADAPTER_TARGETS)

@@ -29,6 +29,7 @@ struct lf_adapter_config {
     int64_t rank;
     double alpha;
     bool rank_stabilised; /* scale alpha / sqrt(rank) in place of alpha / rank */
+    bool dora;            /* lengths of rows are trained apart from their directions */
     double dropout;       /* of what A reads, in training */
     int n_targets;        /* 0: all */
     char target[LF_ADAPTER_TARGETS][96];

@@ -18,6 +18,7 @@ struct part {
     const struct merge *m;
     const lf_ckpt_entry *e;
     const float *a, *b; /* [rank, cols], [rows of the weight, rank]; NULL: nothing */
+    const float *m_of_row; /* [rows of the weight]: magnitudes; NULL: none */
     int64_t cols;
 };
 
@@ -33,46 +34,97 @@ struct merge {
     size_t n;
 };
 
-/* lf_ckpt_tensor's fill: elements [first, first + n). */
-static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+/* Elements [first, first + n) of the base's weight. */
+static int read_base(const struct part *p, int64_t first, int64_t n, double *w, lf_err *err)
 {
-    const struct part *p = user;
     const bool half = p->e->dtype == LF_H5_BF16;
-    const int64_t rank = p->m->ac.rank;
-    const double scale = lf_adapter_scale(&p->m->ac);
     void *src = lf_malloc((size_t)n, half ? 2 : 4, err);
     int rc = src ? lf_ckpt_read_flat(p->m->base, p->e, first, n, src, err) : LF_ENOMEM;
-    for (int64_t i = 0; i < n && !rc; i++) {
-        float w = half ? lf_f32_of_bf16(((uint16_t *)src)[i]) : ((float *)src)[i];
-        if (p->a) {
-            const float *b = p->b + (first + i) / p->cols * rank, *a = p->a + (first + i) % p->cols;
-            double s = 0;
-            for (int64_t j = 0; j < rank; j++)
-                s += (double)b[j] * (double)a[j * p->cols];
-            w = (float)((double)w + scale * s);
-        }
-        if (p->m->o->bf16)
-            ((uint16_t *)dst)[i] = lf_bf16_of(w);
-        else
-            ((float *)dst)[i] = w;
-    }
+    for (int64_t i = 0; i < n && !rc; i++)
+        w[i] = (double)(half ? lf_f32_of_bf16(((uint16_t *)src)[i]) : ((float *)src)[i]);
     free(src);
     return rc;
 }
 
-/* The whole of an adapter's tensor; NULL without failure when there is none of that name. */
-static int read_factor(struct merge *m, const char *name, const char *what, int64_t rows, int64_t cols, float **out,
+/* + scale B A */
+static void add_product(const struct part *p, int64_t first, int64_t n, double *w)
+{
+    const int64_t rank = p->m->ac.rank;
+    const double scale = lf_adapter_scale(&p->m->ac);
+    for (int64_t i = 0; i < n; i++) {
+        const float *b = p->b + (first + i) / p->cols * rank, *a = p->a + (first + i) % p->cols;
+        double s = 0;
+        for (int64_t j = 0; j < rank; j++)
+            s += (double)b[j] * (double)a[j * p->cols];
+        w[i] += scale * s;
+    }
+}
+
+/* Whole rows from row on get their lengths; one without a direction stays. */
+static void set_lengths(const struct part *p, int64_t row, int64_t rows, double *w)
+{
+    for (int64_t r = 0; r < rows; r++, w += p->cols) {
+        double s = 0;
+        for (int64_t c = 0; c < p->cols; c++)
+            s += w[c] * w[c];
+        const double to = s > 0 ? (double)p->m_of_row[row + r] / sqrt(s) : 1;
+        for (int64_t c = 0; c < p->cols; c++)
+            w[c] *= to;
+    }
+}
+
+/* lf_ckpt_tensor's fill: elements [first, first + n). Lengths are of whole rows, so those are made. */
+static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
+{
+    const struct part *p = user;
+    const int64_t from = p->m_of_row ? first / p->cols * p->cols : first,
+                  to = p->m_of_row ? (first + n + p->cols - 1) / p->cols * p->cols : first + n;
+    double *w = lf_malloc((size_t)(to - from), sizeof *w, err);
+    int rc = w ? read_base(p, from, to - from, w, err) : LF_ENOMEM;
+    if (!rc && p->a)
+        add_product(p, from, to - from, w);
+    if (!rc && p->m_of_row)
+        set_lengths(p, from / p->cols, (to - from) / p->cols, w);
+    for (int64_t i = 0; i < n && !rc; i++) {
+        const float f = (float)w[first - from + i];
+        if (p->m->o->bf16)
+            ((uint16_t *)dst)[i] = lf_bf16_of(f);
+        else
+            ((float *)dst)[i] = f;
+    }
+    free(w);
+    return rc;
+}
+
+/* The whole of an adapter's tensor; cols 0: a vector. */
+static int read_factor(struct merge *m, const char *name, const char *what, int64_t rows, int64_t cols, const float **out,
                        lf_err *err)
 {
     char *full = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s.%s", name, what);
     if (!full)
         return LF_ENOMEM;
     const lf_ckpt_entry *e = lf_ckpt_find(m->adapter, full, "weight");
-    if (!e || e->ndim != 2 || e->shape[0] != rows || e->shape[1] != cols || e->dtype != LF_H5_F32)
+    if (!e || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows || (cols && e->shape[1] != cols) || e->dtype != LF_H5_F32)
         return lf_fail(err, LF_EINVAL, "%s: %s is missing or not f32 [%lld, %lld]", m->o->adapter, full, (long long)rows,
                        (long long)cols);
-    *out = lf_arena_alloc(m->arena, (size_t)(rows * cols), sizeof(float), err);
-    return *out ? lf_ckpt_read(m->adapter, e, NULL, NULL, *out, err) : LF_ENOMEM;
+    float *x = lf_arena_alloc(m->arena, (size_t)(rows * (cols ? cols : 1)), sizeof *x, err);
+    *out = x;
+    return x ? lf_ckpt_read(m->adapter, e, NULL, NULL, x, err) : LF_ENOMEM;
+}
+
+/* The adapter `of`, whose B has so many rows; the weight's begin at row. */
+static int read_factors(struct merge *m, struct part *p, const char *of, int64_t row, int64_t rows, lf_err *err)
+{
+    int rc = read_factor(m, of, "lora_A", m->ac.rank, p->cols, &p->a, err);
+    if (!rc)
+        rc = read_factor(m, of, "lora_B", rows, m->ac.rank, &p->b, err);
+    if (!rc && m->ac.dora)
+        rc = read_factor(m, of, "lora_magnitude", rows, 0, &p->m_of_row, err);
+    if (rc)
+        return rc;
+    p->b += row * m->ac.rank;
+    p->m_of_row = p->m_of_row ? p->m_of_row + row : NULL;
+    return 0;
 }
 
 /* "layers.0.attn.q.weight" without its ending. */
@@ -90,31 +142,19 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
     char *own = stem(m, d->name, err), *group = stem(m, d->group, err);
     if (!own || !group)
         return LF_ENOMEM;
-    float *a = NULL, *b = NULL;
-    snprintf(name, sizeof name, "%s.lora_A", own);
-    int rc;
-    if (lf_pstore_find(m->ps, name) >= 0) {
-        rc = read_factor(m, own, "lora_A", m->ac.rank, d->dims[1], &a, err);
-        if (!rc)
-            rc = read_factor(m, own, "lora_B", d->dims[0], m->ac.rank, &b, err);
-    } else {
-        int64_t row = 0, rows = d->dims[0];
-        for (int k = i - 1; k >= 0 && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k--)
-            row += lf_pstore_desc(m->ps, k)->dims[0];
-        for (int k = i + 1; k < lf_pstore_count(m->ps) && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k++)
-            rows += lf_pstore_desc(m->ps, k)->dims[0];
-        snprintf(name, sizeof name, "%s.lora_B", group);
-        if (lf_pstore_find(m->ps, name) < 0) /* members of the group have some, this one has none */
-            return 0;
-        rc = read_factor(m, group, "lora_A", m->ac.rank, d->dims[1], &a, err);
-        if (!rc)
-            rc = read_factor(m, group, "lora_B", row + rows, m->ac.rank, &b, err);
-        b = b ? b + row * m->ac.rank : NULL;
-    }
-    p->a = a;
-    p->b = b;
     p->cols = d->dims[1];
-    return rc;
+    snprintf(name, sizeof name, "%s.lora_A", own);
+    if (lf_pstore_find(m->ps, name) >= 0)
+        return read_factors(m, p, own, 0, d->dims[0], err);
+    int64_t row = 0, rows = d->dims[0];
+    for (int k = i - 1; k >= 0 && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k--)
+        row += lf_pstore_desc(m->ps, k)->dims[0];
+    for (int k = i + 1; k < lf_pstore_count(m->ps) && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k++)
+        rows += lf_pstore_desc(m->ps, k)->dims[0];
+    snprintf(name, sizeof name, "%s.lora_B", group);
+    if (lf_pstore_find(m->ps, name) < 0) /* members of the group have some, this one has none */
+        return 0;
+    return read_factors(m, p, group, row, row + rows, err);
 }
 
 static int add_tensor(struct merge *m, int i, lf_err *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An adapter put into its base: W' = W + scale * B A (engine/graph/adapter.h), each element summed in f64 in ascending
- * order of rank, rounded once to f32 and once more to the type that is written. Streams: besides A and B a few MiB per
+ * order of rank, with magnitudes its rows brought to their lengths in f64 too, rounded once to f32 and once more to the type
+ * that is written. Streams: besides A and B a few MiB per
  * thread are held, whatever the size of the model.
  */
 #ifndef LF_MODEL_MERGE_H

@@ -318,6 +318,8 @@ static int fresh(lf_trainer *t, lf_err *err)
     int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
     if (!rc && t->c->init_from)
         rc = start_from_weights(t, err);
+    if (!rc)
+        rc = lf_pstore_adapter_start(t->m.ps, err);
     t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN, .best_score = NAN};
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }

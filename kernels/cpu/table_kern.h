@@ -35,6 +35,9 @@
     X(moe_combine_bwd) \
     X(row_gate_fwd) \
     X(row_gate_bwd) \
-    X(moe_balance)
+    X(moe_balance) \
+    X(dora_norm) \
+    X(dora_fwd) \
+    X(dora_bwd)
 
 #endif

@@ -32,19 +32,21 @@ static void must(int rc, const lf_err *err)
         tap_bail("%s", err->text);
 }
 
-/* Base and adapter of a family as checkpoints below the test's directory. */
-static void make(const char *family, char *base, char *adapter, size_t cap)
+/* Base and adapter of a case as checkpoints below the test's directory. */
+static void make(const char *name, char *base, char *adapter, size_t cap)
 {
+    char family[64];
+    snprintf(family, sizeof family, "%.*s", (int)(strstr(name, "-dora") ? strstr(name, "-dora") - name : (long)strlen(name)), name);
     lf_err err = LF_ERR_INIT;
     char from[4096];
     struct lf_convert_result r;
-    snprintf(base, cap, "%s/%s-base", tap_tmpdir(), family);
-    snprintf(adapter, cap, "%s/%s-adapter", tap_tmpdir(), family);
+    snprintf(base, cap, "%s/%s-base", tap_tmpdir(), name);
+    snprintf(adapter, cap, "%s/%s-adapter", tap_tmpdir(), name);
     snprintf(from, sizeof from, "%s/tests/golden/families/%s", getenv("LF_SRCDIR"), family);
     const struct lf_convert_opts co = {.from = from, .out = base, .threads = 1, .pad_token = -1};
     must(lf_convert_import(&co, &r, &err), &err);
     char peft[4096];
-    snprintf(peft, sizeof peft, "%s/tests/golden/peft/%s", getenv("LF_SRCDIR"), family);
+    snprintf(peft, sizeof peft, "%s/tests/golden/peft/%s", getenv("LF_SRCDIR"), name);
     const struct lf_peft_opts po = {.from = peft, .base = base, .out = adapter, .threads = 1};
     must(lf_peft_import(&po, &r, &err), &err);
 }
@@ -158,5 +160,7 @@ int main(void)
     test("phi3");
     test("gpt2");
     test("gpt-neox");
+    test("llama-dora");
+    test("gpt2-dora");
     return tap_done();
 }

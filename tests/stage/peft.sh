@@ -25,9 +25,9 @@ refused() { # $1: text in the message, $2: name; the rest: arguments
     ok $? "$name"
 }
 
-for f in llama phi3 gpt2 gpt-neox; do
+for f in llama phi3 gpt2 gpt-neox llama-dora gpt2-dora; do
     d=$tmp/$f
-    run --from "$golden/families/$f" --out "$d" --verify none
+    run --from "$golden/families/${f%-dora}" --out "$d" --verify none
     run --from "$golden/peft/$f" --base "$d/checkpoint" --out "$d"
     ok $? "$f: an adapter comes in"
     run --from "$d/adapter" --out "$d"
@@ -42,7 +42,7 @@ for f in llama phi3 gpt2 gpt-neox; do
         run --from "$d/merged/model" --out "$d/proof" --verify "$golden/peft/$f/expected.safetensors" && grep -q '^VERIFIED' "$tmp/o"
     ok $? "$f: its logits are those of PEFT"
     run --from "$d/merged/checkpoint" --to hf --dtype f32 --out "$d/x1"
-    run --from "$d/x1/model" --out "$d/x2" --verify "$golden/families/$f/expected.safetensors"
+    run --from "$d/x1/model" --out "$d/x2" --verify "$golden/families/${f%-dora}/expected.safetensors"
     [ $? -eq 1 ]
     ok $? "$f: and not those of the base"
 done
@@ -60,7 +60,8 @@ bad() { # bad NAME SED TEXT
     sed "$2" "$golden/peft/llama/adapter_config.json" >"$tmp/bad/adapter_config.json"
     refused "$3" "$1" --from "$tmp/bad" --base "$tmp/llama/checkpoint" --out "$tmp/r4"
 }
-bad "DoRA" 's/"use_dora": false/"use_dora": true/' "use_dora"
+bad "DoRA without magnitudes" 's/"use_dora": false/"use_dora": true/' "lora_magnitude_vector"
+bad "a form of LoRA that is not known" 's/"use_qalora": false/"use_qalora": true/' "use_qalora"
 bad "biases" 's/"bias": "none"/"bias": "all"/' "bias"
 bad "other ranks of some layers" 's/"rank_pattern": {}/"rank_pattern": {"q_proj": 8}/' "rank_pattern"
 bad "a key of the future" 's/"r": 3/"r": 3, "sharpness": 2/' "sharpness"

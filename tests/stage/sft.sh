@@ -149,6 +149,16 @@ killed() { # killed NAME REFERENCE ARGS...
 }
 killed fullkill full
 killed lorakill lora $lora
+dora="--lora-rank 8 --lora-targets q --lora-targets v --lora-targets gate_up --lora-targets down --lora-dora --lr 3e-2"
+run dora $dora
+same $rc 0 "DoRA"
+falls dora 24
+ok $? "its loss falls: $(column dora 4 1) to $(column dora 4 24)"
+same "$(column dora 4 1)" "$(column full 4 1)" "from the base, bit for bit"
+[ "$(id dora)" != "$(id lora)" ]
+ok $? "and ends elsewhere"
+killed dorakill dora $dora
+same "$(id dorakill adapter)" "$(id dora adapter)" "and the same adapter"
 same "$(id lorakill adapter)" "$(id lora adapter)" "and the same adapter"
 
 # several validation sets, the best one, patience

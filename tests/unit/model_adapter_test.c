@@ -89,7 +89,8 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_ad
     const struct lf_adamw_opts adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     if (lf_plan_optimizer(r->plan, &adam, &err) || lf_plan_finish(r->plan, &err) ||
         !(r->back = lf_back_cpu_create(lf_target_host()->isa, 2, &err)) ||
-        !(r->ex = lf_exec_create(r->plan, r->back, NULL, &err)) || lf_pstore_init(r->ps, 3, &err))
+        !(r->ex = lf_exec_create(r->plan, r->back, NULL, &err)) || lf_pstore_init(r->ps, 3, &err) ||
+        lf_pstore_adapter_start(r->ps, &err))
         tap_bail("%s", err.text);
     batch(r);
 }
@@ -153,18 +154,21 @@ static float *read(struct rig *r, int i, enum lf_pkind kind, int64_t *n)
     return x;
 }
 
-/* Give every B something to say. */
+/* Give every B something to say, and every magnitude. */
 static void stir(struct rig *r)
 {
     lf_err err = LF_ERR_INIT;
     for (int i = 0; i < lf_pstore_count(r->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(r->ps, i);
         int64_t n;
-        if (!strstr(d->name, "lora_B"))
+        const bool m = strstr(d->name, "lora_magnitude");
+        if (!strstr(d->name, "lora_B") && !m)
             continue;
         float *x = read(r, i, LF_P_MASTER, &n);
-        for (int64_t k = 0; k < n; k++)
-            x[k] = 0.1f * (float)lf_rng_normal(9, lf_name_site(d->name), (uint64_t)k);
+        for (int64_t k = 0; k < n; k++) {
+            const float noise = 0.1f * (float)lf_rng_normal(9, lf_name_site(d->name), (uint64_t)k);
+            x[k] = m ? x[k] * (1 + noise) : noise;
+        }
         if (lf_pstore_write(r->ps, i, LF_F32, x, &err))
             tap_bail("%s", err.text);
         free(x);
@@ -195,6 +199,19 @@ static void merge_rows(struct rig *r, float *w, const struct lf_param_desc *d, c
         }
     free(a);
     free(b);
+    snprintf(name, sizeof name, "%s.lora_magnitude", of);
+    const int im = lf_pstore_find(r->ps, name);
+    if (im < 0)
+        return;
+    float *m = read(r, im, LF_P_MASTER, &n);
+    for (int64_t i = 0; i < d->dims[0]; i++) {
+        double s = 0;
+        for (int64_t k = 0; k < cols; k++)
+            s += (double)w[i * cols + k] * (double)w[i * cols + k];
+        for (int64_t k = 0; k < cols; k++)
+            w[i * cols + k] = (float)((double)w[i * cols + k] * (double)m[row + i] / sqrt(s));
+    }
+    free(m);
 }
 
 /* The base in m becomes r's base with its adapter inside. */
@@ -232,6 +249,82 @@ static double difference(const float *a, const float *b, int64_t n)
 
 /* ---- gradients ---- */
 
+/* Lengths of the rows of W + scale B A of the adapter whose tensor i is, by its store's weights. Owned. */
+static double *lengths(struct rig *r, int i, double scale, int64_t *rows)
+{
+    char name[160], stem[128];
+    const char *adapter = lf_pstore_desc(r->ps, i)->name;
+    int64_t n, at = 0;
+    snprintf(stem, sizeof stem, "%.*s", (int)(strrchr(adapter, '.') - adapter), adapter);
+    snprintf(name, sizeof name, "%s.lora_B", stem);
+    const int ib = lf_pstore_find(r->ps, name);
+    snprintf(name, sizeof name, "%s.lora_A", stem);
+    const int ia = lf_pstore_find(r->ps, name);
+    snprintf(name, sizeof name, "%s.weight", stem);
+    *rows = lf_pstore_desc(r->ps, ib)->dims[0];
+    const int64_t rank = lf_pstore_desc(r->ps, ib)->dims[1], cols = lf_pstore_desc(r->ps, ia)->dims[1];
+    float *a = read(r, ia, LF_P_MASTER, &n), *b = read(r, ib, LF_P_MASTER, &n);
+    double *out = calloc((size_t)*rows, sizeof *out);
+    for (int k = 0; k < lf_pstore_count(r->ps); k++) { /* the tensor of that name, or those of that group */
+        const struct lf_param_desc *d = lf_pstore_desc(r->ps, k);
+        if (strcmp(d->name, name) != 0 && strcmp(d->group, name) != 0)
+            continue;
+        float *w = read(r, k, LF_P_MASTER, &n);
+        for (int64_t e = 0; e < n; e++) {
+            double s = 0;
+            for (int64_t j = 0; j < rank; j++)
+                s += (double)b[(at + e / cols) * rank + j] * (double)a[j * cols + e % cols];
+            out[at + e / cols] += pow((double)w[e] + scale * s, 2);
+        }
+        at += d->dims[0];
+        free(w);
+    }
+    for (int64_t k = 0; k < *rows; k++)
+        out[k] = sqrt(out[k]);
+    free(a);
+    free(b);
+    return out;
+}
+
+/* The magnitude beside tensor i times now / before: what keeps the lengths a constant. */
+static void hold(struct rig *r, int i, double *before, double *now)
+{
+    lf_err err = LF_ERR_INIT;
+    char name[160];
+    const char *adapter = lf_pstore_desc(r->ps, i)->name;
+    int64_t n;
+    snprintf(name, sizeof name, "%.*s.lora_magnitude", (int)(strrchr(adapter, '.') - adapter), adapter);
+    const int im = lf_pstore_find(r->ps, name);
+    float *m = read(r, im, LF_P_MASTER, &n);
+    for (int64_t k = 0; k < n; k++)
+        m[k] = (float)((double)m[k] * now[k] / before[k]);
+    if (lf_pstore_write(r->ps, im, LF_F32, m, &err))
+        tap_bail("%s", err.text);
+    free(m);
+}
+
+static double held_scale; /* of an adapter with magnitudes, else 0 */
+
+/* The loss with x in tensor i, lengths of the weights being what they were. */
+static double loss_at(struct rig *r, int i, const float *x)
+{
+    lf_err err = LF_ERR_INIT;
+    const bool held = held_scale > 0 && !strstr(lf_pstore_desc(r->ps, i)->name, "lora_magnitude");
+    int64_t rows;
+    double *before = held ? lengths(r, i, held_scale, &rows) : NULL;
+    if (lf_pstore_write(r->ps, i, LF_F32, x, &err))
+        tap_bail("%s", err.text);
+    double *now = held ? lengths(r, i, held_scale, &rows) : NULL;
+    if (held)
+        hold(r, i, before, now);
+    const double l = loss(r, 5, false);
+    if (held)
+        hold(r, i, now, before);
+    free(before);
+    free(now);
+    return l;
+}
+
 static double slope(struct rig *r, int i, const float *w, const float *d, int64_t n, double h)
 {
     lf_err err = LF_ERR_INIT;
@@ -240,12 +333,10 @@ static double slope(struct rig *r, int i, const float *w, const float *d, int64_
     for (int s = 0; s < 2; s++) {
         for (int64_t k = 0; k < n; k++)
             x[k] = w[k] + (float)(s ? h : -h) * d[k];
-        if (lf_pstore_write(r->ps, i, LF_F32, x, &err))
+        side[s] = loss_at(r, i, x);
+        if (lf_pstore_write(r->ps, i, LF_F32, w, &err))
             tap_bail("%s", err.text);
-        side[s] = loss(r, 5, false);
     }
-    if (lf_pstore_write(r->ps, i, LF_F32, w, &err))
-        tap_bail("%s", err.text);
     free(x);
     return (side[1] - side[0]) / (2 * h);
 }
@@ -363,13 +454,14 @@ static void set_targets(struct lf_adapter_config *a, const char *text)
         snprintf(a->target[a->n_targets++], sizeof a->target[0], "%s", s);
 }
 
-static void test_targets(const lf_model_config *c, const char *targets, int want_tensors)
+static void test_targets(const lf_model_config *c, const char *targets, int want_tensors, bool dora)
 {
-    struct lf_adapter_config a = {.rank = 3, .alpha = 6, .rank_stabilised = strstr(targets, "qkv") != NULL};
+    struct lf_adapter_config a = {.rank = 3, .alpha = 6, .rank_stabilised = strstr(targets, "qkv") != NULL, .dora = dora};
     struct rig r, m;
     int tensors = 0;
     set_targets(&a, targets);
-    tap_diag("targets: %s", targets);
+    held_scale = dora ? lf_adapter_scale(&a) : 0;
+    tap_diag("targets: %s%s", targets, dora ? ", DoRA" : "");
     open_rig(&r, c, &a, LF_F32, LF_RECOMPUTE_NONE);
     open_rig(&m, c, NULL, LF_F32, LF_RECOMPUTE_NONE);
     const size_t bytes = (size_t)(T * r.vocab) * sizeof(float);
@@ -397,13 +489,14 @@ static void test_targets(const lf_model_config *c, const char *targets, int want
     close_rig(&r);
 }
 
-static void test_recompute(const lf_model_config *c)
+static void test_recompute(const lf_model_config *c, bool dora)
 {
-    struct lf_adapter_config a = {.rank = 4, .alpha = 8, .dropout = 0.3};
+    struct lf_adapter_config a = {.rank = 4, .alpha = 8, .dropout = 0.3, .dora = dora};
     struct rig r[3];
     double l[3];
     bool same = true, any;
     set_targets(&a, "q v gate_up o down");
+    held_scale = dora ? lf_adapter_scale(&a) : 0;
     for (int k = 0; k < 3; k++) {
         open_rig(&r[k], c, &a, LF_F32, (enum lf_recompute)k);
         stir(&r[k]);
@@ -429,9 +522,9 @@ static void test_recompute(const lf_model_config *c)
         close_rig(&r[k]);
 }
 
-static void test_bf16(const lf_model_config *c)
+static void test_bf16(const lf_model_config *c, bool dora)
 {
-    struct lf_adapter_config a = {.rank = 4, .alpha = 8};
+    struct lf_adapter_config a = {.rank = 4, .alpha = 8, .dora = dora};
     struct rig r;
     bool any;
     open_rig(&r, c, &a, LF_BF16, LF_RECOMPUTE_NONE);
@@ -458,7 +551,7 @@ static void refuse(const lf_model_config *c, const char *targets, int rank, int 
 static void test_json(void)
 {
     lf_err err = LF_ERR_INIT;
-    struct lf_adapter_config a = {.rank = 4, .alpha = 8.5, .dropout = 0.25, .rank_stabilised = true}, b;
+    struct lf_adapter_config a = {.rank = 4, .alpha = 8.5, .dropout = 0.25, .rank_stabilised = true, .dora = true}, b;
     set_targets(&a, "q layers.*.mlp.*");
     json_t *o = lf_adapter_to_json(&a, &err);
     tap_ok(o && !lf_adapter_from_json(&b, o, "test", &err) && memcmp(&a, &b, sizeof a) == 0,
@@ -473,14 +566,17 @@ int main(void)
     lf_model_config c, moe;
     load(&c, "tiny-llama.ini");
     const int layers = (int)c.layers;
-    test_targets(&c, "all", 14 * layers);
-    test_targets(&c, "q v", 4 * layers);
-    test_targets(&c, "k down", 4 * layers);
-    test_targets(&c, "qkv gate_up", 4 * layers);
-    test_targets(&c, "layers.0.attn.o.weight layers.1.mlp.up.*", 4);
-    test_recompute(&c);
+    test_targets(&c, "all", 14 * layers, false);
+    test_targets(&c, "q v", 4 * layers, false);
+    test_targets(&c, "k down", 4 * layers, false);
+    test_targets(&c, "qkv gate_up", 4 * layers, false);
+    test_targets(&c, "layers.0.attn.o.weight layers.1.mlp.up.*", 4, false);
+    test_targets(&c, "k o gate_up", 9 * layers, true);
+    for (int dora = 0; dora < 2; dora++) {
+        test_recompute(&c, dora);
+        test_bf16(&c, dora);
+    }
     test_frozen(&c);
-    test_bf16(&c);
     load(&moe, "tiny-moe.ini");
     refuse(&c, "wq", 2, LF_EINVAL, "wq matches no linear layer");
     refuse(&c, "q qkv", 2, LF_EINVAL, "as a whole and by its parts");

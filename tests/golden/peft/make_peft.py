@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the golden adapters, one folder per case beside this script, on the tiny models of ../families:
 
-    make_peft.py
+    make_peft.py [CASE ...]
 
 A development tool (torch, transformers, peft, safetensors); the build, the program and `make check` never need it.
 
-    adapter_config.json, adapter_model.safetensors   as PEFT saves them, with a random B
+    adapter_config.json, adapter_model.safetensors   as PEFT saves them, with a random B and, of DoRA, magnitudes up to a
+                              quarter off the lengths that they begin with
     expected.safetensors      format lf-expected-1: input_ids i64 [B, T], logits f64 [B, T, V] of base and adapter;
                               train.loss, train.norm f64 [STEPS]: loss (mean of B (T - 1) next tokens) and gradient norm
                               before each AdamW step (ADAM below) of the adapter alone, from that adapter on
 """
 import os
 import shutil
+import sys
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -28,6 +30,9 @@ CASES = {
     "phi3": dict(r=4, lora_alpha=5, use_rslora=True, target_modules=["qkv_proj", "gate_up_proj"]),
     "gpt2": dict(r=2, lora_alpha=2, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
     "gpt-neox": dict(r=3, lora_alpha=3, target_modules=["query_key_value", "dense_4h_to_h"]),
+    # DoRA: parts of a module without an adapter; transposed, with biases, rows q;k;v in one module
+    "llama-dora": dict(r=3, lora_alpha=6, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
+    "gpt2-dora": dict(r=2, lora_alpha=3, use_rslora=True, use_dora=True, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True),
 }
 
 
@@ -38,13 +43,15 @@ def loss_of(model, ids):
 
 def make(name, settings):
     torch.manual_seed(len(name))
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", name), dtype=torch.float32,
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "..", "families", name.removesuffix("-dora")), dtype=torch.float32,
                                                  attn_implementation="eager")
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **settings))
     for n, p in model.named_parameters():
         if "lora_B" in n:
             torch.nn.init.normal_(p, std=0.2)
-    model.peft_config["default"].base_model_name_or_path = name  # not where it lies here
+        if "lora_magnitude" in n:
+            p.data *= 1 + 0.25 * (2 * torch.rand_like(p) - 1)
+    model.peft_config["default"].base_model_name_or_path = name.removesuffix("-dora")  # not where it lies here
     out = os.path.join(HERE, name)
     shutil.rmtree(out, ignore_errors=True)
     model.save_pretrained(out)
@@ -69,5 +76,5 @@ def make(name, settings):
     print(name, losses[0], losses[-1], norms[0])
 
 
-for case, config in CASES.items():
-    make(case, config)
+for case in sys.argv[1:] or CASES:
+    make(case, CASES[case])
