@@ -1,11 +1,11 @@
 # The CUDA backend. Host side: plain C in libkernels.a, always built. Device side: .cu files, compiled by nvcc into fat binaries
 # that images.c embeds, and by the C compiler into the emulator that tests run (libcuemu.a).
 
-LF_CU_CODE = kernels/cuda/elementwise.cu
-LF_CU_EMU_CODE = kernels/cuda/emu/cu_elementwise.c
+LF_CU_CODE = kernels/cuda/elementwise.cu kernels/cuda/rope.cu
+LF_CU_EMU_CODE = kernels/cuda/emu/cu_elementwise.c kernels/cuda/emu/cu_rope.c
 LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
 kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda/launch.c kernels/cuda/images.c \
-  kernels/cuda/table.c kernels/cuda/elementwise.c
+  kernels/cuda/table.c kernels/cuda/elementwise.c kernels/cuda/rope.c
 EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c
 LF_CUDA_LIBS = -ldl
 
@@ -41,3 +41,10 @@ check_PROGRAMS += tests/unit/cuda_driver_test
 TESTS += tests/unit/cuda_driver_test
 tests_unit_cuda_driver_test_SOURCES = tests/unit/cuda_driver_test.c
 tests_unit_cuda_driver_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Attention and positions.
+check_PROGRAMS += tests/op/cuda_rope_test
+TESTS += tests/op/cuda_rope_test
+tests_op_cuda_rope_test_SOURCES = tests/op/rope_test.c $(LF_CUDA_OP)
+tests_op_cuda_rope_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_rope_test_LDADD = $(LF_CUDA_TEST_LIBS)

@@ -24,7 +24,9 @@
 
 #define LF_CU_FNS_ATTN(X)
 
-#define LF_CU_FNS_CACHE(X)
+#define LF_CU_FNS_CACHE(X)                                                                                             \
+    X(rope, rope)                                                                                                      \
+    X(rope, kv_write)
 
 #define LF_CU_FNS(X)                                                                                                   \
     LF_CU_FNS_ELEMENTWISE(X)                                                                                           \
@@ -37,6 +39,8 @@
     LF_CU_FNS_ATTN(X)                                                                                                  \
     LF_CU_FNS_CACHE(X)
 
-#define LF_CU_FILES(X) X(elementwise)
+#define LF_CU_FILES(X)                                                                                                 \
+    X(elementwise)                                                                                                     \
+    X(rope)
 
 #endif

@@ -24,7 +24,9 @@
 
 #define LF_CUDA_LIST_ATTN(X)
 
-#define LF_CUDA_LIST_CACHE(X)
+#define LF_CUDA_LIST_CACHE(X)                                                                                          \
+    X(rope)                                                                                                            \
+    X(kv_write)
 
 #define LF_CUDA_LIST(X)                                                                                                \
     LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \

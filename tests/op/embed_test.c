@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embed_fwd, embed_bwd and rope against the formulas in f64, on every instruction set, f32 and bf16; threads bit for bit.
+ * embed_fwd and embed_bwd against the formulas in f64, on every instruction set, f32 and bf16; threads bit for bit.
  * Tokens repeat, some do not exist, tables are overwritten or added to.
  */
 #include "config.h"
@@ -155,128 +155,6 @@ static void test_backward(const struct lf_kernels *k, const struct ecase *e, con
     }
 }
 
-/* ---- rope ---- */
-
-struct rcase {
-    int64_t rows, heads, d, rot;
-    bool interleaved;
-};
-static const struct rcase rcases[] = {{0, 1, 4, 4, false},  {3, 2, 10, 6, false}, {5, 3, 64, 64, false},
-                                      {5, 2, 70, 34, true}, {9, 1, 16, 16, true}, {400, 4, 80, 80, false},
-                                      {7, 2, 6, 2, true}};
-
-static void test_rope(const struct lf_kernels *k, const struct rcase *e, int type)
-{
-    enum { POS = 50, GAP = 3 };
-    const int64_t half = e->rot / 2, w = e->heads * e->d, ld = w + GAP, n = e->rows * ld;
-    struct op_buf x = op_random(n, type, 1, 2.0), cs = op_alloc((size_t)(POS * half) * 4),
-                  sn = op_alloc((size_t)(POS * half) * 4), pos = op_alloc((size_t)e->rows * 4), y[4];
-    double *want = doubles(n);
-    for (int64_t i = 0; i < POS * half; i++) {
-        double angle = (double)(i / half) * pow(10000, -(double)(i % half) / (double)half);
-        op_set(cs.p, i, LF_F32, cos(angle));
-        op_set(sn.p, i, LF_F32, sin(angle));
-    }
-    for (int64_t r = 0; r < e->rows; r++) {
-        int64_t p = r * 7 % POS;
-        ((int32_t *)pos.p)[r] = (int32_t)p;
-        for (int64_t h = 0; h < e->heads; h++)
-            for (int64_t c = 0; c < e->d; c++) {
-                int64_t at = r * ld + h * e->d, i = e->interleaved ? c / 2 : c % (half ? half : 1);
-                bool first = e->interleaved ? c % 2 == 0 : c < half;
-                double own = op_get(x.p, at + c, type);
-                want[at + c] = own;
-                if (c < e->rot) {
-                    int64_t other = e->interleaved ? c ^ 1 : first ? c + half : c - half;
-                    double co = op_get(cs.p, p * half + i, LF_F32), si = op_get(sn.p, p * half + i, LF_F32),
-                           o = op_get(x.p, at + other, type);
-                    want[at + c] = first ? own * co - o * si : own * co + o * si;
-                }
-            }
-    }
-    bool same = true;
-    struct lf_k_rope a = {.rows = e->rows,
-                          .heads = e->heads,
-                          .d = e->d,
-                          .rot = e->rot,
-                          .max_pos = POS,
-                          .x = x.p,
-                          .ldx = ld,
-                          .ldy = ld,
-                          .position = pos.p,
-                          .cos = cs.p,
-                          .sin = sn.p,
-                          .interleaved = e->interleaved,
-                          .x_type = (uint8_t)type};
-    for (int t = 1; t <= 3; t++) {
-        y[t] = op_alloc((size_t)n * lf_dtype_size((enum lf_dtype)type));
-        a.y = y[t].p;
-        same = same && k->rope.check(&a) == 0 && k->rope.run(queue[t], &a) == 0 &&
-               memcmp(y[1].p, y[t].p, y[1].bytes) == 0 && op_guards_intact(&y[t]);
-    }
-    tap_ok(same, "rope: same bits with 1 to 3 threads, %s", k->family);
-    for (int64_t r = 0; r < e->rows; r++)
-        for (int64_t g = w; g < ld; g++)
-            op_set(y[1].p, r * ld + g, type, want[r * ld + g] = 0); /* gaps are not compared */
-    op_ok(op_compare(y[1].p, type, want, NULL, n, 4e-7), "rope");
-    a.y = x.p; /* in place, and back */
-    k->rope.run(queue[1], &a);
-    bool in_place = true;
-    for (int64_t i = 0; i < n; i++)
-        in_place = in_place && (i % ld >= w || op_get(x.p, i, type) == op_get(y[1].p, i, type));
-    tap_ok(in_place, "rope in place");
-    struct op_buf orig = op_random(n, type, 1, 2.0);
-    a.inverse = true;
-    k->rope.run(queue[2], &a);
-    double worst = 0;
-    for (int64_t i = 0; i < n; i++)
-        worst = i % ld >= w ? worst : fmax(worst, fabs(op_get(x.p, i, type) - op_get(orig.p, i, type)));
-    tap_ok(worst <= (type == LF_BF16 ? 0.03 : 2e-6), "inverse rope takes it back (error %.2g)", worst);
-    op_free(&orig);
-    if (e->rows > 0) {
-        ((int32_t *)pos.p)[0] = POS;
-        k->rope.run(queue[1], &a);
-        tap_ok(isnan(op_get(x.p, 0, type)), "a position beyond the tables gives NaN");
-    }
-    for (int t = 1; t <= 3; t++)
-        op_free(&y[t]);
-    op_free(&x);
-    op_free(&cs);
-    op_free(&sn);
-    op_free(&pos);
-    free(want);
-}
-
-/* Two positions: as two calls, each over every second head with a row distance that skips the others. */
-static void test_rope_2d(const struct lf_kernels *k, int type)
-{
-    enum { R = 9, H = 3, D = 10, POS = 12 };
-    const size_t size = lf_dtype_size((enum lf_dtype)type);
-    struct op_buf x = op_random(R * 2 * H * D, type, 1, 2.0), cs = op_random(POS * D / 2, LF_F32, 2, 1.0),
-                  sn = op_random(POS * D / 2, LF_F32, 3, 1.0), y = op_alloc(x.bytes), z = op_alloc(x.bytes);
-    int32_t first[R], second[R];
-    for (int r = 0; r < R; r++) {
-        first[r] = r;
-        second[r] = (r * 5 + 3) % POS;
-    }
-    struct lf_k_rope a = {.rows = R, .heads = 2 * H, .d = D, .rot = D, .max_pos = POS, .x = x.p, .y = y.p,
-                          .ldx = 2 * H * D, .ldy = 2 * H * D, .position = first, .position2 = second, .cos = cs.p,
-                          .sin = sn.p, .x_type = (uint8_t)type};
-    bool ok = k->rope.check(&a) == 0 && k->rope.run(queue[2], &a) == 0;
-    a.position2 = NULL;
-    a.heads = 1;
-    for (int h = 0; h < 2 * H; h++) {
-        a.position = h % 2 ? second : first;
-        a.x = (char *)x.p + (size_t)(h * D) * size;
-        a.y = (char *)z.p + (size_t)(h * D) * size;
-        ok = ok && k->rope.run(queue[1], &a) == 0;
-    }
-    tap_ok(ok && memcmp(y.p, z.p, x.bytes) == 0, "rope: heads of odd number turn by the second position, %s", k->family);
-    struct op_buf *b[] = {&x, &cs, &sn, &y, &z};
-    for (size_t i = 0; i < 5; i++)
-        op_free(b[i]);
-}
-
 int main(void)
 {
     for (int t = 1; t <= 3; t++)
@@ -301,14 +179,7 @@ int main(void)
     for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
         if (lf_cpu_kernels((enum lf_isa)isa)) {
             test_positions_alone(lf_cpu_kernels((enum lf_isa)isa));
-            test_rope_2d(lf_cpu_kernels((enum lf_isa)isa), LF_F32);
-            test_rope_2d(lf_cpu_kernels((enum lf_isa)isa), LF_BF16);
         }
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
-        for (size_t n = 0; n < sizeof rcases / sizeof *rcases; n++)
-            for (int type = LF_F32; type <= LF_BF16; type++)
-                if (lf_cpu_kernels((enum lf_isa)isa))
-                    test_rope(lf_cpu_kernels((enum lf_isa)isa), &rcases[n], type);
     for (int t = 1; t <= 3; t++)
         lf_cpu_queue_destroy(queue[t]);
     return tap_done();

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary embedding and writing rows into the paged cache. A block takes one row: its position is read once, the row's
+ * cosines and sines stay in L1 for all of its heads.
+ */
+#include "kernels/cuda/dev.h"
+
+/* (a, b) -> (a cos - b sin, a sin + b cos), rounded as on the CPU. */
+LF_DEV void rope_turn(float *x, float *y, float co, float si)
+{
+    const float p = *x, r = *y;
+    *x = fmaf(p, co, -(r * si));
+    *y = fmaf(p, si, r * co);
+}
+
+/* Eight pairs (i, i + half) ... or, interleaved, four pairs of neighbours. */
+LF_DEV void rope_unit8(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs, const float *sn,
+                       float sign)
+{
+    const int half = (int)a->rot / 2;
+    float p[8], r[8];
+    lf_load8(p, a->x, src + i, a->x_type);
+    if (a->interleaved) {
+        LF_UNROLL for (int k = 0; k < 4; k++)
+        {
+            rope_turn(&p[2 * k], &p[2 * k + 1], cs[i / 2 + k], sn[i / 2 + k] * sign);
+        }
+        lf_store8(a->y, dst + i, a->x_type, p);
+        return;
+    }
+    lf_load8(r, a->x, src + i + half, a->x_type);
+    LF_UNROLL for (int k = 0; k < 8; k++)
+    {
+        rope_turn(&p[k], &r[k], cs[i + k], sn[i + k] * sign);
+    }
+    lf_store8(a->y, dst + i, a->x_type, p);
+    lf_store8(a->y, dst + i + half, a->x_type, r);
+}
+
+LF_DEV void rope_unit1(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs, const float *sn,
+                       float sign)
+{
+    const int half = (int)a->rot / 2, first = a->interleaved ? 2 * i : i,
+              second = a->interleaved ? first + 1 : i + half;
+    float p = lf_load(a->x, src + first, a->x_type), r = lf_load(a->x, src + second, a->x_type);
+    rope_turn(&p, &r, cs[i], sn[i] * sign);
+    lf_store(a->y, dst + first, a->x_type, p);
+    lf_store(a->y, dst + second, a->x_type, r);
+}
+
+/* Channels that do not turn, or NaN where a position lies outside the tables: a wrong cursor must not pass for a
+ * rotation. */
+LF_DEV void rope_rest(const struct lf_k_rope *a, int64_t src, int64_t dst, int c, int n, bool poison)
+{
+    if (n == 8 && !poison) {
+        float v[8];
+        lf_load8(v, a->x, src + c, a->x_type);
+        lf_store8(a->y, dst + c, a->x_type, v);
+        return;
+    }
+    for (int k = c; k < c + n; k++)
+        lf_store(a->y, dst + k, a->x_type, poison ? lf_u32_f(0x7fffffffu) : lf_load(a->x, src + k, a->x_type));
+}
+
+LF_KERNEL(rope, struct lf_k_rope, 128)
+{
+    const int half = (int)a->rot / 2, d = (int)a->d;
+    const float sign = a->inverse ? -1.0f : 1.0f;
+    const bool vec = lf_vec8(a->x, a->ldx, a->x_type) && lf_vec8(a->y, a->ldy, a->x_type) && d % 8 == 0 &&
+                     (a->interleaved ? a->rot : half) % 8 == 0;
+    /* units of a head: those that turn, then those that are copied */
+    const int span = vec ? 8 : 1, turning = (a->interleaved && vec ? (int)a->rot : half) / span,
+              units = turning + (a->x == a->y ? 0 : (d - (int)a->rot) / span);
+    for (int64_t t = blockIdx.x; t < a->rows; t += gridDim.x)
+        for (int u = (int)threadIdx.x; u < (int)a->heads * units; u += (int)blockDim.x) {
+            const int h = u / units, k = u % units;
+            const int64_t pos = a->position2 && h % 2 ? a->position2[t] : a->position[t], src = t * a->ldx + h * d,
+                          dst = t * a->ldy + h * d;
+            const bool known = pos >= 0 && pos < a->max_pos;
+            const float *cs = a->cos + (known ? pos : 0) * half, *sn = a->sin + (known ? pos : 0) * half;
+            if (k >= turning)
+                rope_rest(a, src, dst, (int)a->rot + (k - turning) * span, span, false);
+            else if (!known)
+                rope_rest(a, src, dst, k * ((int)a->rot / turning), (int)a->rot / turning, true);
+            else if (vec)
+                rope_unit8(a, src, dst, k * 8, cs, sn, sign);
+            else
+                rope_unit1(a, src, dst, k, cs, sn, sign);
+        }
+}
+
+/* bytes of one row, in pieces of 16 where both ends lie so. */
+LF_DEV void copy_row(char *dst, const char *src, int64_t bytes)
+{
+    if (((uintptr_t)dst | (uintptr_t)src | (uintptr_t)bytes) % 16 == 0) {
+        for (int64_t i = threadIdx.x; i < bytes / 16; i += blockDim.x)
+            ((struct lf_u4 *)dst)[i] = ((const struct lf_u4 *)src)[i];
+        return;
+    }
+    for (int64_t i = threadIdx.x; i < bytes / 2; i += blockDim.x)
+        ((uint16_t *)dst)[i] = ((const uint16_t *)src)[i];
+}
+
+LF_KERNEL(kv_write, struct lf_k_kv_write, 128)
+{
+    const int64_t size = a->x_type == LF_F32 ? 4 : 2, bytes = a->groups * a->d * size;
+    for (int64_t r = blockIdx.x; r < a->rows; r += gridDim.x) {
+        const int64_t seq = a->seq[r], pos = a->pos[r];
+        if (seq < 0)
+            continue;
+        const int64_t page = a->table[seq * a->max_pages + pos / a->page_tokens],
+                      slot = (page * a->page_tokens + pos % a->page_tokens) * bytes;
+        copy_row((char *)a->k_pages + slot, (const char *)a->k + r * a->ldk * size, bytes);
+        copy_row((char *)a->v_pages + slot, (const char *)a->v + r * a->ldv * size, bytes);
+    }
+}
