@@ -1,19 +1,20 @@
 # The CUDA backend. Host side: plain C in libkernels.a, always built. Device side: .cu files, compiled by nvcc into fat binaries
 # that images.c embeds, and by the C compiler into the emulator that tests run (libcuemu.a).
 
-LF_CU_CODE = kernels/cuda/elementwise.cu kernels/cuda/rope.cu
-LF_CU_EMU_CODE = kernels/cuda/emu/cu_elementwise.c kernels/cuda/emu/cu_rope.c
+LF_CU_CODE = kernels/cuda/rope.cu
+LF_CU_EMU_CODE = kernels/cuda/emu/cu_rope.c
 LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
 kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda/launch.c kernels/cuda/images.c \
-  kernels/cuda/table.c kernels/cuda/elementwise.c kernels/cuda/rope.c
+  kernels/cuda/table.c kernels/cuda/rope.c
 EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c
 LF_CUDA_LIBS = -ldl
+include kernels/cuda_stream.mk
 
 if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
 kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
 CLEANFILES += $(LF_CU_FATBINS)
-$(LF_CU_FATBINS): kernels/kernels.h kernels/cuda/dev.h engine/base/rng.h
+$(LF_CU_FATBINS): kernels/kernels.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
 .cu.fatbin:
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -fatbin $(NVCC_GENCODE) -O3 -std=c++17 -I$(top_srcdir) $(NVCCFLAGS) -o $@ $<

@@ -241,6 +241,39 @@ LF_DEV bool lf_vec8(const void *p, int64_t ld, int type)
     return (uintptr_t)p % 16 == 0 && ld * size % 16 == 0;
 }
 
+/* n <= 8 elements (the end of a row; 0 for the others), 16 bytes at a time where lf_vec8 allows. One text for both ways
+ * of loading, so that an element's arithmetic does not depend on the row's alignment. */
+LF_DEV void lf_load_n(float v[8], const void *p, int64_t i, int type, int n, bool vec)
+{
+    if (vec && n >= 8) {
+        lf_load8(v, p, i, type);
+        return;
+    }
+    LF_UNROLL for (int k = 0; k < 8; k++) v[k] = k < n ? lf_load(p, i + k, type) : 0.0f;
+}
+LF_DEV void lf_store_n(void *p, int64_t i, int type, const float v[8], int n, bool vec)
+{
+    if (vec && n >= 8) {
+        lf_store8(p, i, type, v);
+        return;
+    }
+    LF_UNROLL for (int k = 0; k < 8; k++)
+    {
+        if (k < n)
+            lf_store(p, i + k, type, v[k]);
+    }
+}
+
+/* Row and place in it of number i over rows of `per`; the short division where it serves. */
+LF_DEV void lf_row_of(int64_t i, int64_t per, int64_t *row, int64_t *place)
+{
+    if ((uint64_t)(i | per) <= UINT32_MAX)
+        *row = (uint32_t)i / (uint32_t)per;
+    else
+        *row = i / per;
+    *place = i - *row * per;
+}
+
 /* Sum or maximum over a warp (xor tree: 16, 8, 4, 2, 1), in every lane. */
 LF_DEV float lf_warp_sum(float v)
 {

@@ -8,7 +8,13 @@
 
 #define LF_CU_FNS_ELEMENTWISE(X)                                                                                       \
     X(elementwise, fill)                                                                                               \
-    X(elementwise, axpby)
+    X(elementwise, axpby)                                                                                              \
+    X(elementwise, act_fwd)                                                                                            \
+    X(elementwise, act_bwd)                                                                                            \
+    X(elementwise, glu_fwd)                                                                                            \
+    X(elementwise, glu_bwd)                                                                                            \
+    X(elementwise, gather_rows)                                                                                        \
+    X(elementwise, dropout)
 
 #define LF_CU_FNS_ROWS(X)
 

@@ -7,8 +7,14 @@
 #define LF_KERNELS_CUDA_TABLE_H
 
 #define LF_CUDA_LIST_ELEMENTWISE(X)                                                                                    \
+    X(fill)                                                                                                            \
     X(axpby)                                                                                                           \
-    X(fill)
+    X(act_fwd)                                                                                                         \
+    X(act_bwd)                                                                                                         \
+    X(glu_fwd)                                                                                                         \
+    X(glu_bwd)                                                                                                         \
+    X(gather_rows)                                                                                                     \
+    X(dropout)
 
 #define LF_CUDA_LIST_ROWS(X)
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Activations, gated units, axpby, fill, gather_rows and dropout against their formulas in f64, on every instruction
- * set, in f32 and bf16, over odd widths, with gaps between rows, in place, and bit for bit over thread counts.
- * Derivatives are compared with central differences of the f64 functions.
+ * set and on CUDA, in every storage type, over odd widths, with gaps between rows, in place, and bit for bit over
+ * thread counts. Derivatives are compared with central differences of the f64 functions.
  */
 #include "config.h"
 
@@ -38,7 +38,7 @@ static double ref_slope(int act, double x)
 struct shape {
     int64_t rows, c, gap;
 };
-static const struct shape shapes[] = {{0, 5, 0}, {1, 1, 0}, {3, 17, 5}, {7, 33, 1}, {150, 515, 3}};
+static const struct shape shapes[] = {{0, 5, 0}, {1, 1, 0}, {3, 17, 5}, {7, 33, 1}, {9, 40, 8}, {150, 515, 3}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static lf_queue *queue[4];
@@ -46,7 +46,10 @@ static char label[160];
 
 static const char *tell(const char *what, const struct lf_kernels *k, int type, int64_t rows, int64_t c)
 {
-    snprintf(label, sizeof label, "%s: %s, %s, %lld x %lld", what, k->family, type == LF_BF16 ? "bf16" : "f32",
+    snprintf(label, sizeof label, "%s: %s, %s, %lld x %lld", what, k->family,
+             type == LF_BF16  ? "bf16"
+             : type == LF_F16 ? "f16"
+                              : "f32",
              (long long)rows, (long long)c);
     return label;
 }
@@ -71,7 +74,8 @@ static void check(const struct op_buf *b, const double *want, struct shape s, in
     bool intact = gather(b, got, s.rows, s.c, s.c + s.gap, type);
     double *scale = calloc((size_t)(s.rows * s.c) + 1, sizeof *scale);
     for (int64_t i = 0; i < s.rows * s.c; i++)
-        scale[i] = (fabs(want[i]) + 1) + (type == LF_BF16 ? fabs(want[i]) / 256 / tol : 0);
+        scale[i] = (fabs(want[i]) + 1) +
+                   (type == LF_F32 ? 0 : fabs(want[i]) * op_eps(type) / tol + (type == LF_F16 ? 0x1p-25 / tol : 0));
     struct op_diff d = op_compare(got, LF_F64, want, scale, s.rows * s.c, tol);
     if (!op_ok(d, name) || !intact)
         tap_ok(intact, "gaps and guards are as they were: %s", name);
@@ -96,7 +100,7 @@ static void test_act(const struct lf_kernels *k, struct shape s, int type, int a
         want[i] = ref_act(act, v);
         wantd[i] = op_get(dy.p, i / s.c * ld + i % s.c, type) * ref_slope(act, v);
     }
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = blank(s, type);
         dx[t] = blank(s, type);
         struct lf_k_act_fwd f = {.rows = s.rows,
@@ -140,7 +144,7 @@ static void test_act(const struct lf_kernels *k, struct shape s, int type, int a
     tap_ok(memcmp(a, b, (size_t)n * sizeof *a) == 0, "act %d in place", act);
     free(a);
     free(b);
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         op_free(&y[t]);
         op_free(&dx[t]);
     }
@@ -166,7 +170,7 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
         want[1][i] = d * uv * ref_slope(act, gv);
         want[2][i] = d * ref_act(act, gv);
     }
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = blank(s, type);
         dg[t] = blank(s, type);
         du[t] = blank(s, type);
@@ -221,7 +225,7 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
                op_get(u.p, at, type) == op_get(du[1].p, at, type);
     }
     tap_ok(same, "glu backward over its operands");
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         op_free(&y[t]);
         op_free(&dg[t]);
         op_free(&du[t]);
@@ -243,7 +247,7 @@ static void test_axpby(const struct lf_kernels *k, int64_t n, int at, int bt, in
         struct op_buf y[4];
         for (int64_t i = 0; i < n; i++)
             want[i] = (double)al * op_get(a.p, i, at) + (form ? 0 : (double)be * op_get(b.p, i, bt));
-        for (int t = 1; t <= 3; t++) {
+        for (int t = 1; t <= OP_THREADS; t++) {
             y[t] = blank(s, yt);
             struct lf_k_axpby x = {.n = n,
                                    .a = a.p,
@@ -264,7 +268,7 @@ static void test_axpby(const struct lf_kernels *k, int64_t n, int at, int bt, in
                 exact = exact && ((uint16_t *)y[1].p)[i] == op_to_bf16(op_get(a.p, i, at));
             tap_ok(exact, "a cast to bf16 rounds to nearest even");
         }
-        for (int t = 1; t <= 3; t++)
+        for (int t = 1; t <= OP_THREADS; t++)
             op_free(&y[t]);
     }
     op_free(&a);
@@ -287,10 +291,10 @@ static void test_fill_gather(const struct lf_kernels *k, struct shape s, int typ
     }
     struct lf_k_gather_rows g = {
         .rows = s.rows, .c = s.c, .ldx = ld, .ldy = ld, .x = x.p, .index = index.p, .y = y.p, .x_type = (uint8_t)type};
-    tap_ok(k->gather_rows.check(&g) == 0 && k->gather_rows.run(queue[2], &g) == 0, "gather_rows runs");
+    tap_ok(k->gather_rows.check(&g) == 0 && k->gather_rows.run(queue[OP_THREADS], &g) == 0, "gather_rows runs");
     check(&y, want, s, type, 1e-9, tell("gather_rows", k, type, s.rows, s.c));
     struct lf_k_fill v = {.n = n, .y = f.p, .value = 1.5f, .y_type = (uint8_t)type};
-    bool ok = k->fill.check(&v) == 0 && k->fill.run(queue[3], &v) == 0 && op_guards_intact(&f);
+    bool ok = k->fill.check(&v) == 0 && k->fill.run(queue[OP_THREADS], &v) == 0 && op_guards_intact(&f);
     for (int64_t i = 0; i < n; i++)
         ok = ok && op_get(f.p, i, type) == 1.5;
     tap_ok(ok, "%s", tell("fill", k, type, s.rows, s.c));
@@ -307,7 +311,9 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
     const float p = 0.3f;
     struct op_buf x = op_random(s.rows * ld, type, 1, 3.0), res = op_random(s.rows * ld, type, 2, 3.0), y[4];
     struct op_buf sample = op_alloc((size_t)s.rows * 8), pos = op_alloc((size_t)s.rows * 4);
-    struct lf_step_record rec = {.seed = 0x123456789abcdefu};
+    struct op_buf rec = op_alloc(sizeof(struct lf_step_record));
+    const uint64_t seed = 0x123456789abcdefu;
+    *(struct lf_step_record *)rec.p = (struct lf_step_record){.seed = seed};
     double *want = calloc((size_t)n + 1, sizeof *want);
     int64_t kept = 0;
     for (int64_t r = 0; r < s.rows; r++) {
@@ -315,15 +321,14 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
         ((int32_t *)pos.p)[r] = (int32_t)(r % 3);
         for (int64_t c = 0; c < s.c; c++) {
             uint32_t w[4];
-            lf_philox(w, rec.seed, 9, (uint64_t)((int64_t *)sample.p)[r],
-                      (uint32_t)((r % 3) * ((s.c + 3) / 4) + c / 4));
+            lf_philox(w, seed, 9, (uint64_t)((int64_t *)sample.p)[r], (uint32_t)((r % 3) * ((s.c + 3) / 4) + c / 4));
             bool keep = lf_u01(w[c % 4]) >= p;
             kept += keep;
             want[r * s.c + c] = (keep ? op_get(x.p, r * ld + c, type) / (1 - (double)p) : 0) +
                                 (residual ? op_get(res.p, r * ld + c, type) : 0);
         }
     }
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = blank(s, type);
         struct lf_k_dropout d = {.rows = s.rows,
                                  .c = s.c,
@@ -338,29 +343,30 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
                                  .p = p,
                                  .site = 9,
                                  .x_type = (uint8_t)type,
-                                 .rec = &rec};
+                                 .rec = rec.p};
         if (k->dropout.check(&d) != 0 || k->dropout.run(queue[t], &d) != 0 || memcmp(y[1].p, y[t].p, y[t].bytes) != 0)
             tap_ok(false, "dropout with %d threads", t);
     }
     check(&y[1], want, s, type, 4e-7, tell("dropout", k, type, s.rows, s.c));
     if (n > 10000)
         tap_f64((double)kept / (double)n, 0.7, 0.01, "kept share");
-    for (int t = 1; t <= 3; t++)
+    for (int t = 1; t <= OP_THREADS; t++)
         op_free(&y[t]);
     op_free(&x);
     op_free(&res);
     op_free(&sample);
     op_free(&pos);
+    op_free(&rec);
     free(want);
 }
 
 int main(void)
 {
-    for (int t = 1; t <= 3; t++)
-        queue[t] = lf_cpu_queue_create(t);
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
-        for (int type = LF_F32; k && type <= LF_BF16; type++) {
+    for (int t = 1; t <= OP_THREADS; t++)
+        queue[t] = op_queue_create(t);
+    for (int i = 0; i < OP_BACKENDS; i++) {
+        const struct lf_kernels *k = op_kernels(i);
+        for (int type = LF_F32; k && type <= OP_LAST_FLOAT; type++) {
             for (int s = 0; s < SHAPES; s++) {
                 for (int act = LF_ACT_NONE; act <= LF_ACT_RELU; act++) {
                     test_act(k, shapes[s], type, act);
@@ -369,13 +375,14 @@ int main(void)
                 test_fill_gather(k, shapes[s], type);
                 test_dropout(k, shapes[s], type, s % 2);
             }
-            for (int m = 0; m < 4; m++) {
-                test_axpby(k, 1, m & 1, m >> 1, type);
-                test_axpby(k, 20011, m & 1, m >> 1, type);
-            }
+            for (int at = LF_F32; at <= OP_LAST_FLOAT; at++)
+                for (int bt = LF_F32; bt <= OP_LAST_FLOAT; bt++) {
+                    test_axpby(k, 1, at, bt, type);
+                    test_axpby(k, 20011, at, bt, type);
+                }
         }
     }
-    for (int t = 1; t <= 3; t++)
-        lf_cpu_queue_destroy(queue[t]);
+    for (int t = 1; t <= OP_THREADS; t++)
+        op_queue_destroy(queue[t]);
     return tap_done();
 }

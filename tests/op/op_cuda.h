@@ -11,7 +11,7 @@
 #include "kernels/kernels.h"
 
 #ifdef OP_CUDA
-enum { OP_BACKENDS = 1, OP_LAST_FLOAT = LF_F16 }; /* activation types: LF_F32 ... OP_LAST_FLOAT */
+enum { OP_BACKENDS = 1, OP_THREADS = 1, OP_LAST_FLOAT = LF_F16 }; /* activation types: LF_F32 ... OP_LAST_FLOAT */
 const struct lf_kernels *
 op_kernels(int i); /* NULL: this machine lacks backend i; bails out where a GPU is required and missing */
 lf_queue *op_queue_create(int threads);
@@ -20,7 +20,11 @@ void *op_memory(size_t bytes); /* 64-byte aligned */
 void op_memory_free(void *p);
 #else
 #include <stdlib.h>
-enum { OP_BACKENDS = LF_ISA_AVX512BF16 + 1, OP_LAST_FLOAT = LF_BF16 };
+enum {
+    OP_BACKENDS = LF_ISA_AVX512BF16 + 1,
+    OP_THREADS = 3 /* queues of 1 to 3 threads differ */,
+    OP_LAST_FLOAT = LF_BF16
+};
 static inline const struct lf_kernels *op_kernels(int i)
 {
     return lf_cpu_kernels((enum lf_isa)i);
