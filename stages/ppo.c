@@ -11,6 +11,7 @@
 #include "stages/infer_common.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
+#include "stages/train_common.h"
 
 /* What an algorithm is: values of options that are not given. */
 struct preset {
@@ -217,6 +218,16 @@ static int read_paths(struct ppo *p, const lf_optset *o, lf_err *err)
     return lf_infer_strings(&p->eos, &p->n_eos, o, "eos", err);
 }
 
+static int read_parts(struct ppo *p, const lf_optset *o, lf_err *err)
+{
+    struct lf_train_config t = {0};
+    int rc = lf_train_read_parts(&t, p->arena, o, err);
+    p->c.adapter = t.adapter;
+    p->c.freeze = t.freeze;
+    p->c.n_freeze = t.n_freeze;
+    return rc;
+}
+
 static int setup(void **self, const lf_optset *o, lf_err *err)
 {
     struct ppo *p = lf_calloc(1, sizeof *p, err);
@@ -232,6 +243,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     read_operation(&p->c, o);
     int rc = read_paths(p, o, err);
     rc = rc ? rc : read_rewards(p, o, err);
+    rc = rc ? rc : read_parts(p, o, err);
     rc = rc ? rc : lf_pg_check(&p->c, err);
     if (!rc && !p->c.out && !lf_optset_bool(o, "plan"))
         rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints and rollouts below");

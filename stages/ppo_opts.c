@@ -3,6 +3,7 @@
  * Options of lf-ppo. Those without a default here that belong to an algorithm take its value: see the table in ppo.c.
  */
 #include "stages/opts.h"
+#include "stages/train_opts.h"
 
 #define ID LF_OPT_IDENTITY
 #define NUM LF_OPT_NUMERIC
@@ -92,6 +93,8 @@ static const lf_opt opts[] = {
     {"critic_warmup", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "rounds", "rounds that train the critic alone"},
     {"value_clip", LF_OPT_FLOAT, ID, 0, "0.2", 0, 1e6, NULL, NULL, "how far a value may move from that of the round before it is clipped; 0: any"},
 
+    LF_TRAIN_PARTS_ROWS,
+
     {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of activations, matrix products and cache; masters stay f32"},
     {"recompute", LF_OPT_ENUM, OP, 0, "none", 0, 0, "none|selective|full", NULL, "activations computed again in the backward pass"},
     {"micro_tokens", LF_OPT_COUNT, NUM, 0, "1024", 2, 1 << 24, NULL, "tokens", "of a micro-batch; raised to the longest sequence"},
@@ -106,7 +109,7 @@ static const lf_opt opts[] = {
     {"show", LF_OPT_COUNT, OP, 0, "0", 0, 1000, NULL, NULL, "completions of each round that are logged with their rewards"},
 };
 
-static const char *const outputs[] = {"checkpoint", NULL};
+static const char *const outputs[] = {"checkpoint", "adapter", NULL};
 
 const lf_opt_table lf_ppo_opts = {
     .stage = "ppo",

@@ -7,6 +7,8 @@
  * What a run leaves below out:
  *   checkpoints/step-NNNNNNNN/, checkpoint/   as pretraining has them; step = mini-batches trained. "model/..." is the actor,
  *                                            "critic/..." the critic
+ *   adapter/                                 with an adapter: it and the critic; checkpoint/ is the policy that it makes of init_from,
+ *                                            and the intermediate ones hold the adapter alone
  *   rollouts/step-NNNNNNNN.h5                every round (rollout.h); NNNNNNNN counts rounds from 1
  *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their scores
  *
@@ -22,6 +24,7 @@
 #include <jansson.h>
 
 #include "engine/graph/plan.h"
+#include "engine/model/adapter.h"
 #include "engine/post/policy_loss.h"
 #include "engine/post/reward.h"
 #include "engine/post/shaping.h"
@@ -45,7 +48,7 @@ struct lf_pg_sink {
 
 struct lf_pg_config {
     const char *data, *init_from; /* prompts (shards), the actor's checkpoint */
-    const char *ref_from;         /* NULL: init_from */
+    const char *ref_from;         /* NULL: init_from; with an adapter that is the actor without it, no second model */
     const char *critic_from;      /* NULL: init_from with a head of zeros */
     const char *replay;           /* directory of rollouts to train on instead of generating; NULL: none */
     const lf_tokenizer *tokenizer; /* NULL: completions have no text; rules and commands need one */
@@ -72,6 +75,9 @@ struct lf_pg_config {
 
     enum lf_schedule_kind schedule;
     int64_t warmup_steps; /* rounds */
+    const struct lf_adapter_config *adapter; /* of the actor; NULL: its weights are trained */
+    const char *const *freeze;               /* patterns over the actor's tensors that stay */
+    size_t n_freeze;
     double lr, min_lr, clip;
     struct lf_adamw_opts adam;
     double critic_lr, value_clip;

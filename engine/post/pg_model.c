@@ -22,7 +22,7 @@ struct lf_pg_model {
     lf_back *back; /* borrowed */
     lf_exec *ex;
     /* packed */
-    int chain;
+    int chain, base; /* base: without the adapter */
     int64_t docs;
     int32_t *tokens, *targets, *positions, *cu;
     float *lp;  /* [3, rows]: log-probabilities, entropies, scores */
@@ -44,6 +44,19 @@ static int add_packed(lf_pg_model *m, lf_err *err)
     m->chain = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = m->s.train, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA}, err);
     lf_graph_destroy(g);
     return m->chain < 0 ? m->chain : 0;
+}
+
+/* Log-probabilities of the weights below the adapter. */
+static int add_base(lf_pg_model *m, lf_err *err)
+{
+    struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context, .adapter_off = true};
+    struct lf_decoder_heads h = {.logp = true, .inv_temperature = 1 / m->s.temperature};
+    lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, "base", &r, &h, err);
+    if (!g)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    m->base = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.slots = 1, .eras = LF_PAGED_NEXT_ERA << 1}, err);
+    lf_graph_destroy(g);
+    return m->base < 0 ? m->base : 0;
 }
 
 static int add_generation(lf_pg_model *m, lf_err *err)
@@ -68,16 +81,23 @@ int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
 
 static int make_plan(lf_pg_model *m, lf_err *err)
 {
-    struct lf_plan_opts po = {.threads = m->s.threads, .compute = m->s.compute, .mode = LF_INVARIANT, .keep_master = m->s.train};
+    struct lf_plan_opts po = {.threads = m->s.threads, .compute = m->s.compute, .mode = LF_INVARIANT, .keep_master = m->s.train && !m->s.adapter};
     m->dec = lf_decoder_create(&m->mc, m->s.context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
     int rc = lf_decoder_declare(m->dec, m->ps, err);
+    if (!rc && m->s.adapter)
+        rc = lf_decoder_adapt(m->dec, m->ps, m->s.adapter, err);
+    for (size_t i = 0; i < m->s.n_freeze && !rc; i++)
+        if (lf_pstore_freeze_matching(m->ps, m->s.freeze[i], true) == 0)
+            rc = lf_fail(err, LF_EINVAL, "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight", m->s.freeze[i]);
     if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
     if (!rc)
         rc = add_packed(m, err);
+    if (!rc && m->s.reference)
+        rc = add_base(m, err);
     if (!rc && m->s.slots > 0)
         rc = add_generation(m, err);
     if (!rc && m->s.train)
@@ -106,6 +126,7 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struc
         return LF_ENOMEM;
     m->mc = *mc;
     m->s = *s;
+    m->base = -1;
     if (s->score) /* one number per token in the place of the head over the vocabulary */
         m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
@@ -188,6 +209,8 @@ int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool 
     for (int i = 0; i < lf_pstore_count(m->ps) && !rc; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
         bool optimized = moments && m->s.train && !d->frozen && !(d->balance_rate > 0);
+        if (d->adapter) /* lf_weights_load_adapter */
+            continue;
         lf_buf name;
         lf_buf_init(&name);
         lf_buf_addf(&name, "%s%s", prefix, d->name);
@@ -201,6 +224,11 @@ int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool 
         lf_buf_fini(&name);
     }
     return rc;
+}
+
+int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err)
+{
+    return lf_pstore_init(m->ps, seed, err);
 }
 
 /* ---- packed documents ---- */
@@ -290,17 +318,31 @@ static void fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, 
     }
 }
 
-int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
+static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
 {
     const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
     fill(m, docs, order, n);
-    int rc = lf_exec_write(m->ex, m->chain, 0, "tokens", m->tokens, rows * i32, err);
-    rc = rc ? rc : lf_exec_write(m->ex, m->chain, 0, "positions", m->positions, rows * i32, err);
+    int rc = lf_exec_write(m->ex, chain, 0, "tokens", m->tokens, rows * i32, err);
+    rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
     if (!rc && m->s.logp)
-        rc = lf_exec_write(m->ex, m->chain, 0, "targets", m->targets, rows * i32, err);
-    rc = rc ? rc : lf_exec_write(m->ex, m->chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
+        rc = lf_exec_write(m->ex, chain, 0, "targets", m->targets, rows * i32, err);
+    rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
     rc = rc ? rc : lf_exec_record_write(m->ex, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1, .inv_batches = 1}, err);
-    rc = rc ? rc : lf_exec_run(m->ex, m->chain, LF_FWD, 0, v, err);
+    return rc ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
+}
+
+int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err)
+{
+    if (m->base < 0)
+        return lf_fail(err, LF_EINVAL, "%s was planned without its base", m->s.name);
+    int rc = run_packed(m, m->base, docs, order, n, LF_FIRST, err);
+    return rc ? rc : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+}
+
+int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
+{
+    const size_t rows = (size_t)m->s.rows;
+    int rc = run_packed(m, m->chain, docs, order, n, v, err);
     if (!rc && m->s.logp)
         rc = lf_exec_read(m->ex, m->chain, 0, "lp", m->lp, rows * sizeof(float), err);
     if (!rc && m->s.entropy)

@@ -14,6 +14,7 @@
 
 #include "engine/graph/exec.h"
 #include "engine/infer/gen.h"
+#include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
 
@@ -27,6 +28,10 @@ struct lf_pg_model_spec {
     enum lf_recompute recompute;
     int threads;
     struct lf_adamw_opts adam;                      /* train */
+    const struct lf_adapter_config *adapter; /* train this beside the weights, which stay; NULL: train those */
+    const char *const *freeze;               /* patterns over names of tensors that are not trained */
+    size_t n_freeze;
+    bool reference;                          /* with an adapter: the model without it can be run, lf_pg_forward_base */
     int64_t slots, step_rows, kv_tokens, page_tokens; /* generation; slots 0: none. kv_tokens 0: slots * context */
 };
 
@@ -44,6 +49,8 @@ lf_exec *lf_pg_model_exec(const lf_pg_model *m);
 const lf_model_config *lf_pg_model_config(const lf_pg_model *m);
 /* Weights (and, with moments, the optimizer's) under `prefix` of a checkpoint. Where the file has no score.weight the head is zero. */
 int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
+/* Initial values of everything, as seed has them: an adapter begins with them, before the weights are loaded. */
+int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err);
 
 /* Generation with the weights as they are. Valid until destroy. */
 int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err);
@@ -61,7 +68,9 @@ struct lf_pg_doc {
 int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n, uint32_t *order, uint32_t *start, lf_err *err);
 /* Put docs[order[0 .. n)] into the packed segment's inputs and run it forward. */
 int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err);
-/* After it: f32 [rows], borrowed until the next run; NULL without that output. */
+/* The same without the adapter, forward alone: log-probabilities of the weights below it. With `reference` only. */
+int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err);
+/* After either: f32 [rows], borrowed until the next run; NULL without that output. */
 const float *lf_pg_lp(const lf_pg_model *m);
 const float *lf_pg_entropy(const lf_pg_model *m);
 const float *lf_pg_score(const lf_pg_model *m);

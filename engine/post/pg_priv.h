@@ -56,6 +56,8 @@ typedef struct lf_pg {
     lf_back *back;
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
+    bool ref_below; /* the reference is the actor without its adapter */
+    char base[LF_HASH_HEX]; /* identity of init_from */
     lf_cmd *command;
     lf_rm *reward_model;
     char *sources;

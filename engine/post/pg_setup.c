@@ -33,6 +33,8 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "critic_from: there is a critic with advantage = gae only");
     if (c->ref_from && !(c->kl.beta > 0))
         return lf_fail(err, LF_EINVAL, "ref_from has no use without kl_coef");
+    if (c->adapter && c->adapter->dropout > 0)
+        return lf_fail(err, LF_EINVAL, "lora_dropout: what is trained must be the policy that generated; leave it out");
     int rc = check_group(c, err);
     rc = rc ? rc : lf_pg_opts_check(&c->loss, err);
     rc = rc ? rc : lf_kl_control_check(&c->kl, err);
@@ -95,6 +97,7 @@ static int plan_models(lf_pg *p, lf_err *err)
     p->rows = c->rows > p->context ? c->rows : p->context;
     p->want_critic = c->advantage == LF_PG_ADV_GAE;
     p->want_ref = c->kl.beta > 0;
+    p->ref_below = p->want_ref && c->adapter && !c->ref_from;
     if (p->context > p->mc.max_positions)
         return lf_fail(err, LF_EINVAL, "prompts of %lld tokens and max_tokens = %lld are more than the %lld positions of the model",
                        (long long)p->longest, (long long)c->max_tokens, (long long)p->mc.max_positions);
@@ -103,8 +106,12 @@ static int plan_models(lf_pg *p, lf_err *err)
     s.slots = c->slots;
     s.step_rows = c->step_rows;
     s.kv_tokens = c->kv_tokens;
+    s.adapter = c->adapter;
+    s.freeze = c->freeze;
+    s.n_freeze = c->n_freeze;
+    s.reference = p->ref_below;
     int rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
-    if (!rc && p->want_ref) {
+    if (!rc && p->want_ref && !p->ref_below) {
         s = spec_of(p, "ref");
         s.logp = true;
         rc = lf_pg_model_create(&p->ref, &p->mc, &s, err);
@@ -123,7 +130,10 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     int rc = lf_ckpt_open(&ck, p->c->init_from, p->c->threads, err);
     if (rc)
         return lf_err_prefix(err, "init_from");
+    lf_hash_hex(p->base, lf_ckpt_identity(ck));
     rc = lf_weights_config(&p->mc, ck, err);
+    if (!rc && json_object_get(lf_ckpt_state(ck), "adapter"))
+        rc = lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint", p->c->init_from);
     const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
     if (!rc && sha && *sha && strcmp(sha, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
         lf_pg_log(p, 1, "%s was trained with another tokenizer than that of the prompts: its tokens mean other text", p->c->init_from);
@@ -166,7 +176,8 @@ static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *opti
 int lf_pg_weights(lf_pg *p, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
-    int rc = load_from(p, p->actor, c->init_from, "init_from", err);
+    int rc = c->adapter ? lf_pg_model_init(p->actor, c->seed, err) : 0;
+    rc = rc ? rc : load_from(p, p->actor, c->init_from, "init_from", err);
     if (!rc && p->ref)
         rc = load_from(p, p->ref, c->ref_from ? c->ref_from : c->init_from, "ref_from", err);
     if (!rc && p->critic)
@@ -226,7 +237,8 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
     rc = rc ? rc : add_bytes(models, "critic", p->critic, &b, err);
     double host = (double)lf_target_host()->reserved, params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
-    double kept = params * (p->critic ? 2 : 1);
+    double kept = (double)lf_pstore_elements_trained(lf_pg_model_store(p->actor)) + (p->critic ? params : 0);
+    double merged = p->c->adapter ? 4 * params : 0;
     if (!rc) {
         json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
                                   (double)b.optimizer, "activations", (double)(b.saved + b.transient), "cache", (double)b.state,
@@ -239,7 +251,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
                   json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
                   json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
                   json_object_set_new(plan, "flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))) |
-                  json_object_set_new(plan, "disk_bytes", json_real((double)(p->c->keep + 2) * 12.0 * kept));
+                  json_object_set_new(plan, "disk_bytes", json_real((double)(p->c->keep + 2) * 12.0 * kept + merged));
         rc = bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
     }
     json_decref(models);

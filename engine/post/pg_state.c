@@ -11,6 +11,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
+#include "engine/model/merge.h"
 #include "engine/model/weights.h"
 #include "engine/post/pg_priv.h"
 
@@ -44,6 +45,18 @@ static void describe(lf_buf *b, const lf_pg *p)
     lf_buf_addf(b, "replay %s\n", c->replay ? c->replay : "");
 }
 
+static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
+{
+    json_t *o = p->c->adapter ? lf_adapter_to_json(p->c->adapter, err) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (text)
+        lf_buf_addf(b, "adapter %s of %s\n", text, p->base);
+    int rc = p->c->adapter && !text ? lf_fail(err, LF_ENOMEM, "key of the round: out of memory") : 0;
+    free(text);
+    json_decref(o);
+    return rc;
+}
+
 static void hash_weights(lf_hash *h, const lf_pg_model *m)
 {
     void *data = NULL;
@@ -61,7 +74,8 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     lf_hash *h = lf_hash_create(err);
     lf_buf_init(&b);
     describe(&b, p);
-    int rc = h ? lf_buf_check(&b, err) : LF_ENOMEM;
+    int rc = h ? describe_adapter(&b, p, err) : LF_ENOMEM;
+    rc = rc ? rc : lf_buf_check(&b, err);
     if (!rc) {
         lf_hash_update(h, b.data, b.len);
         hash_weights(h, p->actor);
@@ -80,7 +94,9 @@ int lf_pg_writer_open(lf_pg *p, lf_err *err)
 {
     lf_ckpt_tensor *a = NULL, *c = NULL, *all;
     size_t n_a = 0, n_c = 0;
-    int rc = lf_weights_tensors(&a, &n_a, lf_pg_model_store(p->actor), LF_WEIGHTS_PREFIX, true, p->arena, err);
+    const lf_pstore *ps = lf_pg_model_store(p->actor);
+    int rc = p->c->adapter ? lf_weights_adapter_tensors(&a, &n_a, ps, LF_WEIGHTS_PREFIX, true, p->arena, err)
+                           : lf_weights_tensors(&a, &n_a, ps, LF_WEIGHTS_PREFIX, true, p->arena, err);
     if (!rc && p->critic)
         rc = lf_weights_tensors(&c, &n_c, lf_pg_model_store(p->critic), CRITIC_PREFIX, true, p->arena, err);
     if (rc)
@@ -116,25 +132,28 @@ static json_t *state_json(const lf_pg *p, lf_err *err)
                           s->done ? s->key : "", "scores", "n", (json_int_t)s->scores.n, "mean", s->scores.mean, "m2", s->scores.m2,
                           "tokenizer_sha256", lf_shardset_get_info(p->data)->tokenizer_sha256, "model", model, "fingerprint", p->fingerprint, "identity",
                           identity(p));
+    if (o && p->c->adapter &&
+        (json_object_set_new(o, "adapter", lf_adapter_to_json(p->c->adapter, err)) | json_object_set_new(o, "base", json_string(p->base)))) {
+        json_decref(o);
+        o = NULL;
+    }
     if (!o)
         lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
     return o;
 }
 
-int lf_pg_save(lf_pg *p, bool final, lf_err *err)
+/* What is trained, to dir. again: one that is there already is of an incarnation that came here before, the same bits. */
+static int save_at(lf_pg *p, const char *dir, bool again, lf_err *err)
 {
     double t0 = lf_now_s();
-    if (!final && p->saved == p->s.updates && p->saved_round == p->s.round)
-        return 0;
-    char *dir = final ? lf_path_join(p->c->out, "checkpoint", err) : lf_ckpt_step_dir(p->c->out, p->s.updates, err);
-    json_t *state = dir ? state_json(p, err) : NULL;
+    json_t *state = state_json(p, err);
     int rc = state ? 0 : LF_ENOMEM;
     if (!rc && p->metrics)
         rc = lf_frame_sync(p->metrics, err);
     enum lf_artifact_state there = LF_ARTIFACT_ABSENT;
-    if (!rc && !final)
+    if (!rc && again)
         rc = lf_artifact_state(&there, dir, err);
-    if (!rc && there == LF_ARTIFACT_PRESENT) /* of an incarnation that came here before: the same bits */
+    if (!rc && there == LF_ARTIFACT_PRESENT)
         goto out;
     rc = rc ? rc : lf_ckpt_save_begin(p->writer, dir, state, err);
     lf_ckpt_result r;
@@ -153,11 +172,69 @@ out:
         p->last_save = lf_now_s();
     }
     json_decref(state);
+    return rc;
+}
+
+/* One that stands in out before the end of this run, but was not made at this place of it, is another's. */
+static int check_there(const lf_pg *p, const char *dir, lf_err *err)
+{
+    enum lf_artifact_state there;
+    lf_ckpt *ck = NULL;
+    json_t *is = NULL;
+    int rc = lf_artifact_state(&there, dir, err);
+    if (rc || there != LF_ARTIFACT_PRESENT)
+        return rc;
+    rc = lf_ckpt_open(&ck, dir, p->c->threads, err);
+    is = rc ? NULL : identity(p);
+    if (!rc && (lf_ckpt_step(ck) != p->s.updates || !json_equal(json_object_get(lf_ckpt_state(ck), "identity"), is)))
+        rc = lf_fail(err, LF_EEXIST, "%s is of another run; write to another out", dir);
+    json_decref(is);
+    lf_ckpt_close(ck);
+    return rc;
+}
+
+/* The adapter, then the policy that it makes of its base. */
+static int save_adapter(lf_pg *p, const char *checkpoint, lf_err *err)
+{
+    char *dir = lf_path_join(p->c->out, "adapter", err);
+    const struct lf_merge_opts mo = {.base = p->c->init_from, .adapter = dir, .out = checkpoint, .threads = p->c->threads};
+    int rc = dir ? check_there(p, dir, err) : LF_ENOMEM;
+    rc = rc ? rc : save_at(p, dir, true, err);
+    rc = rc ? rc : lf_adapter_merge(&mo, NULL, err);
+    free(dir);
+    return rc;
+}
+
+int lf_pg_save(lf_pg *p, bool final, lf_err *err)
+{
+    if (!final && p->saved == p->s.updates && p->saved_round == p->s.round)
+        return 0;
+    char *dir = final ? lf_path_join(p->c->out, "checkpoint", err) : lf_ckpt_step_dir(p->c->out, p->s.updates, err);
+    int rc = !dir ? LF_ENOMEM : final && p->c->adapter ? save_adapter(p, dir, err) : save_at(p, dir, !final, err);
     free(dir);
     return rc;
 }
 
 /* ---- going on ---- */
+
+/* Is ck of an adapter like this run's on this run's base, or of whole weights like this run's? */
+static int check_adapter(const lf_pg *p, const lf_ckpt *ck, const char *dir, lf_err *err)
+{
+    const json_t *was = json_object_get(lf_ckpt_state(ck), "adapter");
+    const char *base = json_string_value(json_object_get(lf_ckpt_state(ck), "base"));
+    json_t *is = NULL;
+    if (!p->c->adapter)
+        return was ? lf_fail(err, LF_EINVAL, "%s is of an adapter; give lora_rank and the rest as they were", dir) : 0;
+    if (!was)
+        return lf_fail(err, LF_EINVAL, "%s is a checkpoint of whole weights, this run is of an adapter (lora_rank)", dir);
+    int rc = (is = lf_adapter_to_json(p->c->adapter, err)) ? 0 : LF_ENOMEM;
+    if (!rc && !json_equal(was, is))
+        rc = lf_fail(err, LF_EINVAL, "%s is of an adapter with other settings (lora_rank, lora_alpha, lora_targets ...)", dir);
+    if (!rc && (!base || strcmp(base, p->base) != 0))
+        rc = lf_fail(err, LF_EINVAL, "%s is of an adapter of other weights than init_from = %s", dir, p->c->init_from);
+    json_decref(is);
+    return rc;
+}
 
 static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
 {
@@ -195,19 +272,37 @@ static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
     return rc;
 }
 
+/* Of a run of an adapter that is over, "checkpoint" is the merged model; what it was made of stands beside it. */
+static int open_own(lf_ckpt **ck, const lf_pg *p, const char *dir, lf_err *err)
+{
+    int rc = lf_ckpt_open(ck, dir, p->c->threads, err);
+    if (rc || !p->c->adapter || !json_object_get(lf_ckpt_state(*ck), "merged"))
+        return rc;
+    char *path = lf_path_join(dir, "../adapter", err);
+    lf_ckpt_close(*ck);
+    *ck = NULL;
+    rc = path ? lf_ckpt_open(ck, path, p->c->threads, err) : LF_ENOMEM;
+    free(path);
+    return rc;
+}
+
 static int restore(lf_pg *p, const char *dir, lf_err *err)
 {
     lf_ckpt *ck = NULL;
     lf_model_config mc;
     const char *key = NULL;
-    int rc = lf_ckpt_open(&ck, dir, p->c->threads, err);
+    int rc = open_own(&ck, p, dir, err);
     if (rc)
         return rc;
     rc = lf_weights_config(&mc, ck, err);
     if (!rc && !lf_model_config_equal(&mc, &p->mc, &key))
         rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
+    rc = rc ? rc : check_adapter(p, ck, dir, err);
     rc = rc ? rc : read_state(p, lf_ckpt_state(ck), dir, err);
-    rc = rc ? rc : lf_pg_model_load(p->actor, ck, LF_WEIGHTS_PREFIX, true, err);
+    if (!rc && p->c->adapter)
+        rc = lf_weights_load_adapter(lf_pg_model_store(p->actor), ck, LF_WEIGHTS_PREFIX, true, err);
+    else if (!rc)
+        rc = lf_pg_model_load(p->actor, ck, LF_WEIGHTS_PREFIX, true, err);
     if (!rc && p->critic)
         rc = lf_pg_model_load(p->critic, ck, CRITIC_PREFIX, true, err);
     lf_ckpt_close(ck);

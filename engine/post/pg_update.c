@@ -59,16 +59,19 @@ static size_t row_of(const struct lf_pg_doc *d, size_t t)
     return d->row + d->trained + t - 1;
 }
 
-/* out[first[i] + t]: the model's `lp` or score about each completion token. */
-static int forward_all(lf_pg *p, lf_pg_model *m, bool score, float *out, lf_err *err)
+enum output { OF_TOKENS, OF_SCORE, OF_BASE };
+
+/* out[first[i] + t]: the model's log-probability (or that of the weights below its adapter) or score about each completion token. */
+static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, lf_err *err)
 {
     const lf_rollout *r = &p->r;
     struct batches b;
     int rc = batches_make(&b, m, r, NULL, r->n, err);
     for (int64_t k = 0; k < b.n && !rc; k++) {
         size_t from = b.start[k], to = b.start[k + 1];
-        rc = lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
-        const float *v = score ? lf_pg_score(m) : lf_pg_lp(m);
+        rc = what == OF_BASE ? lf_pg_forward_base(m, b.docs, b.order + from, to - from, err)
+                             : lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
+        const float *v = what == OF_SCORE ? lf_pg_score(m) : lf_pg_lp(m);
         for (size_t j = from; j < to && !rc; j++) {
             const struct lf_pg_doc *d = &b.docs[b.order[j]];
             size_t i = b.of[b.order[j]];
@@ -137,9 +140,9 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
     lf_rollout *r = &p->r;
     int rc = lf_rollout_columns(r, p->want_ref, p->want_critic, err);
     if (!rc && p->want_ref)
-        rc = forward_all(p, p->ref, false, r->ref, err);
+        rc = p->ref_below ? forward_all(p, p->actor, OF_BASE, r->ref, err) : forward_all(p, p->ref, OF_TOKENS, r->ref, err);
     if (!rc && p->want_critic)
-        rc = forward_all(p, p->critic, true, r->value, err);
+        rc = forward_all(p, p->critic, OF_SCORE, r->value, err);
     if (rc)
         return rc;
     const struct lf_seqs s = lf_rollout_seqs(r);

@@ -219,6 +219,53 @@ run v2 --reward-model "$dir/ckpt"
 [ $rc -eq 1 ] && grep -qF "reward_model" "$dir/err"
 ok $? "a policy is no reward model"
 
+# --- adapters: the reference is the actor without its own ---
+lora="--lora-rank 4 --lr 1e-2 --kl-coef 0.1"
+run lora $lora --reward-command "$command"
+ok $rc "an adapter with a reference"
+same "$(member lora 1 mismatch_max) $(member lora 9 mismatch_max) $(member lora 17 mismatch_max) $(member lora 1 objective_kl)" "0 0 0 0" \
+    "it generates and trains through the same bits; its KL begins at exactly 0"
+[ "$(member lora 9 objective_kl)" != 0 ]
+ok $? "and does not stay there"
+run lora-two $lora --ref-from "$dir/ckpt" --reward-command "$command"
+same "$(id lora-two/checkpoint)" "$(id lora/checkpoint)" "a second model as the reference changes no bit"
+run lora-plan $lora --plan --reward-command "$command"
+[ $rc -eq 0 ] && ! grep -q '"ref":{' "$dir/stdout"
+ok $? "but there is none"
+"$LF_BUILDDIR/stages/lf-convert" --from "$dir/lora/adapter" --to hf --base "$dir/ckpt" --out "$dir/peft" >"$dir/stdout" 2>"$dir/err" &&
+    [ -n "$(find "$dir/peft" -name adapter_model.safetensors)" ]
+ok $? "the adapter goes out to PEFT's files"
+lora_killed() { # lora_killed NAME COUNT ACTION
+    rm -rf "$dir/w"
+    mkdir "$dir/w"
+    echo "$2 $3" >"$dir/w/when"
+    run "$1" $lora --reward-command "$command"
+    [ $rc -ge 128 ]
+    ok $? "an adapter killed: $3"
+    rm -f "$dir/w/when"
+    run "$1" $lora --reward-command "$command"
+    same "$(id "$1/checkpoint") $(id "$1/adapter")" "$(id lora/checkpoint) $(id lora/adapter)" "and started again: the same bits"
+}
+lora_killed lora-b 44 kill
+lora_killed lora-c 64 late-kill
+run lora --lora-rank 4 --lr 1e-2 --kl-coef 0.1 --reward-command "$command"
+says "nothing to do" "a run of an adapter that is over stays over"
+run lora-more $lora --steps 4 --reward-command "$command" --resume-from "$dir/lora"
+[ $rc -eq 0 ] && grep -q "round 4, 0 of" "$dir/err"
+ok $? "longer, in another out, it goes on from there"
+run lora-b --lora-rank 8 --lr 1e-2 --steps 4 --kl-coef 0.1 --reward-command "$command"
+[ $rc -eq 1 ] && grep -qF "lora_rank" "$dir/err"
+ok $? "other settings of the adapter are refused"
+run bad --lora-rank 4 --lora-dropout 0.1 --reward-command "$command"
+[ $rc -eq 2 ] && grep -qF "lora_dropout" "$dir/err"
+ok $? "so is dropout"
+run lora-critic ${pp%--steps*} --lora-rank 4 --steps 1 --reward-command "$command"
+[ $rc -eq 0 ] && [ "$(member lora-critic 1 ratio_max)" = 1 ] && grep -rqaF "critic/" "$dir/lora-critic/adapter"
+ok $? "with a critic, which is kept beside the adapter"
+run ice --freeze 'embed.*' --freeze 'head.*' --steps 1 --reward-command "$command"
+[ $rc -eq 0 ] && [ "$(id ice/checkpoint)" != "$(id g2/checkpoint)" ]
+ok $? "parts can be frozen"
+
 # --- every algorithm, two rounds ---
 for a in grpo rloo reinforce++ dapo dr-grpo gspo; do
     run "x$a" --algorithm "$a" --steps 2 --samples 4 --reward-command "$command" --overlong-buffer 4 --missing-eos penalty
