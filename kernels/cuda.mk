@@ -9,6 +9,9 @@ kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda
 EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c
 LF_CUDA_LIBS = -ldl
 include kernels/cuda_stream.mk
+LF_CU_CODE += kernels/cuda/dora.cu
+LF_CU_EMU_CODE += kernels/cuda/emu/cu_dora.c
+kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
 
 if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
@@ -49,3 +52,10 @@ TESTS += tests/op/cuda_rope_test
 tests_op_cuda_rope_test_SOURCES = tests/op/rope_test.c $(LF_CUDA_OP)
 tests_op_cuda_rope_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_rope_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Adapters.
+check_PROGRAMS += tests/op/cuda_dora_test
+TESTS += tests/op/cuda_dora_test
+tests_op_cuda_dora_test_SOURCES = tests/op/dora_test.c $(LF_CUDA_OP)
+tests_op_cuda_dora_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_dora_test_LDADD = $(LF_CUDA_TEST_LIBS)

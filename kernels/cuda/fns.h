@@ -34,6 +34,11 @@
     X(rope, rope)                                                                                                      \
     X(rope, kv_write)
 
+#define LF_CU_FNS_DORA(X)                                                                                              \
+    X(dora, dora_norm)                                                                                                 \
+    X(dora, dora_fwd)                                                                                                  \
+    X(dora, dora_bwd)
+
 #define LF_CU_FNS(X)                                                                                                   \
     LF_CU_FNS_ELEMENTWISE(X)                                                                                           \
     LF_CU_FNS_ROWS(X)                                                                                                  \
@@ -43,10 +48,12 @@
     LF_CU_FNS_GEMM(X)                                                                                                  \
     LF_CU_FNS_XENT(X)                                                                                                  \
     LF_CU_FNS_ATTN(X)                                                                                                  \
-    LF_CU_FNS_CACHE(X)
+    LF_CU_FNS_CACHE(X)                                                                                                 \
+    LF_CU_FNS_DORA(X)
 
 #define LF_CU_FILES(X)                                                                                                 \
     X(elementwise)                                                                                                     \
-    X(rope)
+    X(rope)                                                                                                            \
+    X(dora)
 
 #endif

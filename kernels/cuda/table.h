@@ -34,6 +34,11 @@
     X(rope)                                                                                                            \
     X(kv_write)
 
+#define LF_CUDA_LIST_DORA(X)                                                                                           \
+    X(dora_norm)                                                                                                       \
+    X(dora_fwd)                                                                                                        \
+    X(dora_bwd)
+
 #define LF_CUDA_LIST(X)                                                                                                \
     LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \
     LF_CUDA_LIST_ROWS(X)                                                                                               \
@@ -43,6 +48,7 @@
     LF_CUDA_LIST_GEMM(X)                                                                                               \
     LF_CUDA_LIST_XENT(X)                                                                                               \
     LF_CUDA_LIST_ATTN(X)                                                                                               \
-    LF_CUDA_LIST_CACHE(X)
+    LF_CUDA_LIST_CACHE(X)                                                                                              \
+    LF_CUDA_LIST_DORA(X)
 
 #endif

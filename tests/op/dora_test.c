@@ -220,13 +220,13 @@ int main(void)
 {
     static const int64_t shapes[][3] = {{0, 4, 4}, {1, 1, 1}, {5, 3, 7}, {7, 33, 33}, {130, 16, 48}, {40, 327, 400}};
     for (int t = 1; t <= 3; t++)
-        queue[t] = lf_cpu_queue_create(t);
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
+        queue[t] = op_queue_create(t);
+    for (int i = 0; i < OP_BACKENDS; i++)
         for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
-            const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+            const struct lf_kernels *k = op_kernels(i);
             const int64_t rows = shapes[n][0], c = shapes[n][1], ld = shapes[n][2];
-            for (int type = 0; type < 2 && k; type++) {
-                struct layer l = make(rows, c, ld, type ? LF_BF16 : LF_F32);
+            for (int type = LF_F32; type <= OP_LAST_FLOAT && k; type++) {
+                struct layer l = make(rows, c, ld, type);
                 test_norm(k, rows, c, (int64_t)(n % 4) * 3, l.type);
                 test_forward(k, &l, true, true, true);
                 test_forward(k, &l, false, false, true);
@@ -238,6 +238,6 @@ int main(void)
             }
         }
     for (int t = 1; t <= 3; t++)
-        lf_cpu_queue_destroy(queue[t]);
+        op_queue_destroy(queue[t]);
     return tap_done();
 }
