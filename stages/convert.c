@@ -387,6 +387,6 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_convert_opts, NULL, setup, plan, run, destroy, false};
+    static const lf_stage stage = {&lf_convert_opts, NULL, setup, plan, run, destroy, false, NULL};
     return lf_stage_main(&stage, argc, argv);
 }

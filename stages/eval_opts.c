@@ -2,7 +2,7 @@
  *
  * Options of lf-eval.
  */
-#include "stages/opts.h"
+#include "stages/train_opts.h"
 
 #define ID LF_OPT_IDENTITY
 #define NUM LF_OPT_NUMERIC
@@ -49,6 +49,7 @@ static const lf_opt opts[] = {
     {"step_rows", LF_OPT_COUNT, OP, 0, "128", 1, 65536, NULL, "tokens", "most tokens of their steps"},
     {"kv_tokens", LF_OPT_COUNT, OP, 0, "0", 0, 1e12, NULL, "tokens", "size of their cache; 0: batch times max_context"},
     {"page_tokens", LF_OPT_INT, OP, 0, "64", 64, 65536, NULL, "tokens", "size of a page of it, a multiple of 64"},
+    LF_TRAIN_PROFILE_ROWS,
 };
 
 static const char *const outputs[] = {"results", NULL};

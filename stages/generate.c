@@ -418,8 +418,13 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     return rc;
 }
 
+static void profile(void *self, struct lf_profile *p)
+{
+    ((generate *)self)->run.profile = p;
+}
+
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy, true};
+    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy, true, profile};
     return lf_stage_main(&stage, argc, argv);
 }

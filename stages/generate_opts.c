@@ -2,7 +2,7 @@
  *
  * Options of lf-generate.
  */
-#include "stages/opts.h"
+#include "stages/train_opts.h"
 
 #define ID LF_OPT_IDENTITY
 #define NUM LF_OPT_NUMERIC
@@ -59,6 +59,7 @@ static const lf_opt opts[] = {
     {"kv_tokens", LF_OPT_COUNT, OP, 0, "0", 0, 1e12, NULL, "tokens", "size of the cache; 0: batch times max_context"},
     {"page_tokens", LF_OPT_INT, OP, 0, "64", 64, 65536, NULL, "tokens", "size of a page, a multiple of 64"},
     {"show", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "print the texts on standard output too, control characters as ?"},
+    LF_TRAIN_PROFILE_ROWS,
 };
 
 static const char *const outputs[] = {"text", NULL};

@@ -6,7 +6,7 @@ stages_libstages_a_SOURCES =
 include stages/tokenize.mk
 # what training stages share
 stages_libopts_a_SOURCES += stages/train_opts.h
-stages_libstages_a_SOURCES += stages/train_common.c stages/train_common.h
+stages_libstages_a_SOURCES += stages/train_common.c stages/train_common.h stages/stage_profile.c stages/stage_profile.h
 include stages/pretrain.mk
 include stages/sft.mk
 include stages/rm.mk

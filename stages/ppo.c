@@ -274,8 +274,13 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     return rc ? rc : lf_pg_run(&p->c, &sink, err);
 }
 
+static void profile(void *self, struct lf_profile *p)
+{
+    ((struct ppo *)self)->c.profile = p;
+}
+
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_ppo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy};
+    const lf_stage stage = {.table = &lf_ppo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -2,7 +2,6 @@
  *
  * Options of lf-ppo. Those without a default here that belong to an algorithm take its value: see the table in ppo.c.
  */
-#include "stages/opts.h"
 #include "stages/train_opts.h"
 
 #define ID LF_OPT_IDENTITY
@@ -107,6 +106,7 @@ static const lf_opt opts[] = {
     {"keep", LF_OPT_INT, OP, 0, "2", 1, 1e6, NULL, NULL, "newest intermediate checkpoints kept"},
     {"keep_every", LF_OPT_COUNT, OP, 0, "0", 0, 1e12, NULL, "mini-batches", "keep those of every so many too; 0: none"},
     {"show", LF_OPT_COUNT, OP, 0, "0", 0, 1000, NULL, NULL, "completions of each round that are logged with their rewards"},
+    LF_TRAIN_PROFILE_ROWS,
 };
 
 static const char *const outputs[] = {"checkpoint", "adapter", NULL};

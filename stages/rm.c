@@ -113,9 +113,14 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     return rc ? rc : lf_train_run(&r->c, &lf_train_stage_sink, comm, err);
 }
 
+static void profile(void *self, struct lf_profile *p)
+{
+    ((struct rm *)self)->c.profile = p;
+}
+
 int main(int argc, char **argv)
 {
     const lf_stage stage = {
-        .table = &lf_rm_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true};
+        .table = &lf_rm_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true, .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

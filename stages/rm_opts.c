@@ -27,6 +27,7 @@ static const lf_opt opts[] = {
     {"freeze", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
      "pattern over names of tensors that are not trained, such as embed.* or layers.[0-3].*"},
     LF_TRAIN_OPERATION_ROWS,
+    LF_TRAIN_PROFILE_ROWS,
 };
 
 static const char *const outputs[] = {"checkpoint", NULL};

@@ -2,7 +2,7 @@
  *
  * Options of lf-score.
  */
-#include "stages/opts.h"
+#include "stages/train_opts.h"
 
 #define ID LF_OPT_IDENTITY
 #define NUM LF_OPT_NUMERIC
@@ -37,6 +37,7 @@ static const lf_opt opts[] = {
      "invariant: the same bits for any batch and any threads"},
     {"batch_tokens", LF_OPT_COUNT, OP, 0, "1024", 1, 1 << 24, NULL, "tokens", "tokens scored at once; at least max_context"},
     {"block", LF_OPT_COUNT, OP, 0, "64", 1, 1e6, NULL, "rows", "rows between two writes of the scores"},
+    LF_TRAIN_PROFILE_ROWS,
 };
 
 static const char *const outputs[] = {"scores", NULL};

@@ -21,6 +21,7 @@ static const lf_opt opts[] = {
      "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x width); 0: none, 5 to 15 are usual"},
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_OPERATION_ROWS,
+    LF_TRAIN_PROFILE_ROWS,
     {"valid_names", LF_OPT_STR, LF_OPT_OPERATIONAL, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
      "one name per valid_data: each is measured apart"},
     {"keep_best", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL, "keep the weights of the best validation as best"},

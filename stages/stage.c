@@ -19,6 +19,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "stages/opts.h"
+#include "stages/stage_profile.h"
 
 int lf_stage_threads(const lf_optset *o)
 {
@@ -219,6 +220,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
 {
     void *self = NULL;
     lf_lock *lock = NULL;
+    lf_profile *profile = NULL;
+    const bool profiled = st->profile && lf_optset_bool(o, "profile");
     bool plan = lf_optset_bool(o, "plan"), show = lf_optset_bool(o, "print_config");
     int threads = lf_stage_threads(o);
     omp_set_num_threads(threads);
@@ -241,11 +244,19 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
     if (rc == 0 && !plan)
         rc = sign_in(getenv("LOONG_RANKS_DIR"), err);
+    if (rc == 0 && !plan && profiled) {
+        rc = lf_stage_profile_begin(&profile, o, err);
+        *usage = rc == LF_EINVAL;
+        st->profile(self, profile);
+    }
     rc = lf_stage_agree(comm, rc, err);
+    const int begun = rc;
     if (rc == 0)
         rc = plan ? print_plan(st, self, err) : st->run(self, comm, err);
     if (st->destroy)
         st->destroy(self);
+    if (begun == 0)
+        rc = lf_stage_profile_end(profile, o, comm ? comm->rank : 0, rc, err);
     lf_lock_release(lock);
     return rc;
 }

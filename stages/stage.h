@@ -25,6 +25,7 @@
 #define LF_EXIT_USAGE 2
 #define LF_EXIT_STOPPED 75
 
+struct lf_profile;
 typedef struct lf_stage {
     const lf_opt_table *table;
     const char *words; /* REPEAT option that plain command-line words are added to, NULL: words are refused */
@@ -33,6 +34,10 @@ typedef struct lf_stage {
     int (*run)(void *self, lf_comm *comm, lf_err *err);
     void (*destroy)(void *self);
     bool ranks; /* can run on several */
+    /* Of stages with the row `profile`: take it before run; it outlives self. With --profile lf_stage_main makes it and,
+     * when run has ended, tells it: a table to the log, profile.json and profile.trace.json beside the metrics file or,
+     * without one, below out (of other ranks than the first profile.RANK.json and so on). */
+    void (*profile)(void *self, struct lf_profile *p);
 } lf_stage;
 
 /* Returns the exit code; a failure has been logged as one line. */

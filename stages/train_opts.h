@@ -71,6 +71,11 @@
      "stop when the loss exceeds its running mean by this factor; 0: never"}, \
     {"spike_after", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "100", 1, 1e12, NULL, "steps", "spikes are looked for after this many"}
 
+/* stage.c; of every stage that runs a model */
+#define LF_TRAIN_PROFILE_ROWS \
+    {"profile", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL, \
+     "time every operation: a table in the log, profile.json and profile.trace.json beside the metrics or in out"}
+
 /* lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS \
     {"lora_rank", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 65536, NULL, NULL, \

@@ -17,6 +17,12 @@
 
 typedef struct lf_back lf_back;
 
+/* Ceilings of a device, for judging times. */
+struct lf_back_peak {
+    double f32_flops, bf16_flops; /* FLOP/s of multiply-adds, by the type that is multiplied */
+    double bytes_per_s;           /* of memory */
+};
+
 struct lf_back_ops {
     const char *name;  /* "cpu" */
     bool host_visible; /* device pointers may be dereferenced by the host between syncs */
@@ -27,6 +33,13 @@ struct lf_back_ops {
     int (*fill)(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err);            /* ordered */
     int (*sync)(lf_back *b, lf_err *err);
     void (*destroy)(lf_back *b);
+    /* Optional from here on. Measure (or know) the ceilings; some 50 ms. */
+    int (*probe)(lf_back *b, struct lf_back_peak *out, lf_err *err);
+    /* Times in the queue, for profiles; NULL where a call is over when it returns. stamp: note the time when everything
+     * queued before is done as number i (at most 65,536 of them; they are made when first used). stamps: wait for
+     * numbers 0 .. n - 1 and give seconds since number 0. */
+    int (*stamp)(lf_back *b, size_t i, lf_err *err);
+    int (*stamps)(lf_back *b, double *seconds, size_t n, lf_err *err);
 };
 
 /* The first member of every backend. */

@@ -7,6 +7,7 @@
 
 #include "engine/back/back.h"
 #include "engine/base/mem.h"
+#include "kernels/cpu/peak.h"
 
 static void *cpu_alloc(lf_back *b, size_t bytes, lf_err *err)
 {
@@ -45,6 +46,29 @@ static int cpu_sync(lf_back *b, lf_err *err)
     return 0;
 }
 
+static int cpu_probe(lf_back *b, struct lf_back_peak *out, lf_err *err)
+{
+    const size_t bytes = (size_t)128 << 20; /* beyond the caches */
+    enum lf_isa isa = lf_cpu_isa_detect();
+    struct lf_back_peak best = {0};
+    while (isa > LF_ISA_PLAIN && lf_cpu_kernels(isa) != b->kernels)
+        isa--;
+    void *block = lf_pages_alloc(bytes, err);
+    if (!block)
+        return LF_ENOMEM;
+    memset(block, 1, bytes);
+    for (int i = 0; i < 3; i++) { /* the best of three: other processes only slow it down */
+        double f = lf_cpu_fma_peak(isa, b->threads, false), h = lf_cpu_fma_peak(isa, b->threads, true);
+        double r = lf_cpu_read_rate(block, bytes, b->threads);
+        best.f32_flops = f > best.f32_flops ? f : best.f32_flops;
+        best.bf16_flops = h > best.bf16_flops ? h : best.bf16_flops;
+        best.bytes_per_s = r > best.bytes_per_s ? r : best.bytes_per_s;
+    }
+    lf_pages_free(block, bytes);
+    *out = best;
+    return 0;
+}
+
 static void cpu_destroy(lf_back *b)
 {
     lf_cpu_queue_destroy(b->queue);
@@ -59,7 +83,8 @@ static const struct lf_back_ops cpu_ops = {.name = "cpu",
                                            .copy_out = cpu_copy,
                                            .fill = cpu_fill,
                                            .sync = cpu_sync,
-                                           .destroy = cpu_destroy};
+                                           .destroy = cpu_destroy,
+                                           .probe = cpu_probe};
 
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)
 {

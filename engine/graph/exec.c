@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/profile_priv.h"
 
 lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts, lf_err *err)
 {
@@ -23,7 +24,7 @@ lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts,
         ex->o = *opts;
     ex->args = lf_arena_create(err);
     ex->chain = lf_calloc(p->n_c + 1, sizeof *ex->chain, err);
-    if (!ex->args || !ex->chain || lf_exec_bind(ex, err)) {
+    if (!ex->args || !ex->chain || lf_exec_bind(ex, err) || (ex->o.profile && !(ex->prof = lf_prof_attach(ex, err)))) {
         lf_exec_destroy(ex);
         return NULL;
     }
@@ -34,6 +35,7 @@ void lf_exec_destroy(lf_exec *ex)
 {
     if (!ex)
         return;
+    lf_prof_detach(ex->prof);
     for (size_t i = 0; ex->chain && i < ex->p->n_c; i++)
         free(ex->chain[i].calls);
     free(ex->chain);
@@ -141,8 +143,10 @@ int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node
                    node, lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family);
 }
 
-static int run_calls(const lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err)
+static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err)
 {
+    if (ex->prof)
+        return lf_prof_calls(ex, calls, n, what, err);
     for (size_t i = 0; i < n; i++) {
         int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
         if (rc)
@@ -179,8 +183,11 @@ static int reduce_gradients(lf_exec *ex, lf_err *err)
     int rc = 0;
     if (p->n_buckets && !ex->reduce)
         return lf_fail(err, LF_EINVAL, "executor: the plan is for %d ranks, but nothing sums their gradients", p->dp_ranks);
+    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
     for (size_t i = 0; i < p->n_buckets && !rc; i++)
         rc = ex->reduce(ex->reduce_user, (float *)(void *)(p->ps->data[LF_P_GRAD] + p->bucket[i].off), p->bucket[i].n, err);
+    if (p->n_buckets)
+        lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum gradients", m);
     return rc;
 }
 
@@ -219,6 +226,8 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
     if (ex->o.poison)
         return lf_exec_run_poisoned(ex, chain, from, to, slot, variant, err);
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
+    if (ex->prof)
+        return lf_prof_segment(ex, chain, seg, calls, err);
     for (size_t i = from; i < to; i++) {
         int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
         if (rc)

@@ -30,6 +30,8 @@ enum lf_variant { LF_FIRST = 0, LF_ACCUM };
 struct lf_exec_opts {
     bool poison;     /* checking mode: bytes are NaN before their first and after their last use */
     bool no_refresh; /* leave stale copies alone (tests) */
+    struct lf_profile *profile; /* borrowed, outlives the executor: collects what runs take (profile.h); NULL: none */
+    const char *label;          /* in front of the graphs' names there; NULL: nothing */
 };
 
 /* Borrows plan, backend and store until destroy. Parameter memory is bound here (contents zero). LF_EINVAL names a node
@@ -77,8 +79,5 @@ size_t lf_exec_bytes(const lf_exec *ex);
 /* {"backend","kernels","isa","threads","numeric","compute","plan":hash of the node list}: what must be equal for a
  * bitwise continuation. Owned. */
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err);
-
-/* Wall time of every node of one more run of a segment, text table; for people. Owned: free(). */
-char *lf_exec_profile(lf_exec *ex, int chain, enum lf_segment seg, int slot, lf_err *err);
 
 #endif

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For people and tests: the poisoning executor, the profile, the fingerprint.
+ * For people and tests: the poisoning executor, the fingerprint.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "engine/base/str.h"
-#include "engine/base/sys.h"
 #include "engine/graph/exec_priv.h"
 
 enum { POISON = 0xFF }; /* NaN in every float type, an absurd index in i32 */
@@ -53,51 +50,6 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
         rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);
     }
     return rc;
-}
-
-/* CPU time of all threads: on a shared machine it says more than the clock. */
-static double cpu_now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-char *lf_exec_profile(lf_exec *ex, int chain, enum lf_segment seg, int slot, lf_err *err)
-{
-    if (chain < 0 || (size_t)chain >= ex->p->n_c || slot < 0 || slot >= ex->p->c[chain].o.slots || seg == LF_OPT) {
-        lf_fail(err, LF_EINVAL, "profile: there is no such segment");
-        return NULL;
-    }
-    const struct lf_chain *c = &ex->p->c[chain];
-    const struct lf_call *calls = lf_exec_calls(ex, chain, slot, LF_FIRST);
-    size_t from = seg == LF_FWD ? 0 : c->g->n_fwd, to = seg == LF_FWD ? c->g->n_fwd : c->g->n_n;
-    double sum[LF_OP_COUNT] = {0}, cpu[LF_OP_COUNT] = {0}, flops[LF_OP_COUNT] = {0};
-    int count[LF_OP_COUNT] = {0};
-    for (size_t i = from; i < to; i++) {
-        const struct lf_node *n = &c->g->n[i];
-        double t0 = lf_now_s(), c0 = cpu_now_s();
-        int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
-        if (!rc)
-            rc = ex->b->ops->sync(ex->b, err);
-        if (rc) {
-            lf_exec_call_failed(ex, c, i, rc, err);
-            return NULL;
-        }
-        sum[n->op] += lf_now_s() - t0;
-        cpu[n->op] += cpu_now_s() - c0;
-        flops[n->op] += lf_op_table[n->op].flops ? lf_op_table[n->op].flops(c->g, n, false) : 0.0;
-        count[n->op]++;
-    }
-    lf_buf out;
-    lf_buf_init(&out);
-    for (int op = 0; op < LF_OP_COUNT; op++)
-        if (count[op])
-            lf_buf_addf(&out, "%-16s %5d calls %10.3f ms %10.3f ms of CPU %9.1f GFLOP/s\n",
-                        lf_op_table[op].name, count[op], sum[op] * 1e3, cpu[op] * 1e3, sum[op] > 0 ? flops[op] / sum[op] * 1e-9 : 0.0);
-    char *text = lf_buf_steal(&out, err);
-    lf_buf_fini(&out);
-    return text;
 }
 
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)

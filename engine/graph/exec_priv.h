@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bound program: what exec.c (running) and exec_bind.c (binding), exec_debug.c (checking, profiling) share.
+ * The bound program: what exec.c (running) and exec_bind.c (binding), exec_debug.c (checking), profile.c share.
  */
 #ifndef LF_GRAPH_EXEC_PRIV_H
 #define LF_GRAPH_EXEC_PRIV_H
@@ -35,6 +35,7 @@ struct lf_exec {
     size_t n_copies, n_packs;
     struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */
     struct lf_step_record *rec;     /* backend memory */
+    struct lf_prof_exec *prof;      /* profile_priv.h; NULL: nobody looks on */
 };
 
 int lf_exec_bind(lf_exec *ex, lf_err *err);

@@ -8,16 +8,6 @@
 #include "engine/base/str.h"
 #include "engine/graph/priv.h"
 
-static double node_traffic(const lf_graph *g, const struct lf_node *n)
-{
-    double sum = 0;
-    for (int k = 0; k < LF_MAX_IN; k++)
-        sum += n->in[k] ? (double)lf_tensor_bytes(&g->t[n->in[k]]) : 0.0;
-    for (int k = 0; k < LF_MAX_OUT; k++)
-        sum += n->out[k] ? (double)lf_tensor_bytes(&g->t[n->out[k]]) : 0.0;
-    return sum;
-}
-
 int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out)
 {
     if (chain < 0 || (size_t)chain >= p->n_c)
@@ -26,7 +16,7 @@ int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out)
     struct lf_plan_cost c = {.nodes_fwd = (int)g->n_fwd, .nodes_bwd = (int)(g->n_n - g->n_fwd)};
     for (size_t i = 0; i < g->n_n; i++) {
         const struct lf_node *n = &g->n[i];
-        c.traffic_bytes += node_traffic(g, n);
+        c.traffic_bytes += lf_node_traffic(g, n);
         if (!lf_op_table[n->op].flops)
             continue;
         double causal = lf_op_table[n->op].flops(g, n, false), full = lf_op_table[n->op].flops(g, n, true);

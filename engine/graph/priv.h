@@ -380,6 +380,8 @@ LF_FLOPS(moe_linear);
 LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);
 LF_FLOPS(dora_norm);
+/* Bytes a node moves if every operand moves once; of a paged cache all of it, which is a bound. */
+double lf_node_traffic(const lf_graph *g, const struct lf_node *n);
 
 /* ---- autodiff.c ---- */
 struct lf_ad {

@@ -134,7 +134,7 @@ static int load(lf_runner *r, const char *dir, lf_err *err)
         rc = make_plan(r, err);
     if (rc == 0 && !(r->back = lf_back_cpu_create(lf_target_host()->isa, r->o.threads, err)))
         rc = LF_ENOTSUP;
-    if (rc == 0 && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){0}, err)))
+    if (rc == 0 && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){.profile = r->o.profile}, err)))
         rc = LF_EINVAL;
     if (rc == 0)
         rc = lf_weights_load(r->ps, c, LF_WEIGHTS_PREFIX, false, err);

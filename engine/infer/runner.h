@@ -26,6 +26,7 @@ struct lf_runner_opts {
     int64_t page_tokens;                /* multiple of LF_ATTN_TILE */
     /* scoring; rows 0: none */
     int64_t score_rows, score_docs;
+    struct lf_profile *profile; /* engine/graph/profile.h, outlives the runner; NULL: none */
 };
 
 /* The model description of the checkpoint in dir, from its manifest and state alone (for --plan). */

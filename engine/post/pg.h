@@ -47,6 +47,7 @@ struct lf_pg_sink {
 };
 
 struct lf_pg_config {
+    struct lf_profile *profile; /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
     const char *data, *init_from; /* prompts (shards), the actor's checkpoint */
     const char *ref_from;         /* NULL: init_from; with an adapter that is the actor without it, no second model */
     const char *critic_from;      /* NULL: init_from with a head of zeros */

@@ -160,7 +160,7 @@ void lf_pg_model_destroy(lf_pg_model *m)
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
 {
     m->back = b;
-    m->ex = lf_exec_create(m->plan, b, NULL, err);
+    m->ex = lf_exec_create(m->plan, b, &(struct lf_exec_opts){.profile = m->s.profile, .label = m->s.name}, err);
     if (m->ex && m->paged)
         lf_paged_bind(m->paged, m->ex, b);
     if (m->ex)

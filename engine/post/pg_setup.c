@@ -86,6 +86,7 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .compute = c->compute,
                                      .recompute = c->recompute,
                                      .threads = c->threads,
+                                     .profile = c->profile,
                                      .adam = c->adam,
                                      .page_tokens = c->page_tokens};
 }

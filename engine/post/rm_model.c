@@ -123,7 +123,7 @@ static int load(lf_rm *r, const char *dir, lf_err *err)
         lf_err_prefix(err, "%s", dir);
     if (!rc && !(r->back = lf_back_cpu_create(lf_target_host()->isa, r->o.threads, err)))
         rc = LF_ENOTSUP;
-    if (!rc && !(r->exec = lf_exec_create(r->plan, r->back, NULL, err)))
+    if (!rc && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){.profile = r->o.profile, .label = r->o.label}, err)))
         rc = LF_EINVAL;
     if (!rc)
         rc = lf_weights_load(r->ps, c, LF_WEIGHTS_PREFIX, false, err);

@@ -77,6 +77,8 @@ struct lf_rm_opts {
     int threads;
     bool bf16, fast;                 /* as in lf_runner_opts: fast kernels may let a score depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
+    struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */
+    const char *label;               /* of its graphs there; NULL: none */
 };
 /* Open, check every hash, plan, bind and load. LF_EINVAL: the checkpoint predicts tokens. */
 int lf_rm_open(lf_rm **out, const char *dir, const struct lf_rm_opts *o, lf_err *err);

@@ -10,6 +10,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
+#include "engine/graph/profile.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
@@ -31,7 +32,9 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
     for (int32_t i = 0; i < ls->n_micro; i++) {
         const lf_loader_batch *b;
         double t0 = lf_now_s();
+        struct lf_profile_mark m = lf_profile_begin(t->c->profile);
         int rc = lf_loader_next(t->data, &b, err);
+        lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", m);
         *data_s += lf_now_s() - t0;
         enum lf_variant v = i == 0 ? LF_FIRST : LF_ACCUM;
         if (!rc)
@@ -105,7 +108,9 @@ static double loss_of(const lf_trainer *t, const struct lf_train_sums *s, double
 static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums, lf_err *err)
 {
     double t0 = lf_now_s();
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     int rc = lf_loader_begin_step(t->data, ls, err);
+    lf_profile_end(t->c->profile, LF_LANE_DATA, "begin step", m);
     if (rc < 0)
         return rc;
     *st = (struct lf_train_step){
@@ -175,6 +180,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     struct lf_train_sums sums = {0};
     struct lf_step_record rec;
     double t0 = lf_now_s();
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     lf_train_phase_step(t);
     int rc = survey_step(t, err);
     if (!rc)
@@ -197,6 +203,7 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     st->grad_norm = (double)rec.grad_norm;
     if (rec.skip)
         return lf_train_diverged(t, st, "the gradient is not finite", err);
+    lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
     st->seconds = lf_now_s() - t0;
     t->longest_s = st->seconds > t->longest_s ? st->seconds : t->longest_s;
     t->s.step++;
@@ -269,6 +276,7 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     double t0 = lf_now_s();
     const lf_objective *o = t->c->objective;
     struct lf_train_sums sums;
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     int rc = 0;
     lf_train_phase(t, "validation");
     if (o && o->survey) {
@@ -288,6 +296,7 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     st->valid_accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)sums.tokens;
     if (!(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
+    lf_profile_end(t->c->profile, LF_LANE_STEP, "validation", m);
     st->valid_seconds = lf_now_s() - t0;
     return lf_train_best(t, st, err);
 }

@@ -109,6 +109,7 @@ struct lf_train_config {
     size_t n_freeze;
     const char *out;
     const char *metrics;            /* NULL: none */
+    struct lf_profile *profile;     /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
     const char *const *resume_from; /* out directories of earlier incarnations, oldest first; out itself comes last */
     size_t n_resume_from;
 };

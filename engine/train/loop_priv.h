@@ -81,7 +81,7 @@ struct lf_trainer {
     void *snapshot;
     size_t snapshot_bytes;
     bool saving;
-    double last_save;
+    double last_save, save_t0; /* the last one began; its snapshot did */
     int64_t saving_step, saved_step; /* in the checkpoint that is being written, in the newest complete one; -1: none */
     double save_s;                   /* what the newest took from its beginning to its publication */
 

@@ -8,6 +8,7 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
+#include "engine/graph/profile.h"
 #include "engine/model/merge.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
@@ -112,8 +113,11 @@ int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *e
         return LF_ENOMEM;
     if (extra && json_object_update(state, extra))
         rc = lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
+    t->save_t0 = lf_now_s();
     if (!rc)
         rc = lf_ckpt_save_begin(t->writer, dir, state, err);
+    lf_profile_end(t->c->profile, LF_LANE_STEP, "snapshot", m);
     json_decref(state);
     t->saving = rc == 0;
     t->saving_step = t->s.step;
@@ -135,6 +139,7 @@ int lf_train_save_wait(lf_trainer *t, lf_err *err)
     if (rc == 1) {
         char size[32];
         t->save_s = r.snapshot_s + r.write_s;
+        lf_profile_span(t->c->profile, LF_LANE_SAVE, "checkpoint", t->save_t0, t->save_s);
         lf_train_log(t, 2, "saved %s in %.1f s (training held up for %.2f s)",
                      lf_fmt_bytes(size, sizeof(size), (double)r.bytes), r.write_s, r.snapshot_s);
     }

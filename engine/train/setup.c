@@ -189,7 +189,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
 {
     m->back = lf_back_cpu_create(lf_target_host()->isa, c->threads, err);
-    m->ex = m->back ? lf_exec_create(m->plan, m->back, NULL, err) : NULL;
+    m->ex = m->back ? lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.profile = c->profile}, err) : NULL;
     return m->ex ? 0 : err ? err->rc : LF_ENOMEM;
 }
 

@@ -121,7 +121,7 @@ static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, in
     struct samples s[2] = {{.n = 0}, {.n = 0}};
     double peak[MAX_ROUNDS];
     for (int r = 0; r < o->rounds; r++) {
-        peak[r] = bench_fma_peak(o->isa, o->threads, bf16);
+        peak[r] = lf_cpu_fma_peak(o->isa, o->threads, bf16);
         for (int m = 0; m < 2; m++) {
             if (r > 0 && o->part && o->part != m + 1)
                 continue; /* the first round runs both: the backward wants lse */
@@ -183,7 +183,7 @@ static void decoding(const struct opts *o, int bf16, int64_t seqs, int64_t t, in
     double rate[MAX_ROUNDS];
     const double bytes = 2.0 * (double)cells * (bf16 ? 2 : 4);
     for (int r = 0; r < o->rounds; r++) {
-        rate[r] = bench_read_rate(a.k_pages, (size_t)bytes / 2, o->threads);
+        rate[r] = lf_cpu_read_rate(a.k_pages, (size_t)bytes / 2, o->threads);
         double c = bench_cpu(), w = bench_wall();
         if (o->k->attn_paged.run(o->q, &a))
             exit(1);

@@ -95,7 +95,7 @@ static void measure(const struct opts *o, const struct lf_kernels *k, lf_queue *
     }
     modes = 2;
     for (int r = -1; r < o->rounds; r++) {
-        double p = bench_fma_peak(o->isa, o->threads, bf16);
+        double p = lf_cpu_fma_peak(o->isa, o->threads, bf16);
         if (r >= 0)
             peak[r] = p;
         for (int m = 0; m < modes; m++) {
@@ -153,7 +153,7 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
         g.work_bytes = k->gemm.work(&g, o->threads);
         g.work = pages(g.work_bytes);
         for (int r = -1; r < o->rounds; r++) {
-            double rc = bench_cpu(), rr = bench_read_rate(w, bytes, o->threads);
+            double rc = bench_cpu(), rr = lf_cpu_read_rate(w, bytes, o->threads);
             rc = bench_cpu() - rc;
             if (r >= 0) {
                 rate[r] = rr;

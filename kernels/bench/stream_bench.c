@@ -55,7 +55,7 @@ static void measure(const char *name, int bf16, double bytes, int (*run)(const v
 {
     double wall[MAX_ROUNDS], busy[MAX_ROUNDS], rate[MAX_ROUNDS];
     for (int r = -1; r < o.rounds; r++) {
-        double reads = bench_read_rate(o.probe, o.probe_bytes, o.threads), c = bench_cpu(), w = bench_wall();
+        double reads = lf_cpu_read_rate(o.probe, o.probe_bytes, o.threads), c = bench_cpu(), w = bench_wall();
         if (run(args))
             exit(1);
         if (r >= 0) {

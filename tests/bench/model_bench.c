@@ -18,6 +18,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/sys.h"
 #include "engine/graph/exec.h"
+#include "engine/graph/profile.h"
 #include "engine/model/decoder.h"
 #include "kernels/bench/bench.h"
 
@@ -31,6 +32,7 @@ struct bench {
     lf_plan *plan;
     lf_back *back;
     lf_exec *ex;
+    lf_profile *profile; /* with LF_BENCH_PROFILE in the environment: of every step, told at the end */
     int64_t B, T;
     int steps, threads;
     enum lf_dtype compute;
@@ -52,7 +54,9 @@ static void bind(struct bench *b)
 {
     need(lf_plan_finish(b->plan, &err));
     b->back = lf_back_cpu_create(lf_target_host()->isa, b->threads, &err);
-    b->ex = b->back ? lf_exec_create(b->plan, b->back, &(struct lf_exec_opts){0}, &err) : NULL;
+    if (getenv("LF_BENCH_PROFILE"))
+        need((b->profile = lf_profile_create(&err)) ? 0 : -1);
+    b->ex = b->back ? lf_exec_create(b->plan, b->back, &(struct lf_exec_opts){.profile = b->profile}, &err) : NULL;
     need(b->ex ? 0 : -1);
     need(lf_pstore_init(b->ps, 1, &err));
 }
@@ -95,7 +99,7 @@ static void train(struct bench *b, enum lf_recompute recompute)
     for (int s = -2; s < b->steps; s++) {
         struct lf_step_record rec = {.step = (uint64_t)(s + 2), .lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .clip_norm = 1,
                                      .loss_scale = 1, .inv_tokens = 1.0f / (float)R};
-        double peak = s >= 0 ? bench_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
+        double peak = s >= 0 ? lf_cpu_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
         double t0 = lf_now_s();
         write_i32(b, chain, "tokens", tok, R);
         write_i32(b, chain, "targets", tgt, R);
@@ -113,16 +117,6 @@ static void train(struct bench *b, enum lf_recompute recompute)
             fprintf(stderr, "model_bench: the loss is not finite\n");
             exit(1);
         }
-    }
-    if (getenv("LF_BENCH_PROFILE")) {
-        for (int seg = LF_FWD; seg <= LF_BWD; seg++) {
-            char *text = lf_exec_profile(b->ex, chain, (enum lf_segment)seg, 0, &err);
-            fputs(text ? text : err.text, stderr);
-            free(text);
-        }
-        double c0 = bench_cpu();
-        need(lf_exec_run(b->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err));
-        fprintf(stderr, "optimizer %.3f ms of CPU\n", (bench_cpu() - c0) * 1e3);
     }
     free(tok), free(tgt), free(pos), free(cu);
 }
@@ -184,17 +178,12 @@ static void decode(struct bench *b)
     need(one && block ? 0 : -1);
     memset(block, 1, READ_BYTES);
     for (int s = -1; s < b->steps; s++) {
-        double bw = bench_read_rate(block, READ_BYTES, b->threads), m;
+        double bw = lf_cpu_read_rate(block, READ_BYTES, b->threads), m;
         decode_once(b, chain, one, &m);
         if (s >= 0) {
             b->seconds[s] = m;
             b->ceiling[s] = bw;
         }
-    }
-    if (getenv("LF_BENCH_PROFILE")) {
-        char *text = lf_exec_profile(b->ex, chain, LF_FWD, 0, &err);
-        fputs(text ? text : err.text, stderr);
-        free(text);
     }
     lf_pages_free(block, READ_BYTES);
     free(one);
@@ -230,7 +219,15 @@ int main(int argc, char **argv)
            "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld}\n",
            argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med, (double)(training ? b.B * b.T : b.B) / med, ceiling, share,
            by.total, (long long)lf_rss_peak_bytes());
+    if (b.profile) {
+        lf_buf text;
+        lf_buf_init(&text);
+        need(lf_profile_text(b.profile, &text, &err));
+        fputs(text.data, stderr);
+        lf_buf_fini(&text);
+    }
     lf_exec_destroy(b.ex);
+    lf_profile_destroy(b.profile);
     lf_back_destroy(b.back);
     lf_plan_destroy(b.plan);
     lf_pstore_destroy(b.ps);

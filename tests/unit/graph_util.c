@@ -289,7 +289,7 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
         o->tamper(u->p);
     u->b = lf_back_cpu_create(lf_target_host()->isa, o->plan.threads, &err);
     MUST(u->b ? 0 : -1);
-    u->ex = lf_exec_create(u->p, u->b, &(struct lf_exec_opts){.poison = o->poison}, &err);
+    u->ex = lf_exec_create(u->p, u->b, &(struct lf_exec_opts){.poison = o->poison, .profile = o->profile}, &err);
     MUST(u->ex ? 0 : -1);
     MUST(lf_pstore_init(u->ps, 7, &err));
 }

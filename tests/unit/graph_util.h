@@ -24,6 +24,7 @@ struct gu_opts {
     int slots;
     bool poison, optimizer, valid; /* valid: a second, forward-only graph of the same model in another era */
     bool packed;
+    struct lf_profile *profile;
     int dp_ranks;               /* > 0: data-parallel, in small buckets */
     const char *freeze;         /* prefix */
     void (*tamper)(lf_plan *p); /* between planning and binding */

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measured ceilings: multiply-adds in registers, memory reads.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "kernels/cpu/peak.h"
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#define R12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define R24(X) R12(X) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
+
+#if defined(__x86_64__)
+/* Registers are zeroed first: speed does not depend on the values, subnormals would. */
+static void spin_zmm(long n)
+{
+#define Z(i) __asm__ volatile("vpxord %%zmm" #i ",%%zmm" #i ",%%zmm" #i ::: "memory");
+#define F(i) "vfmadd231ps %%zmm24,%%zmm25,%%zmm" #i "\n"
+    R24(Z) Z(24) Z(25)
+    for (long k = 0; k < n; k++)
+        __asm__ volatile(R24(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                         "xmm12", "xmm13", "xmm14", "xmm15");
+#undef F
+}
+
+static void spin_bf16(long n)
+{
+#define F(i) "vdpbf16ps %%zmm24,%%zmm25,%%zmm" #i "\n"
+    R24(Z) Z(24) Z(25)
+    for (long k = 0; k < n; k++)
+        __asm__ volatile(R24(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                         "xmm12", "xmm13", "xmm14", "xmm15");
+#undef F
+#undef Z
+}
+
+static void spin_ymm(long n)
+{
+#define Z(i) __asm__ volatile("vpxor %%ymm" #i ",%%ymm" #i ",%%ymm" #i ::: "memory");
+#define F(i) "vfmadd231ps %%ymm14,%%ymm15,%%ymm" #i "\n"
+    R12(Z) Z(14) Z(15)
+    for (long k = 0; k < n; k++)
+        __asm__ volatile(R12(F) R12(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+                         "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+#undef F
+#undef Z
+}
+
+static void spin_xmm(long n)
+{
+#define F(i) "mulps %%xmm14,%%xmm" #i "\naddps %%xmm15,%%xmm" #i "\n"
+    for (long k = 0; k < n; k++)
+        __asm__ volatile("xorps %%xmm14,%%xmm14\nxorps %%xmm15,%%xmm15\n" R12(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+                         "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+#undef F
+}
+
+double lf_cpu_fma_peak(enum lf_isa isa, int threads, bool bf16)
+{
+    const long n = 200000;
+    void (*spin)(long) = isa >= LF_ISA_AVX512 ? spin_zmm : isa == LF_ISA_AVX2 ? spin_ymm : spin_xmm;
+    double flop = isa >= LF_ISA_AVX512 ? 24 * 32 : isa == LF_ISA_AVX2 ? 24 * 16 : 12 * 8;
+    if (bf16 && isa >= LF_ISA_AVX512BF16) { /* elsewhere bf16 is computed by the FMAs of f32 */
+        spin = spin_bf16;
+        flop = 24 * 64;
+    }
+    double t = now_s();
+#pragma omp parallel num_threads(threads)
+    spin(n);
+    return flop * (double)n * threads / (now_s() - t);
+}
+#else
+double lf_cpu_fma_peak(enum lf_isa isa, int threads, bool bf16)
+{
+    (void)isa, (void)threads, (void)bf16;
+    return 0;
+}
+#endif
+
+double lf_cpu_read_rate(const void *p, size_t bytes, int threads)
+{
+    const uint64_t *w = p;
+    const int64_t n = (int64_t)(bytes / 64);
+    uint64_t sum = 0;
+    double t = now_s();
+#pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(threads)
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t s = 0;
+        for (int j = 0; j < 8; j++)
+            s += w[8 * i + j];
+        sum += s;
+    }
+    t = now_s() - t;
+    __asm__ volatile("" ::"r"(sum));
+    return (double)n * 64 / t;
+}
