@@ -40,7 +40,26 @@ struct lf_back_ops {
      * numbers 0 .. n - 1 and give seconds since number 0. */
     int (*stamp)(lf_back *b, size_t i, lf_err *err);
     int (*stamps)(lf_back *b, double *seconds, size_t n, lf_err *err);
+
+    /* Optional, all or none: kernel calls between begin and end are recorded instead of run, and run again by each
+     * capture_run, in the queue's order, with the arguments they had. Nothing but kernels is called in between, and
+     * each of these calls has run once before (what a first call looks up or allocates must not happen in a capture).
+     * After a failure of capture_end nothing was recorded and the queue is usable. *graph is freed before the backend.
+     */
+    int (*capture_begin)(lf_back *b, lf_err *err);
+    int (*capture_end)(lf_back *b, void **graph, lf_err *err);
+    int (*capture_run)(lf_back *b, void *graph, lf_err *err);
+    void (*capture_free)(lf_back *b, void *graph);
+
+    /* Optional, both or none: a copy of at most LF_BACK_LATE_BYTES to the host that is ordered like copy_out but waited
+     * for later. slot < LF_BACK_LATE_SLOTS; late_end waits and frees the slot. */
+    int (*late_begin)(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
+    int (*late_end)(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
+
+    /* Optional: what the device said about the last failure, with its name and rank, for the end of a message. */
+    void (*failure)(const lf_back *b, char *text, size_t cap);
 };
+enum { LF_BACK_LATE_SLOTS = 4, LF_BACK_LATE_BYTES = 1024 };
 
 /* The first member of every backend. */
 struct lf_back {
@@ -48,11 +67,50 @@ struct lf_back {
     const struct lf_kernels *kernels;
     lf_queue *queue;
     int threads;
+    const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
 };
 
 /* CPU backend with the best instruction set up to `isa` that this processor has; threads >= 1. Memory is page blocks
  * with huge pages asked for. LF_ENOTSUP when the processor lacks isa. */
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err);
+
+struct lf_cu;
+struct lf_cuda_opts {
+    int ordinal;                /* among the GPUs that the driver shows (CUDA_VISIBLE_DEVICES) */
+    int rank;                   /* for messages */
+    int threads;                /* of the host, for what it prepares */
+    const struct lf_cu *driver; /* NULL: the installed one */
+};
+/* One GPU. Copies and kernels share one stream: inputs are some KiB that the step before still reads and the next one
+ * needs, so that a second stream would wait on both sides. copy_in goes through pinned memory and returns when the
+ * caller's buffer is free; it waits only when more than 24 MiB are under way. LF_CUDA_GRAPHS=0 in the environment: no
+ * captures; LF_CUDA_SYNC=1: every kernel is waited for, so that one that breaks the device is named. LF_EDEVICE. */
+lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err);
+
+/* ---- which device ---- */
+
+enum lf_device { LF_DEVICE_AUTO = 0, LF_DEVICE_CPU, LF_DEVICE_CUDA };
+
+/* What there is, without touching a device's memory. */
+struct lf_gpus {
+    int n;         /* GPUs that the driver shows; 0: none, `why` says so */
+    int sm;        /* 90: compute capability 9.0 of the first */
+    int driver;    /* 13000: supports CUDA 13.0 */
+    bool code;     /* this build carries GPU code */
+    size_t memory; /* bytes of the first */
+    char name[64], why[200];
+};
+void lf_gpus_look(struct lf_gpus *out);
+/* auto: a GPU where there is one and this build carries code for it, else the CPU. */
+enum lf_device lf_device_choose(enum lf_device wish);
+
+struct lf_device_opts {
+    enum lf_device device;
+    int rank, local_rank; /* GPU local_rank modulo the GPUs shown: launchers may show each rank its own or all */
+    int threads;
+};
+/* The backend of a stage. */
+lf_back *lf_back_create(const struct lf_device_opts *o, lf_err *err);
 void lf_back_destroy(lf_back *b);
 
 #endif

@@ -112,9 +112,3 @@ lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)
     }
     return b;
 }
-
-void lf_back_destroy(lf_back *b)
-{
-    if (b)
-        b->ops->destroy(b);
-}

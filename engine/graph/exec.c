@@ -36,8 +36,14 @@ void lf_exec_destroy(lf_exec *ex)
     if (!ex)
         return;
     lf_prof_detach(ex->prof);
-    for (size_t i = 0; ex->chain && i < ex->p->n_c; i++)
-        free(ex->chain[i].calls);
+    for (size_t i = 0; ex->chain && i < ex->p->n_c; i++) {
+        struct lf_bound *bc = &ex->chain[i];
+        for (int k = 0; bc->captured && k < 2 * bc->variants * ex->p->c[i].o.slots; k++)
+            lf_exec_free_captured(ex, &bc->captured[k]);
+        free(bc->captured);
+        free(bc->calls);
+    }
+    lf_exec_free_captured(ex, &ex->opt_captured);
     free(ex->chain);
     free(ex->copies);
     free(ex->packs);
@@ -138,20 +144,24 @@ const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int 
 
 int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err)
 {
-    char text[600];
-    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "graph %s, node %zu: %s failed on %s", c->g->name,
-                   node, lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family);
+    char text[600], why[320];
+    lf_exec_why(ex, why, sizeof why);
+    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "graph %s, node %zu: %s failed on %s%s", c->g->name,
+                   node, lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family, why);
 }
 
 static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err)
 {
+    char why[320];
     if (ex->prof)
         return lf_prof_calls(ex, calls, n, what, err);
     for (size_t i = 0; i < n; i++) {
         int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
-        if (rc)
-            return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed", what,
-                           lf_kernel_table[calls[i].kernel].name);
+        if (!rc)
+            continue;
+        lf_exec_why(ex, why, sizeof why);
+        return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed%s", what,
+                       lf_kernel_table[calls[i].kernel].name, why);
     }
     return 0;
 }
@@ -191,6 +201,12 @@ static int reduce_gradients(lf_exec *ex, lf_err *err)
     return rc;
 }
 
+static int issue_optimizer(lf_exec *ex, const void *what, lf_err *err)
+{
+    (void)what;
+    return run_calls(ex, ex->opt, ex->n_opt, "optimizer", err);
+}
+
 static int run_optimizer(lf_exec *ex, lf_err *err)
 {
     lf_pstore *ps = ex->p->ps;
@@ -200,11 +216,28 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
     int rc = reduce_gradients(ex, err);
     if (rc)
         return rc;
-    rc = run_calls(ex, ex->opt, ex->n_opt, "optimizer", err);
+    rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, NULL, err);
     ps->version++;
     if (current) /* adamw rounded the copies of what it changed */
         ps->copy_version = ps->version;
     return rc;
+}
+
+struct segment {
+    const struct lf_chain *chain;
+    const struct lf_call *calls;
+    size_t from, to;
+};
+
+static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
+{
+    const struct segment *s = what;
+    for (size_t i = s->from; i < s->to; i++) {
+        int rc = lf_kernel_table[s->calls[i].kernel].call(ex->b->kernels, ex->b->queue, s->calls[i].args);
+        if (rc)
+            return lf_exec_call_failed(ex, s->chain, i, rc, err);
+    }
+    return 0;
 }
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
@@ -228,12 +261,10 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     if (ex->prof)
         return lf_prof_segment(ex, chain, seg, calls, err);
-    for (size_t i = from; i < to; i++) {
-        int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
-        if (rc)
-            return lf_exec_call_failed(ex, c, i, rc, err);
-    }
-    return 0;
+    const struct segment what = {c, calls, from, to};
+    struct lf_bound *bc = &ex->chain[chain];
+    const int v = (int)variant < bc->variants ? (int)variant : 0;
+    return lf_exec_run_captured(ex, &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], issue_segment, &what, err);
 }
 
 int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t n, lf_err *err)

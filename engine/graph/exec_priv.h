@@ -13,9 +13,16 @@ struct lf_call {
     const void *args;
 };
 
+/* One list of calls on a backend that can record: it runs, is recorded when it runs again, is replayed after that. */
+struct lf_captured {
+    bool ran;
+    void *graph; /* the backend's; NULL: not recorded yet */
+};
+
 struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
+    struct lf_captured *captured; /* [slot][variant][segment] */
 };
 
 struct lf_exec {
@@ -29,6 +36,7 @@ struct lf_exec {
     struct lf_bound *chain;
     struct lf_call opt[3]; /* norm, AdamW, and where something is balanced, that */
     size_t n_opt;
+    struct lf_captured opt_captured;
     lf_exec_reduce reduce;
     void *reduce_user;
     struct lf_call *copies, *packs;
@@ -44,5 +52,12 @@ void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);
 int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant, lf_err *err);
 int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err);
+
+/* exec_capture.c: run a list of calls, as a recorded one where the backend can. issue queues the calls once. */
+typedef int (*lf_exec_issue)(lf_exec *ex, const void *what, lf_err *err);
+int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what, lf_err *err);
+void lf_exec_free_captured(const lf_exec *ex, struct lf_captured *c);
+/* ": " and what the device says about a failure; "" where it says nothing. */
+void lf_exec_why(const lf_exec *ex, char *text, size_t cap);
 
 #endif

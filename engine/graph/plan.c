@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/graph/priv.h"
+#include "kernels/cuda/queue.h"
 
 size_t lf_tensor_bytes(const struct lf_tensor *t)
 {
@@ -42,7 +43,7 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
     p->arena = lf_arena_create(err);
     if (!p->arena)
         goto out;
-    p->k = lf_cpu_kernels(p->o.target->isa);
+    p->k = p->o.target->sm ? &lf_cuda_kernels : lf_cpu_kernels(p->o.target->isa);
     p->work_exact = p->k != NULL;
     if (!p->k) /* this processor lacks the target's instructions: the portable table gives the sizes */
         p->k = lf_cpu_kernels(LF_ISA_PLAIN);
@@ -217,6 +218,8 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
                        g->name ? g->name : "(given to a plan already)");
     if (c.o.packed && c.o.train)
         return lf_fail(err, LF_EINVAL, "graph %s: panels are for inference, weights change in training", g->name);
+    if (!p->o.target->packed_bytes)
+        c.o.packed = false;
     if (c.o.slots == 0)
         c.o.slots = 1;
     if (c.o.eras == 0)

@@ -22,19 +22,22 @@
 
 #include <jansson.h>
 
+#include "engine/back/back.h"
 #include "engine/graph/graph.h"
 
 typedef struct lf_plan lf_plan;
 
 /* Checked-in data about a machine: what the planner may assume. */
 struct lf_target {
-    const char *name; /* "cpu-avx512bf16" */
-    enum lf_isa isa;
+    const char *name; /* "cpu-avx512bf16", "sm_90" */
+    enum lf_isa isa;  /* of CPUs */
+    int sm;           /* of GPUs: 90 is compute capability 9.0; 0: a CPU */
     size_t align;         /* bytes of every tensor's offset */
     uint32_t fuse;        /* enum lf_fuse bits */
     size_t max_workspace; /* of one node; more is an error that names it */
-    size_t reserved;      /* host bytes the process needs beside the plan: code, libraries, thread stacks */
-    size_t (*packed_bytes)(int64_t n, int64_t k, enum lf_dtype ab_type); /* of one weight's panels */
+    size_t reserved;      /* host bytes the process needs beside the plan: code, libraries, thread stacks, pinned memory */
+    size_t device_reserved; /* GPUs: bytes of the context, code and libraries beside the plan */
+    size_t (*packed_bytes)(int64_t n, int64_t k, enum lf_dtype ab_type); /* of one weight's panels; NULL: none are made */
 };
 enum lf_fuse {
     LF_FUSE_ACT = 1,      /* linear + activation */
@@ -45,6 +48,8 @@ enum lf_fuse {
 };
 const struct lf_target *lf_target_find(const char *name); /* NULL: unknown */
 const struct lf_target *lf_target_host(void);             /* of this processor, LF_ISA respected */
+/* Of the device that a stage with this setting runs on; a GPU that is not here is taken for an sm_90. */
+const struct lf_target *lf_target_device(enum lf_device device);
 /* Table of names, NULL-terminated, for messages. */
 const char *const *lf_target_names(void);
 
@@ -103,6 +108,13 @@ struct lf_plan_bytes {
 };
 /* After lf_plan_finish. */
 int lf_plan_bytes(const lf_plan *p, struct lf_plan_bytes *out);
+/* Where a process's bytes lie. Called with host = what it needs there beside the plan; adds what the target reserves. */
+struct lf_plan_memory {
+    double host;   /* outside of the plan */
+    double device; /* of the GPU; 0 on a CPU */
+    double total;  /* of the node's memory: with a CPU host and plan, with a GPU host alone */
+};
+void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double planned);
 /* What an optimizer step moves between ranks; zeros for one rank. After lf_plan_finish. */
 struct lf_plan_comm {
     int ranks;
@@ -120,6 +132,7 @@ struct lf_plan_cost {
     int nodes_fwd, nodes_bwd;
 };
 int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out);
+const struct lf_target *lf_plan_target(const lf_plan *p);
 /* {"target","compute","numeric","parameters","trained","bytes":{...},"segments":[{"name","nodes","flops_causal",...}]};
  * owned. */
 json_t *lf_plan_json(const lf_plan *p, lf_err *err);

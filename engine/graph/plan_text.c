@@ -55,15 +55,29 @@ static json_t *chain_json(const lf_plan *p, int i)
                      "workspace_bytes", (json_int_t)ch->work_max);
 }
 
+const struct lf_target *lf_plan_target(const lf_plan *p)
+{
+    return p->o.target;
+}
+
+void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double planned)
+{
+    m->host += (double)t->reserved;
+    m->device = t->sm ? planned + (double)t->device_reserved : 0;
+    m->total = m->host + (t->sm ? 0 : planned);
+}
+
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
 {
     const struct lf_plan_bytes *b = &p->bytes;
+    struct lf_plan_memory m = {.host = 0};
+    lf_plan_memory(&m, p->o.target, (double)b->total);
     json_t *bytes =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
                   (json_int_t)b->grads, "optimizer", (json_int_t)b->optimizer, "activations",
                   (json_int_t)(b->saved + b->transient), "activations_saved", (json_int_t)b->saved, "workspace",
                   (json_int_t)b->workspace, "inputs", (json_int_t)b->inputs, "state", (json_int_t)b->state, "host",
-                  (json_int_t)p->o.target->reserved, "total", (json_int_t)(b->total + p->o.target->reserved));
+                  (json_int_t)m.host, "device", (json_int_t)m.device, "total", (json_int_t)m.total);
     json_t *segments = json_array();
     for (size_t i = 0; i < p->n_c; i++)
         json_array_append_new(segments, chain_json(p, (int)i));

@@ -8,12 +8,20 @@
 
 #include "engine/graph/priv.h"
 
-enum { CPU_FUSE = LF_FUSE_ACT | LF_FUSE_RESIDUAL | LF_FUSE_NORM | LF_FUSE_NORM_BWD | LF_FUSE_DROPOUT };
+enum { FUSE = LF_FUSE_ACT | LF_FUSE_RESIDUAL | LF_FUSE_NORM | LF_FUSE_NORM_BWD | LF_FUSE_DROPOUT };
 #define MIB ((size_t)1 << 20)
 #define CPU(n, i)                                                                                                      \
     {                                                                                                                  \
-        .name = n, .isa = i, .align = 64, .fuse = CPU_FUSE, .max_workspace = 4096 * MIB, .reserved = 96 * MIB,         \
+        .name = n, .isa = i, .align = 64, .fuse = FUSE, .max_workspace = 4096 * MIB, .reserved = 96 * MIB,         \
         .packed_bytes = lf_cpu_gemm_packed_bytes                                                                       \
+    }
+
+/* Offsets as the driver aligns allocations. A context with the code of all kernels, and 32 MiB of workspace for cuBLASLt,
+ * take about 600 MiB; pinned memory for copies is 48 MiB of the host. */
+#define GPU(n, version)                                                                                                \
+    {                                                                                                                  \
+        .name = n, .sm = version, .align = 256, .fuse = FUSE, .max_workspace = 4096 * MIB, .reserved = 512 * MIB,  \
+        .device_reserved = 768 * MIB                                                                                   \
     }
 
 static const struct lf_target targets[] = {
@@ -21,6 +29,9 @@ static const struct lf_target targets[] = {
     CPU("cpu-avx2", LF_ISA_AVX2),
     CPU("cpu-avx512", LF_ISA_AVX512),
     CPU("cpu-avx512bf16", LF_ISA_AVX512BF16),
+    GPU("sm_80", 80),
+    GPU("sm_90", 90),
+    GPU("sm_100", 100),
 };
 
 const struct lf_target *lf_target_find(const char *name)
@@ -35,13 +46,28 @@ const struct lf_target *lf_target_host(void)
 {
     enum lf_isa isa = lf_cpu_isa_detect();
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
-        if (targets[i].isa == isa)
+        if (!targets[i].sm && targets[i].isa == isa)
             return &targets[i];
     return &targets[0];
 }
 
+const struct lf_target *lf_target_device(enum lf_device device)
+{
+    struct lf_gpus g;
+    if (lf_device_choose(device) == LF_DEVICE_CPU)
+        return lf_target_host();
+    lf_gpus_look(&g);
+    const int sm = g.n ? g.sm : 90;
+    const struct lf_target *best = NULL;
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) /* the latest that is not later than the GPU */
+        if (targets[i].sm && (!best || targets[i].sm <= sm))
+            best = &targets[i];
+    return best;
+}
+
 const char *const *lf_target_names(void)
 {
-    static const char *const names[] = {"cpu-plain", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16", NULL};
+    static const char *const names[] = {"cpu-plain", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16",
+                                        "sm_80",     "sm_90",    "sm_100",     NULL};
     return names;
 }

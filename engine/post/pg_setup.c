@@ -237,13 +237,16 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     rc = rc ? rc : add_bytes(models, "actor", p->actor, &b, err);
     rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
     rc = rc ? rc : add_bytes(models, "critic", p->critic, &b, err);
-    double host = (double)lf_target_host()->reserved, params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
+    struct lf_plan_memory mem = {.host = 0};
+    lf_plan_memory(&mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b.total);
+    double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
     double kept = (double)lf_pstore_elements_trained(lf_pg_model_store(p->actor)) + (p->critic ? params : 0);
     double merged = p->c->adapter ? 4 * params : 0;
     if (!rc) {
-        json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
+        json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
                                   (double)b.optimizer, "activations", (double)(b.saved + b.transient), "cache", (double)b.state,
-                                  "workspace", (double)b.workspace, "inputs", (double)b.inputs, "host", host, "total", (double)b.total + host);
+                                  "workspace", (double)b.workspace, "inputs", (double)b.inputs, "host", mem.host, "device", mem.device,
+                                  "total", mem.total);
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
         int bad = json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) | json_object_set(plan, "notes", notes) |

@@ -263,9 +263,10 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const int64_t saved = c->adapter ? lf_pstore_elements_trained(m->ps) : params;
     double snapshot = c->save_async ? 12.0 * (double)saved : 0;
-    double host = snapshot + (double)lf_train_data_bytes(c) + (double)lf_target_host()->reserved;
+    struct lf_plan_memory mem = {.host = snapshot + (double)lf_train_data_bytes(c)};
     if (c->plan_ranks > 1)
-        host += COMM_BYTES * c->plan_ranks;
+        mem.host += COMM_BYTES * c->plan_ranks;
+    lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
     lf_schedule lr;
     json_t *notes = json_array();
     if (c->epochs > 0 && !tokens) {
@@ -284,9 +285,10 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     double per_step_full = per_step / lf_model_train_flops_per_token(mc, c->seq_length, true) *
                            lf_model_train_flops_per_token(mc, c->seq_length, false);
     json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads,
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads,
                   "optimizer", (double)b.optimizer, "activations", (double)(b.saved + b.transient), "workspace",
-                  (double)b.workspace, "inputs", (double)b.inputs, "host", host, "total", (double)b.total + host);
+                  (double)b.workspace, "inputs", (double)b.inputs, "host", mem.host, "device", mem.device, "total",
+                  mem.total);
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
     json_t *comm =

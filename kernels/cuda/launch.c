@@ -179,5 +179,7 @@ int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf
     if (!rc)
         rc = d->cu.LaunchKernel(d->fn[fn].f, grid.x, one(grid.y), one(grid.z), block.x, one(block.y), one(block.z),
                                 (unsigned)smem, q->stream, params, NULL);
+    if (!rc && q->wait_each)
+        rc = d->cu.StreamSynchronize(q->stream);
     return lf_cu_result(q, rc, lf_cu_fn_name(fn));
 }

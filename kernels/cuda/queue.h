@@ -48,6 +48,7 @@ struct lf_queue {
     lf_cu_stream stream;
     int status;       /* first CUresult that was not success */
     const char *what; /* the function or call it came from */
+    bool wait_each;   /* debugging: every launch is waited for */
 };
 /* A queue on a stream of its own; NULL when the driver has none. */
 lf_queue *lf_cu_queue_create(struct lf_cu_device *d);

@@ -7,6 +7,7 @@
 
 #include "engine/graph/exec.h"
 #include "engine/graph/priv.h"
+#include "kernels/cuda/queue.h"
 #include "tests/tap/tap.h"
 
 enum { R = 8, C = 16, V = 32 };
@@ -197,10 +198,20 @@ static void test_shared_cast(void)
     lf_pstore_destroy(f.ps);
 }
 
+static bool cuda_is_whole(void)
+{
+    const struct lf_kernels *k = &lf_cuda_kernels;
+    return k->embed_fwd.run && k->embed_bwd.run && k->gemm.run && k->linear_xent.run && k->grad_norm.run && k->adamw.run;
+}
+
 /* A plan needs no device: every target can be planned here, whatever this processor is. */
 static void test_targets(void)
 {
     for (const char *const *name = lf_target_names(); *name; name++) {
+        if (lf_target_find(*name)->sm && !cuda_is_whole()) {
+            tap_skip(4, "the CUDA backend lacks kernels of this model");
+            continue;
+        }
         struct fix f = fix();
         struct lf_plan_bytes b = {0};
         struct lf_plan_cost cost = {0};

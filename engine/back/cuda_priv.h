@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the CUDA backend: what cuda.c (memory, captures) and cuda_copy.c (staging) share.
+ */
+#ifndef LF_BACK_CUDA_PRIV_H
+#define LF_BACK_CUDA_PRIV_H
+
+#include "engine/back/back.h"
+#include "kernels/cuda/queue.h"
+
+enum { LF_CUDA_PARTS = 4 };
+
+/* Pinned memory in parts that are used one after the other; a part is free again when its event has happened. */
+struct lf_cuda_ring {
+    char *memory;
+    size_t part_bytes, used; /* of the part in use */
+    int part;
+    lf_cu_event event[LF_CUDA_PARTS];
+    bool busy[LF_CUDA_PARTS];
+};
+
+struct lf_back_cuda {
+    lf_back base;
+    struct lf_kernels table;
+    struct lf_cu_device *dev;
+    struct lf_cuda_ring in, out;
+    char *late; /* LF_BACK_LATE_SLOTS of LF_BACK_LATE_BYTES, pinned */
+    lf_cu_event late_event[LF_BACK_LATE_SLOTS];
+    bool late_busy[LF_BACK_LATE_SLOTS];
+    int rank;
+    char family[32], device[128], shown[128]; /* "cuda-sm_90", for messages, for the fingerprint */
+};
+
+/* 0, or LF_EDEVICE with the driver's words. */
+int lf_cuda_check(struct lf_back_cuda *b, int result, const char *what, lf_err *err);
+
+int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t part_bytes, lf_err *err);
+void lf_cuda_ring_destroy(struct lf_back_cuda *b, struct lf_cuda_ring *r);
+int lf_cuda_copy_in(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
+int lf_cuda_copy_out(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
+int lf_cuda_late_create(struct lf_back_cuda *b, lf_err *err);
+void lf_cuda_late_destroy(struct lf_back_cuda *b);
+int lf_cuda_late_begin(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
+int lf_cuda_late_end(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
+
+#endif
