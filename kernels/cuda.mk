@@ -16,11 +16,13 @@ kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
 if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
 kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FATBINS)
-CLEANFILES += $(LF_CU_FATBINS)
+CLEANFILES += $(LF_CU_FATBINS) $(LF_CU_FATBINS:.fatbin=.fatbin.log)
 $(LF_CU_FATBINS): kernels/kernels.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
+# What ptxas says about registers stays beside the fat binary, for tests/gpu/spills.sh; the rest is for whoever builds.
 .cu.fatbin:
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -fatbin $(NVCC_GENCODE) -O3 -std=c++17 -I$(top_srcdir) $(NVCCFLAGS) -o $@ $<
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && { $(NVCC) -fatbin $(NVCC_GENCODE) -O3 -std=c++17 -Xptxas -v -I$(top_srcdir) $(NVCCFLAGS) -o $@ $< \
+	  >$@.log 2>&1; rc=$$?; grep -v -e '^ptxas info' -e '^ *[0-9]* bytes stack frame' $@.log >&2; test $$rc -eq 0; }
 noinst_LIBRARIES += kernels/libcucheck.a
 kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c
 kernels_libcucheck_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)

@@ -4,12 +4,14 @@
 # processor family whose C library is at least as new. Not carried: the C library with its loader (they belong to the kernel's
 # machine), drivers and CUDA's own libraries (loaded at run time where they are).
 #
-#   bundle.sh INSTALLED_PREFIX BUNDLE VERSION SOURCE
+#   bundle.sh INSTALLED_PREFIX BUNDLE VERSION SOURCE [GPU_PROGRAM...]
 #
 # BUNDLE/bin, libexec/loong-flow, share: as installed     BUNDLE/lib/loong-flow: libraries, LIBS names them one a line
+# BUNDLE/gpu: the CUDA tests and benchmarks GPU_PROGRAM.. with the scripts that run them (tests/gpu/README.md)
 # BUNDLE/licences: of what is carried, by package         BUNDLE/MANIFEST: sha256 of every file
 set -eu
 prefix=$1 bundle=$2 version=$3 src=$4
+shift 4
 lib=$bundle/lib/loong-flow
 mkdir -p "$bundle"
 cp -R "$prefix/." "$bundle"
@@ -68,12 +70,30 @@ carry_modules() { # LIBRARY FOLDER
     done
 }
 
-for f in "$bundle"/bin/* "$bundle"/libexec/loong-flow/*; do carry "$f"; done
+# op: kernels against the reference, model: whole models, bench: benchmarks
+gpu_programs() {
+    mkdir -p "$bundle/gpu/op" "$bundle/gpu/model" "$bundle/gpu/bench"
+    for f in "$@"; do
+        case $f in
+        *tests/op/*) to=op ;;
+        *tests/golden-gpu/*) to=model ;;
+        *) to=bench ;;
+        esac
+        cp "$f" "$bundle/gpu/$to/"
+    done
+    for f in check.sh bench.sh check-gpu bench-gpu README.md gpu_peer.py; do
+        if [ -e "$src/tests/gpu/$f" ]; then cp "$src/tests/gpu/$f" "$bundle/gpu/"; fi
+    done
+}
+if [ $# -gt 0 ]; then gpu_programs "$@"; fi
+
+executables=$(find "$bundle/bin" "$bundle/libexec/loong-flow" "$bundle/gpu/op" "$bundle/gpu/model" "$bundle/gpu/bench" -type f 2>/dev/null)
+for f in $executables; do carry "$f"; done
 for f in "$bundle"/libexec/loong-flow/*; do carry_modules libucs.so.0 "$f" ucx; done
 (cd "$lib" && find . -type f ! -name 'LIBS*' | sed 's|^\./||' | LC_ALL=C sort >LIBS.tmp && mv LIBS.tmp LIBS)
 
 # Is anything left that is neither here nor part of the machine?
-missing=$(for f in "$bundle"/bin/* "$bundle"/libexec/loong-flow/*; do
+missing=$(for f in $executables; do
     LC_ALL=C LD_LIBRARY_PATH=$lib ldd "$f" | awk -v f="${f##*/}" '/not found/ { print f ": " $1 }'; done)
 [ -z "$missing" ] || { echo "bundle: libraries not found:" >&2; echo "$missing" >&2; exit 1; }
 glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo 'the C library of this machine')
@@ -81,6 +101,8 @@ cat >"$bundle/README" <<END
 loong-flow $version, built for $(uname -m) with $glibc: it runs where the C library is at least as new.
 
     bin/loong-flow init pretrain && bin/loong-flow plan && bin/loong-flow submit
+
+$(if [ $# -gt 0 ]; then echo "On a node with an NVIDIA GPU: gpu/check-gpu tests the kernels there, gpu/bench-gpu times them."; fi)
 
 Copy or move this directory as a whole; nothing in it names the place it lies in. Licences of the carried libraries: licences/.
 END

@@ -13,3 +13,4 @@ include tests/bench/local.mk
 include tests/bench/model.mk
 include tests/bench/ledger.mk
 include tests/bench/convert.mk
+include tests/gpu/local.mk

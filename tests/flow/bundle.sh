@@ -60,5 +60,11 @@ is "$left" "" "and its copies use them"
 if [ -n "$hide" ] && "$B/bin/loong-flow" launch --help >/dev/null 2>&1; then
     $hide "$B/bin/loong-flow" launch -n 2 -- "$B/libexec/loong-flow/lf-pretrain" --version >out 2>&1; ok $? "its launcher starts ranks" "$(tail -n 3 out | tr '\n' '~')"
 fi
+# GPU tests and benchmarks, where nvcc compiled them: without a GPU one line says so.
+if [ -d "$B/gpu" ] && [ ! -e /dev/nvidiactl ]; then
+    $hide "$B/gpu/check-gpu" -o "$T/check-gpu.txt" >out 2>&1; code=$?
+    [ $code -eq 1 ] && [ "$(wc -l <out)" -eq 1 ] && grep -q 'check-gpu: no GPU to test on' out; ok $? "its GPU tests want a GPU" "$(cat out)"
+    $hide "$B/gpu/op/cuda_rope_test" >out 2>&1; ok $? "and run on the emulator" "$(tail -n 3 out | tr '\n' '~')"
+fi
 chmod -R u+w "$B"
 finish

@@ -1,0 +1,20 @@
+# A real GPU: make check-gpu, make bench-gpu; both also from a bundle. And what ptxas said about registers.
+EXTRA_DIST += tests/gpu/README.md tests/gpu/check.sh tests/gpu/bench.sh tests/gpu/check-gpu tests/gpu/bench-gpu tests/gpu/spills.sh \
+  tests/gpu/spills.txt tests/gpu/check_test.sh
+TESTS += tests/gpu/spills.sh tests/gpu/check_test.sh
+CLEANFILES += check-gpu.txt bench-gpu.md
+
+# Programs that run on a GPU with LF_REQUIRE_GPU=1.
+LF_GPU_TESTS = for p in $(check_PROGRAMS); do case $$p in tests/op/cuda_* | tests/golden-gpu/*) echo $$p ;; esac; done
+LF_GPU_BENCHES = for p in $(EXTRA_PROGRAMS); do case $$p in kernels/bench/cuda_* | tests/gpu/*) echo $$p ;; esac; done
+
+check-gpu: all
+	$(MAKE) $(AM_MAKEFLAGS) `$(LF_GPU_TESTS)`
+	LF_SRCDIR='$(abs_top_srcdir)' LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/gpu/spills.sh
+	LF_SRCDIR='$(abs_top_srcdir)' LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/gpu/check.sh -o check-gpu.txt \
+	  `for p in $$($(LF_GPU_TESTS)); do echo ./$$p; done`
+bench-gpu: all
+	$(MAKE) $(AM_MAKEFLAGS) `$(LF_GPU_BENCHES)`
+	$(SHELL) $(top_srcdir)/tests/gpu/bench.sh -o bench-gpu.md -m $(top_srcdir)/models -p $(top_srcdir)/tests/gpu/gpu_peer.py \
+	  `for p in $$($(LF_GPU_BENCHES)); do echo ./$$p; done`
+.PHONY: check-gpu bench-gpu

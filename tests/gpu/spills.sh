@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Device functions that spills.txt lists keep their registers: ptxas reports, which the build writes beside each fat binary, tell no
+# spill on any architecture. Where configure found no nvcc there is nothing to read.
+set -u
+src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
+list=$src/tests/gpu/spills.txt
+n=0
+# "ARCH FUNCTION BYTES" of every function in report $1.
+functions() {
+    awk '/Compiling entry function/ { f = $0; sub(/^[^\047]*\047/, "", f); sub(/\047.*/, "", f); a = $0; sub(/.*for \047/, "", a); sub(/\047.*/, "", a) }
+        /bytes spill stores/ { for (i = 1; i < NF; i++) if ($(i + 1) == "bytes" && $(i + 2) == "spill") s += $i; print a, f, s + 0; s = 0 }' "$1"
+}
+spilled() { # REPORT PATTERN: functions that spill
+    functions "$1" | awk -v p="$2" '$2 ~ p && $3 > 0 { print $2 " on " $1 ": " $3 " bytes" }'
+}
+result() {
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; printf '%s\n' "$3" | sed 's/^/# /'; fi
+}
+ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || { echo "1..0 # SKIP no nvcc: nothing was compiled for a GPU"; exit 0; }
+grep -v '^#' "$list" >"${TMPDIR:-/tmp}/spills.$$"
+while read -r file pattern; do
+    report=$build/kernels/cuda/$file.fatbin.log
+    if [ ! -s "$report" ]; then
+        result 1 "$file" "no ptxas report $report: remove kernels/cuda/$file.fatbin and run make"
+        continue
+    fi
+    found=$(functions "$report" | awk -v p="$pattern" '$2 ~ p' | wc -l)
+    [ "$found" -gt 0 ]
+    result $? "$file: $found functions match $pattern" "the pattern matches no function: $(functions "$report" | awk '{ print $2 }' | sort -u | tr '\n' ' ')"
+    bad=$(spilled "$report" "$pattern")
+    result "$([ -z "$bad" ]; echo $?)" "$file: no registers are spilled" "$bad"
+done <"${TMPDIR:-/tmp}/spills.$$"
+cat >"${TMPDIR:-/tmp}/spills.$$" <<'END'
+ptxas info    : Compiling entry function 'good' for 'sm_80'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Compiling entry function 'bad' for 'sm_90'
+    48 bytes stack frame, 32 bytes spill stores, 16 bytes spill loads
+END
+[ "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)" = "bad on sm_90: 48 bytes" ]
+result $? "a planted spill is noticed" "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)"
+rm -f "${TMPDIR:-/tmp}/spills.$$"
+echo "1..$n"
