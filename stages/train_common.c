@@ -124,6 +124,10 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
                                      .eps = (float)lf_optset_float(o, "eps"),
                                      .weight_decay = (float)lf_optset_float(o, "weight_decay")};
     c->clip = lf_optset_float(o, "clip");
+    const double scale = lf_optset_float(o, "loss_scale");
+    c->scaler = (struct lf_scaler_opts){.dynamic = scale <= 0,
+                                        .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
+                                        .window = lf_optset_int(o, "loss_scale_window")};
 }
 
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)

@@ -42,7 +42,7 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
         if (!rc)
             rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
         if (!rc && o) {
-            struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 1 / (double)ls->units);
+            struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
             rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
         }
         if (!rc)
@@ -63,7 +63,7 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
                                    .bias_corr1 = (float)(1 - pow((double)c->adam.beta1, n)),
                                    .bias_corr2 = (float)(1 - pow((double)c->adam.beta2, n)),
                                    .clip_norm = (float)c->clip,
-                                   .loss_scale = 1,
+                                   .loss_scale = (float)t->s.scaler.scale,
                                    .inv_tokens = (float)(1 / (double)ls->trained),
                                    .inv_batches = (float)((double)c->micro_batch / (double)ls->n_samples),
                                    .z_loss = (float)c->z_loss};
@@ -174,22 +174,18 @@ static int survey_step(lf_trainer *t, lf_err *err)
     return lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
 }
 
-static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+/* The step with the present loss scale. *overflow: the gradient is not finite, and weights and moments stay as they were. */
+static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, bool *overflow, lf_err *err)
 {
-    lf_loader_step ls = {0};
     struct lf_train_sums sums = {0};
     struct lf_step_record rec;
-    double t0 = lf_now_s();
-    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
-    lf_train_phase_step(t);
-    int rc = survey_step(t, err);
-    if (!rc)
-        rc = lf_train_exchange(t, compute(t, &ls, st, &sums, err), &sums, err);
+    int rc = lf_train_exchange(t, compute(t, ls, st, &sums, err), &sums, err);
     if (rc)
         return rc;
-    st->loss = loss_of(t, &sums, (double)ls.trained, st->means);
-    st->accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)ls.trained;
-    st->z = sums.z / (double)ls.trained;
+    st->loss = loss_of(t, &sums, (double)ls->trained, st->means);
+    st->accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)ls->trained;
+    st->z = sums.z / (double)ls->trained;
+    st->loss_scale = t->s.scaler.scale;
     lf_train_router_step(t, st, &sums);
     t->late = sums.late;
     const char *why = suspicious(t, st->loss);
@@ -201,9 +197,31 @@ static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     if (rc)
         return rc;
     st->grad_norm = (double)rec.grad_norm;
-    if (rec.skip)
-        return lf_train_diverged(t, st, "the gradient is not finite", err);
+    *overflow = rec.skip != 0;
+    return 0;
+}
+
+static int train_step(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    lf_loader_step ls = {0};
+    bool overflow = true;
+    double t0 = lf_now_s();
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
+    lf_train_phase_step(t);
+    int rc = survey_step(t, err);
+    while (!rc && overflow) {
+        rc = attempt_step(t, &ls, st, &overflow, err);
+        if (rc || !overflow)
+            break;
+        if (!lf_scaler_overflow(&t->s.scaler, &t->c->scaler))
+            return lf_train_diverged(t, st, "the gradient is not finite", err);
+        lf_train_log(t, 3, "step %lld overflowed: again with a loss scale of %g", (long long)t->s.step + 1, t->s.scaler.scale);
+        rc = lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
+    }
+    if (rc)
+        return rc;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
+    lf_scaler_good(&t->s.scaler, &t->c->scaler);
     st->seconds = lf_now_s() - t0;
     t->longest_s = st->seconds > t->longest_s ? st->seconds : t->longest_s;
     t->s.step++;

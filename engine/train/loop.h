@@ -39,6 +39,7 @@
 #include "engine/model/config.h"
 #include "engine/train/loader.h"
 #include "engine/train/objective.h"
+#include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
 
 #define LF_TRAIN_MAX_SETS 16
@@ -88,6 +89,7 @@ struct lf_train_config {
     int64_t warmup_steps, decay_steps;
     struct lf_adamw_opts adam;
     double clip, z_loss;
+    struct lf_scaler_opts scaler;
     double neftune_alpha; /* > 0: noise on the embeddings in training (neftune.h); without an objective */
 
     enum lf_dtype compute;

@@ -36,13 +36,14 @@ struct lf_train_state {
     double best_valid; /* NaN before */
     double best_score; /* of what keep_best and patience look at, lower is better; NaN before */
     int64_t best_step, stale; /* of it; validations since */
+    struct lf_scaler scaler;
     double active_s;   /* seconds trained, over all incarnations */
 };
 
 struct lf_train_step {
     int64_t batch; /* number in the data order */
     int64_t samples, trained;
-    double loss, z, grad_norm, lr;
+    double loss, z, grad_norm, lr, loss_scale;
     double valid_loss; /* NaN: not measured at this step */
     double accuracy, valid_accuracy; /* trained tokens that are the most likely one; NaN with an objective */
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */

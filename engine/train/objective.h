@@ -38,7 +38,7 @@ struct lf_train_view {
     const lf_loader *data; /* that batch is of: labels and margins of its documents */
     bool train;
     bool valid_split; /* batch is of the valid split, and seg_source counts its sources */
-    double inv_units; /* in training: 1 / units of the whole optimizer step */
+    double inv_units; /* in training: loss scale / units of the whole optimizer step; gradients alone are multiplied by it */
 };
 
 typedef struct lf_objective {

@@ -108,6 +108,10 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     at = add_means(b, sizeof(b), at, t, st);
     at = add_real(b, sizeof(b), at, "grad_norm", st->grad_norm);
     at = add_real(b, sizeof(b), at, "lr", st->lr);
+    if (t->c->scaler.dynamic) {
+        at = add_real(b, sizeof(b), at, "loss_scale", st->loss_scale);
+        at = add_real(b, sizeof(b), at, "overflows", (double)t->s.scaler.overflows);
+    }
     if (t->c->z_loss > 0)
         at = add_real(b, sizeof(b), at, "z_loss", st->z);
     if (t->mc.experts > 0) {

@@ -55,6 +55,28 @@ static double get_real(json_t *state, const char *key)
     return json_is_number(v) ? json_number_value(v) : (double)NAN;
 }
 
+static struct lf_train_state at_the_beginning(const lf_trainer *t)
+{
+    return (struct lf_train_state){.first_loss = NAN,
+                                   .valid_loss = NAN,
+                                   .best_valid = NAN,
+                                   .best_score = NAN,
+                                   .scaler = lf_scaler_start(&t->c->scaler)};
+}
+
+/* A run that was not scaled before begins with the scale it is given. */
+static struct lf_scaler scaler_of(const lf_trainer *t, const json_t *state)
+{
+    const json_t *o = json_object_get(state, "scaler");
+    struct lf_scaler s = lf_scaler_start(&t->c->scaler);
+    const double scale = json_number_value(json_object_get(o, "scale"));
+    if (!o || !t->c->scaler.dynamic || !(scale > 0) || scale > 2 * LF_SCALER_MAX)
+        return s;
+    return (struct lf_scaler){.scale = scale,
+                              .good = json_integer_value(json_object_get(o, "good")),
+                              .overflows = json_integer_value(json_object_get(o, "overflows"))};
+}
+
 static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *err)
 {
     struct lf_train_state s = {0};
@@ -87,6 +109,7 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     s.best_score = get_real(state, "best_score");
     s.best_step = json_integer_value(json_object_get(state, "best_step"));
     s.stale = json_integer_value(json_object_get(state, "stale"));
+    s.scaler = scaler_of(t, state);
     s.active_s = get_real(state, "active_s");
     if (!isfinite(s.active_s))
         s.active_s = 0;
@@ -320,7 +343,7 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = start_from_weights(t, err);
     if (!rc)
         rc = lf_pstore_adapter_start(t->m.ps, err);
-    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN, .best_score = NAN};
+    t->s = at_the_beginning(t);
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }
 
@@ -381,7 +404,7 @@ out:
 /* The other ranks follow. */
 static int start_other(lf_trainer *t, json_t *state, lf_err *err)
 {
-    t->s = (struct lf_train_state){.first_loss = NAN, .valid_loss = NAN, .best_valid = NAN, .best_score = NAN};
+    t->s = at_the_beginning(t);
     int rc = state ? restore_state(t, state, "rank 0's checkpoint", err) : lf_pstore_init(t->m.ps, t->c->seed, err);
     return rc ? rc : lf_loader_seek(t->data, t->s.cursor, err);
 }

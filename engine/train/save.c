@@ -82,6 +82,10 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                         json_object_set_new(o, "stale", json_integer(t->s.stale)) |
                         json_object_set_new(o, "early", json_boolean(lf_train_out_of_patience(t))) |
                         json_object_set_new(o, "active_s", json_real(active));
+    if (!bad && c->scaler.dynamic)
+        bad = json_object_set_new(o, "scaler", json_pack("{s:f,s:I,s:I}", "scale", t->s.scaler.scale, "good",
+                                                         (json_int_t)t->s.scaler.good, "overflows",
+                                                         (json_int_t)t->s.scaler.overflows));
     if (!bad && c->adapter)
         bad = json_object_set_new(o, "adapter", lf_adapter_to_json(c->adapter, err)) |
               json_object_set_new(o, "base", json_string(t->base));

@@ -128,6 +128,37 @@ same "$(id recompute)" "$base" "so does full recomputation"
 run sync --no-save-async
 same "$(id sync)" "$base" "so does saving without a background writer"
 
+# loss scaling: a power of two changes no bit where nothing overflows, and what overflows is made again
+run scaled --loss-scale 1024
+same "$(id scaled)" "$base" "a fixed scale of the loss gives the same bits"
+sed 's/^family.*/&\ninit_std = 4/' "$dir/run.ini" >"$dir/steep.ini" # steep, and no clipping: its factor / 2^126 would be subnormal
+ini=$dir/steep.ini
+big="--clip 0 --loss-scale 0 --loss-scale-start 8.51e37 --loss-scale-window 5" # 2^126
+run steep --clip 0
+# shellcheck disable=SC2086
+run scaled2 $big
+same $rc 0 "a scale that is found while training"
+same "$(id scaled2)" "$(id steep)" "gives the same bits though steps overflowed"
+scales() { grep -ao '"loss_scale":[^,]*,"overflows":[^,]*' "$dir/$1/metrics" | sed 's/"loss_scale"://; s/,"overflows":/ /'; }
+check "$(scales scaled2 | sed -n 1p)" 'NF == 2 && $1 > 1 && $1 < 8.5e37 && $2 > 0'
+ok $? "the first step was made again with less: $(scales scaled2 | sed -n 1p)"
+check "$(scales scaled2 | awk 'NR > 1 && $1 == 2 * last { n++ } { last = $1 } END { print NR, n }')" '$1 == 36 && $2 >= 2'
+ok $? "after five steps in a row it is doubled"
+# shellcheck disable=SC2086
+mkdir -p "$dir/scaled3"
+"$pretrain" --config "$ini" --out "$dir/scaled3/out" --metrics "$dir/scaled3/metrics" $big --save-interval 1 2>"$dir/err" &
+pid=$!
+until [ -e "$dir/scaled3/out/checkpoints/step-00000007" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+kill -9 $pid
+wait $pid 2>/dev/null
+# shellcheck disable=SC2086
+run scaled3 $big
+same "$(id scaled3) $(scales scaled3)" "$(id steep) $(scales scaled2)" "killed and resumed, too, with the same course of the scale"
+run overflow --clip 0 --loss-scale 8e37
+same $rc 1 "a fixed scale that overflows stops the run"
+says "the gradient is not finite" "and says so"
+ini=$dir/run.ini
+
 # kill -9, always into the same directory
 mkdir -p "$dir/kill"
 kills=0
