@@ -231,6 +231,11 @@ int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err)
     return lf_pstore_init(m->ps, seed, err);
 }
 
+int lf_pg_model_adapter_start(lf_pg_model *m, lf_err *err)
+{
+    return lf_pstore_adapter_start(m->ps, err);
+}
+
 /* ---- packed documents ---- */
 
 struct by_length {

@@ -52,6 +52,8 @@ const lf_model_config *lf_pg_model_config(const lf_pg_model *m);
 int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* Initial values of everything, as seed has them: an adapter begins with them, before the weights are loaded. */
 int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err);
+/* Once the weights below it are in place: what a new adapter takes from them (the lengths of DoRA). */
+int lf_pg_model_adapter_start(lf_pg_model *m, lf_err *err);
 
 /* Generation with the weights as they are. Valid until destroy. */
 int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err);

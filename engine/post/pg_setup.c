@@ -179,6 +179,8 @@ int lf_pg_weights(lf_pg *p, lf_err *err)
     const struct lf_pg_config *c = p->c;
     int rc = c->adapter ? lf_pg_model_init(p->actor, c->seed, err) : 0;
     rc = rc ? rc : load_from(p, p->actor, c->init_from, "init_from", err);
+    if (!rc && c->adapter)
+        rc = lf_pg_model_adapter_start(p->actor, err);
     if (!rc && p->ref)
         rc = load_from(p, p->ref, c->ref_from ? c->ref_from : c->init_from, "ref_from", err);
     if (!rc && p->critic)

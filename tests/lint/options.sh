@@ -7,11 +7,12 @@ export LC_ALL
 src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-n=0
+n=0 bad=0
 result() { # $1: 0 = ok, $2: name, $3: findings
     n=$((n + 1))
     if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
         echo "not ok $n - $2"
+        bad=1
         printf '%s\n' "$3" | sed 's/^/# /'
     fi
 }
@@ -96,3 +97,4 @@ else
     echo "ok $n - mandoc has no warning about a man page # SKIP no mandoc"
 fi
 echo "1..$n"
+exit $bad
