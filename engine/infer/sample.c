@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sampling on the host: see sample.h for the order of operations. A draw without top-k, top-p or min-p needs no sorting: mass is
- * walked in the order of a partial selection only when a cut asks for it.
+ * walked in the order of a partial selection only when a cut asks for it. A draw that nothing bends (raw) reads the logits twice at most
+ * and writes nothing: training by reinforcement makes one for every token.
  */
 #include "engine/infer/sample.h"
 
@@ -13,6 +14,7 @@
 #include "engine/base/rng.h"
 
 enum { SEEN_PROMPT = 1, SEEN_OUTPUT = 2, FORBIDDEN = 4, ALLOWED = 8 };
+enum { BLOCK = 64 }; /* logits whose mass is kept as one number */
 
 struct lf_sampler {
     int64_t vocab;
@@ -20,8 +22,9 @@ struct lf_sampler {
     int32_t *count;   /* [vocab] times in the output */
     double *work;     /* [vocab] adjusted logits */
     int32_t *ids;     /* [vocab] candidates in draw order */
-    double *probs;    /* [vocab] of ids[] */
+    double *probs;    /* [vocab] of ids[], or masses of blocks */
     size_t kept;
+    bool forbids;     /* is some token FORBIDDEN? */
     int32_t *touched; /* ids whose flags or count are set, for a cheap reset */
     size_t n_touched;
     lf_sample_limits limits;
@@ -108,6 +111,7 @@ void lf_sampler_begin(lf_sampler *s, const int32_t *prompt, size_t n)
         s->count[s->touched[i]] = 0;
     }
     s->n_touched = 0;
+    s->forbids = false;
     s->limits = (lf_sample_limits){0};
     for (size_t i = 0; i < n; i++)
         touch(s, prompt[i], SEEN_PROMPT);
@@ -141,6 +145,7 @@ void lf_sampler_forbid(lf_sampler *s, const int32_t *tokens, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         touch(s, tokens[i], FORBIDDEN);
+    s->forbids = s->forbids || n > 0;
 }
 
 void lf_sampler_allow_all(lf_sampler *s)
@@ -154,6 +159,7 @@ void lf_sampler_allow_all(lf_sampler *s)
             s->touched[k++] = t;
     }
     s->n_touched = k;
+    s->forbids = false;
 }
 
 static void adjust(lf_sampler *s, const lf_sample_params *p, const float *logits)
@@ -285,8 +291,106 @@ static void select_kept(lf_sampler *s, const lf_sample_params *p)
     s->kept = keep;
 }
 
+/* ---- draws that nothing bends ---- */
+
+static bool is_raw(const lf_sampler *s, const lf_sample_params *p)
+{
+    bool cut = p->top_k > 0 || p->top_p < 1 || p->min_p > 0;
+    bool penalty = p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    return p->temperature > 0 && !cut && !penalty && !s->forbids && s->limits.n_bias == 0 && s->limits.n_allowed == 0;
+}
+
+/* e^x for x <= 0 (NaN and what is below -700 become 1e-304), relative error below 1e-11, four orders below that of a logit: x = k ln 2 + r,
+ * Taylor's series of e^r, k added to the exponent's bits. No branch and no call, so that compilers make vectors of it. */
+static inline double exp_negative(double x)
+{
+    const double shift = 0x1.8p52; /* adding it leaves k in the low bits */
+    double t, k, r, y;
+    uint64_t bits, low;
+    const int64_t keep = -(int64_t)(x > -700); /* all ones or none */
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits & (uint64_t)keep) | (0xc085e00000000000u & ~(uint64_t)keep); /* -700 */
+    memcpy(&x, &bits, sizeof x);
+    t = x * 0x1.71547652b82fep0 + shift;
+    k = t - shift;
+    r = x - k * 0x1.62e42feep-1 - k * 0x1.a39ef35793c76p-33;
+    y = 1.0 / 40320 + r * (1.0 / 362880);
+    y = 1.0 / 720 + r * (1.0 / 5040 + r * y);
+    y = 1.0 / 24 + r * (1.0 / 120 + r * y);
+    y = 1 + r * (1 + r * (0.5 + r * (1.0 / 6 + r * y)));
+    memcpy(&bits, &y, sizeof bits);
+    memcpy(&low, &t, sizeof low);
+    bits += low << 52;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+/* e[i] = exp((logits[at + i] - max) * scale) of a block, 0 in effect beyond the end; their sum. */
+static double block_mass(double e[BLOCK], const float *logits, int64_t vocab, int64_t at, float max, double scale)
+{
+    double sum[4] = {0};
+    float x[BLOCK];
+    int64_t n = vocab - at < BLOCK ? vocab - at : BLOCK;
+    for (int64_t i = 0; i < BLOCK; i++)
+        x[i] = i < n ? logits[at + i] : -INFINITY;
+#pragma omp simd
+    for (int64_t i = 0; i < BLOCK; i++)
+        e[i] = exp_negative(((double)x[i] - (double)max) * scale);
+    for (int64_t i = 0; i < BLOCK; i += 4)
+        for (int64_t k = 0; k < 4; k++)
+            sum[k] += e[i + k];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* The token at which the running mass passes u of the whole. */
+static int32_t draw_raw(lf_sampler *s, double temperature, const float *logits, float max, double u)
+{
+    const double scale = 1 / temperature;
+    double e[BLOCK], total = 0, run = 0;
+    int64_t n = (s->vocab + BLOCK - 1) / BLOCK, b = 0;
+    for (int64_t i = 0; i < n; i++)
+        total += s->probs[i] = block_mass(e, logits, s->vocab, i * BLOCK, max, scale);
+    u *= total;
+    while (b < n - 1 && u >= run + s->probs[b])
+        run += s->probs[b++];
+    block_mass(e, logits, s->vocab, b * BLOCK, max, scale);
+    int32_t last = -1;
+    for (int64_t i = b * BLOCK; i < s->vocab && i < (b + 1) * BLOCK; i++) {
+        if (!isfinite(logits[i]))
+            continue;
+        last = (int32_t)i;
+        run += e[i - b * BLOCK];
+        if (u < run)
+            return last;
+    }
+    for (int64_t i = b * BLOCK; last < 0 && i-- > 0;) /* u met the rounding of the last sum */
+        last = isfinite(logits[i]) ? (int32_t)i : -1;
+    return last;
+}
+
+static float largest(const float *logits, int64_t vocab)
+{
+    float lane[8], max = -INFINITY; /* lanes, because one comparison would wait for the other */
+    int64_t i = 0;
+    for (int k = 0; k < 8; k++)
+        lane[k] = -INFINITY;
+    for (; i + 8 <= vocab; i += 8)
+        for (int k = 0; k < 8; k++)
+            lane[k] = logits[i + k] > lane[k] ? logits[i + k] : lane[k];
+    for (; i < vocab; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (int k = 0; k < 8; k++)
+        max = lane[k] > max ? lane[k] : max;
+    return max;
+}
+
 int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits, uint64_t seed, uint64_t index)
 {
+    float max = is_raw(s, p) ? largest(logits, s->vocab) : INFINITY;
+    if (isfinite(max)) {
+        s->kept = 0;
+        return draw_raw(s, p->temperature, logits, max, lf_rng_f64(seed, LF_SITE_SAMPLE, index));
+    }
     adjust(s, p, logits);
     if (p->temperature <= 0)
         return greedy(s);
@@ -315,9 +419,9 @@ size_t lf_sampler_kept(const lf_sampler *s, const int32_t **ids, const double **
 size_t lf_top_logits(const float *logits, int64_t vocab, size_t n, int32_t *ids)
 {
     size_t k = 0;
-    for (int64_t i = 0; i < vocab; i++) {
+    for (int64_t i = 0; n > 0 && i < vocab; i++) {
         float l = logits[i];
-        if (!isfinite(l) || (k == n && (n == 0 || !(l > logits[ids[n - 1]]))))
+        if (!isfinite(l) || (k == n && !(l > logits[ids[n - 1]])))
             continue;
         size_t at = k < n ? k++ : n - 1;
         while (at > 0 && logits[ids[at - 1]] < l) {

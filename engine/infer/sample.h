@@ -76,7 +76,7 @@ void lf_sampler_allow_all(lf_sampler *s);
 int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits, uint64_t seed, uint64_t index);
 
 /* The distribution that the last draw used, for tests: number of kept tokens, ids in draw order and probabilities (borrowed until
- * the next call). A greedy draw keeps one. */
+ * the next call). A greedy draw keeps one; one without cuts, penalties, limits and forbidden tokens makes no list: 0. */
 size_t lf_sampler_kept(const lf_sampler *s, const int32_t **ids, const double **probs);
 
 /* The n largest logits: ids in order of descending logit, then ascending id. Returns how many (<= n). */

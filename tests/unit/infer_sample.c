@@ -5,16 +5,30 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "engine/base/rng.h"
 #include "engine/infer/sample.h"
 #include "tests/tap/tap.h"
 
 static const float logits[5] = {2.0f, 1.0f, 0.5f, 0.0f, -1.0f};
 
+/* A draw that nothing bends makes no list; top-k of the whole vocabulary bends nothing but does. */
+static void draw(lf_sampler *s, const lf_sample_params *p)
+{
+    lf_sample_params all = *p;
+    const int32_t *ids;
+    const double *probs;
+    lf_sampler_draw(s, p, logits, 1, 0);
+    if (lf_sampler_kept(s, &ids, &probs) > 0)
+        return;
+    all.top_k = 5;
+    lf_sampler_draw(s, &all, logits, 1, 0);
+}
+
 static void kept_is(lf_sampler *s, const lf_sample_params *p, const double *want, size_t n, const char *name)
 {
     const int32_t *ids;
     const double *probs;
-    lf_sampler_draw(s, p, logits, 1, 0);
+    draw(s, p);
     tap_i64((int64_t)lf_sampler_kept(s, &ids, &probs), (int64_t)n, name);
     for (size_t i = 0; i < n; i++) {
         tap_i64(ids[i], (int64_t)i, name);
@@ -102,7 +116,7 @@ static void probs_of(lf_sampler *s, const lf_sample_params *p, double *out)
 {
     const int32_t *ids;
     const double *probs;
-    lf_sampler_draw(s, p, logits, 1, 0);
+    draw(s, p);
     for (int i = 0; i < 5; i++)
         out[i] = 0;
     for (size_t i = 0, n = lf_sampler_kept(s, &ids, &probs); i < n; i++)
@@ -196,6 +210,42 @@ static void test_law(lf_sampler *s)
            "sequences have seeds of their own");
 }
 
+/* Draws that nothing bends are the inverse of the distribution function, token by token, over a vocabulary that is no multiple of
+ * anything and has tokens of no mass at both ends. */
+static void test_raw(void)
+{
+    enum { V = 1000, N = 4000 };
+    static float z[V];
+    const double t[] = {1, 0.7, 2.5};
+    lf_sampler *s = lf_sampler_create(V, NULL);
+    lf_sample_params p = LF_SAMPLE_DEFAULTS;
+    for (int i = 0; i < V; i++)
+        z[i] = i < 3 || i > V - 30 || i % 7 == 0 ? -INFINITY : (float)(12 * lf_rng_f64(5, 6, (uint64_t)i) - 900);
+    lf_sampler_begin(s, NULL, 0);
+    for (size_t k = 0; k < sizeof t / sizeof *t; k++) {
+        double cum[V], total = 0;
+        int wrong = 0, seen = 0;
+        p.temperature = t[k];
+        for (int i = 0; i < V; i++)
+            cum[i] = total += exp(((double)z[i] + 890) / t[k]);
+        for (uint64_t i = 0; i < N; i++) {
+            double u = total * lf_rng_f64(9, LF_SITE_SAMPLE, i);
+            int32_t got = lf_sampler_draw(s, &p, z, 9, i);
+            wrong += got < 0 || u > cum[got] * (1 + 1e-10) || (got > 0 && u < cum[got - 1] * (1 - 1e-10)) || !isfinite(z[got]);
+            seen += got > 900;
+        }
+        tap_ok(wrong == 0, "temperature %g: %d of %d draws are not where the mass passes u", t[k], wrong, N);
+        tap_ok(seen > 0, "... also in the last block");
+    }
+    p.temperature = 1;
+    int32_t first = lf_sampler_draw(s, &p, z, 9, 0);
+    lf_sampler_forbid(s, &first, 1);
+    tap_ok(lf_sampler_draw(s, &p, z, 9, 0) != first, "what is forbidden is not drawn");
+    lf_sampler_allow_all(s);
+    tap_i64(lf_sampler_draw(s, &p, z, 9, 0), first, "and is free again");
+    lf_sampler_destroy(s);
+}
+
 static void test_bad(void)
 {
     static const struct {
@@ -222,6 +272,7 @@ int main(void)
     test_limits(s);
     test_reference(s);
     test_law(s);
+    test_raw();
     test_bad();
     lf_sampler_destroy(s);
     return tap_done();
