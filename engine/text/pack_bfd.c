@@ -2,7 +2,8 @@
  *
  * Best fit decreasing: pieces from long to short, each into the open sequence with the least room that still holds it.
  * Open sequences stand in one list per amount of room; a tree of 64-bit words finds the next non-empty list, so a piece
- * costs a few word operations whatever T is. Ties: the most recently touched sequence; equal lengths: document order.
+ * costs a few word operations whatever T is. Ties: of sequences with the same room the one that has had it longest, of
+ * pieces of the same length the order of documents, as in trl (_pack_bfd of trl/data_utils.py), so that both pack alike.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ struct bin {
 
 struct bfd {
     struct bitset open; /* rooms that have an open sequence */
-    uint32_t *head;     /* [T + 1] by room */
+    uint32_t *head;     /* [T + 1] by room: first in, first out */
+    uint32_t *tail;     /* [T + 1] of the same lists; undefined where head is NONE */
     struct bin *bins;
     size_t n_bins, cap_bins;
     struct lf_pack_item *pieces; /* sorted, long first */
@@ -122,10 +124,14 @@ static int sorted_pieces(const lf_pack *p, struct bfd *b, lf_err *err)
 static void open_bin(struct bfd *b, uint32_t i)
 {
     uint32_t room = b->bins[i].room;
-    if (b->head[room] == NONE)
+    b->bins[i].next_open = NONE;
+    if (b->head[room] == NONE) {
         set_add(&b->open, room);
-    b->bins[i].next_open = b->head[room];
-    b->head[room] = i;
+        b->head[room] = i;
+    } else {
+        b->bins[b->tail[room]].next_open = i;
+    }
+    b->tail[room] = i;
 }
 
 static uint32_t take_bin(struct bfd *b, uint32_t room)
@@ -183,7 +189,9 @@ int lf_pack_build_bfd(lf_pack *p, lf_err *err)
     int rc = set_init(&b.open, p->T, err);
     if (rc < 0 || (rc = sorted_pieces(p, &b, err)) < 0)
         goto out;
-    if (!(b.head = lf_malloc((size_t)p->T + 1, sizeof *b.head, err))) {
+    b.head = lf_malloc((size_t)p->T + 1, sizeof *b.head, err);
+    b.tail = lf_malloc((size_t)p->T + 1, sizeof *b.tail, err);
+    if (!b.head || !b.tail) {
         rc = LF_ENOMEM;
         goto out;
     }
@@ -197,6 +205,7 @@ out:
     for (int l = 0; l < b.open.n_levels; l++)
         free(b.open.level[l]);
     free(b.head);
+    free(b.tail);
     free(b.bins);
     free(b.pieces);
     free(b.next);

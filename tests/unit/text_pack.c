@@ -111,6 +111,30 @@ static void test_best_fit(void)
     lf_pack_destroy(p);
 }
 
+/* Equal rooms and equal lengths: the sequences that trl 1.16 makes of these lengths (_pack_bfd of trl/data_utils.py). */
+static void test_ties(void)
+{
+    static const uint64_t lens[40] = {3, 8, 7, 3, 5, 8, 6, 8, 2, 8, 1, 6, 4, 7, 3, 3, 6, 7, 7, 6,
+                                      5, 3, 3, 3, 7, 5, 1, 2, 3, 8, 1, 4, 1, 4, 6, 8, 5, 5, 5, 8};
+    static const int want[21][4] = {{1, 8, -1},   {5, 27, -1},  {7, 30, 32, -1}, {9, -1},      {29, -1},     {35, -1},     {39, -1},
+                                    {2, 0, -1},   {13, 3, -1},  {17, 14, -1},    {18, 15, -1}, {24, 21, -1}, {6, 12, -1},  {11, 31, -1},
+                                    {16, 33, -1}, {19, 22, 10, -1}, {34, 23, 26, -1}, {4, 20, -1}, {25, 36, -1}, {37, 38, -1}, {28, -1}};
+    lf_err err = LF_ERR_INIT;
+    lf_pack *p = NULL;
+    lf_pack_seg segs[10];
+    int64_t bad = 0;
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 40, len_in, lens, &err), 0, &err, NULL, "many ties");
+    tap_i64((int64_t)lf_pack_count(p), 21, "sequences");
+    for (uint64_t i = 0; i < 21; i++) {
+        int n = lf_pack_get(p, i, segs), k = 0;
+        while (want[i][k] >= 0 && k < n && segs[k].doc == (uint64_t)want[i][k])
+            k++;
+        bad += want[i][k] >= 0;
+    }
+    tap_i64(bad, 0, "first in, first out");
+    lf_pack_destroy(p);
+}
+
 static void test_refused(void)
 {
     struct lens l = {.n = 4, .max = 5, .seed = 3};
@@ -139,6 +163,7 @@ int main(void)
     test_policy(LF_PACK_BFD, 5000, 64, 12000, 0.9);
     test_bound_shows();
     test_best_fit();
+    test_ties();
     test_refused();
     return tap_done();
 }
