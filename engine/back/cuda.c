@@ -131,6 +131,7 @@ static void cuda_destroy(lf_back *base)
         lf_cuda_ring_destroy(b, &b->in);
         lf_cuda_ring_destroy(b, &b->out);
         lf_cuda_late_destroy(b);
+        lf_cuda_stamps_destroy(b);
         lf_cu_queue_destroy(b->base.queue);
     }
     lf_cu_device_close(b->dev);
@@ -140,7 +141,8 @@ static void cuda_destroy(lf_back *base)
 #define COMMON                                                                                                         \
     .name = "cuda", .alloc = cuda_alloc, .release = cuda_release, .copy_in = lf_cuda_copy_in,                          \
     .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,                       \
-    .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure
+    .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,                       \
+    .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
 static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin, .capture_end = capture_end,
                                              .capture_run = capture_run, .capture_free = capture_free};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CUDA backend: what cuda.c (memory, captures) and cuda_copy.c (staging) share.
+ * Inside the CUDA backend: what cuda.c (memory, captures), cuda_copy.c (staging) and cuda_time.c share.
  */
 #ifndef LF_BACK_CUDA_PRIV_H
 #define LF_BACK_CUDA_PRIV_H
@@ -27,6 +27,8 @@ struct lf_back_cuda {
     char *late; /* LF_BACK_LATE_SLOTS of LF_BACK_LATE_BYTES, pinned */
     lf_cu_event late_event[LF_BACK_LATE_SLOTS];
     bool late_busy[LF_BACK_LATE_SLOTS];
+    lf_cu_event *stamp;
+    size_t n_stamps, cap_stamps;
     int rank;
     char family[32], device[128], shown[128]; /* "cuda-sm_90", for messages, for the fingerprint */
 };
@@ -42,5 +44,10 @@ int lf_cuda_late_create(struct lf_back_cuda *b, lf_err *err);
 void lf_cuda_late_destroy(struct lf_back_cuda *b);
 int lf_cuda_late_begin(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
 int lf_cuda_late_end(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
+
+int lf_cuda_stamp(lf_back *b, size_t i, lf_err *err);
+int lf_cuda_stamps(lf_back *b, double *seconds, size_t n, lf_err *err);
+void lf_cuda_stamps_destroy(struct lf_back_cuda *b);
+int lf_cuda_probe(lf_back *b, struct lf_back_peak *out, lf_err *err);
 
 #endif

@@ -69,6 +69,30 @@ static void test_copies(lf_back *b)
     b->ops->release(b, dev, N);
 }
 
+static void test_times(lf_back *b)
+{
+    enum { N = 1 << 16, STAMPS = 40 };
+    float *x = b->ops->alloc(b, N * sizeof *x, &err);
+    double at[STAMPS];
+    struct lf_back_peak p = {0};
+    bool ascending = true;
+    for (int round = 0; round < 2; round++) { /* the second uses the same events */
+        tap_rc(b->ops->stamp(b, 0, &err), 0, &err, NULL, "a stamp");
+        for (size_t i = 1; i < STAMPS; i++) {
+            fill_floats(b, x, N, (float)i);
+            ascending = ascending && !b->ops->stamp(b, i, &err);
+        }
+        tap_rc(b->ops->stamps(b, at, STAMPS, &err), 0, &err, NULL, "their times");
+        for (size_t i = 1; i < STAMPS; i++)
+            ascending = ascending && at[i] >= at[i - 1];
+    }
+    tap_ok(ascending && at[0] == 0 && at[STAMPS - 1] > 0, "begin at 0 and ascend");
+    tap_rc(b->ops->probe(b, &p, &err), 0, &err, NULL, "ceilings");
+    tap_ok(p.f32_flops > 0 && p.bf16_flops > p.f32_flops && p.bytes_per_s > 0, "bf16 %.3g, f32 %.3g FLOP/s, %.3g bytes/s", p.bf16_flops,
+           p.f32_flops, p.bytes_per_s);
+    b->ops->release(b, x, N * sizeof *x);
+}
+
 static void test_order(lf_back *b)
 {
     enum { N = 256 };
@@ -189,6 +213,7 @@ int main(void)
     tap_str(b->device, "emulated GPU 1, driver 13.0", "device");
     test_copies(b);
     test_order(b);
+    test_times(b);
     test_late(b);
     test_capture(b);
     lf_back_destroy(b);
