@@ -64,7 +64,10 @@ model_line() { # PROGRAM WHAT MODEL B T
     ours=$("$1" "$2" "$models/$3.ini" "$4" "$5" 2>"$work/err" | tail -n 1)
     theirs=
     case $ours in
-    '{'*) printf '%s\n' "$ours" ;;
+    '{'*)
+        printf '%s\n' "$ours"
+        { printf '\n### %s\n\n```\n%s\n' "$2 $3, $4 x $5" "$ours"; cat "$work/err"; printf '```\n'; } >>"$work/kernels"
+        ;;
     *)
         failed=$((failed + 1))
         sed 's/^/  /' "$work/err" | tail -n 5

@@ -1,8 +1,13 @@
 # A real GPU: make check-gpu, make bench-gpu; both also from a bundle. And what ptxas said about registers.
 EXTRA_DIST += tests/gpu/README.md tests/gpu/check.sh tests/gpu/bench.sh tests/gpu/check-gpu tests/gpu/bench-gpu tests/gpu/spills.sh \
-  tests/gpu/spills.txt tests/gpu/check_test.sh
+  tests/gpu/spills.txt tests/gpu/check_test.sh tests/gpu/gpu_peer.py
 TESTS += tests/gpu/spills.sh tests/gpu/check_test.sh
 CLEANFILES += check-gpu.txt bench-gpu.md
+
+EXTRA_PROGRAMS += tests/gpu/gpu_model
+CLEANFILES += tests/gpu/gpu_model
+tests_gpu_gpu_model_SOURCES = tests/gpu/gpu_model.c
+tests_gpu_gpu_model_LDADD = kernels/bench/libbench.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
 
 # Programs that run on a GPU with LF_REQUIRE_GPU=1.
 LF_GPU_TESTS = for p in $(check_PROGRAMS); do case $$p in tests/op/cuda_* | tests/golden-gpu/*) echo $$p ;; esac; done
