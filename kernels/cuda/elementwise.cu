@@ -4,6 +4,7 @@
  * elements of a row to a thread at a time.
  */
 #include "kernels/cuda/act.h"
+#include "kernels/cuda/each.h"
 #include "kernels/cuda/elementwise.h"
 
 LF_KERNEL(fill, struct lf_k_fill, 256)
@@ -12,14 +13,14 @@ LF_KERNEL(fill, struct lf_k_fill, 256)
     const bool vec = lf_vec8(a->y, 0, a->y_type);
     LF_UNROLL for (int k = 0; k < 8; k++) v[k] = a->value;
     for (int64_t i = 8 * lf_index(); i < a->n; i += 8 * lf_threads())
-        lf_store_n(a->y, i, a->y_type, v, (int)(a->n - i < 8 ? a->n - i : 8), vec);
+        lf_store_n(a->y, i, a->y_type, v, lf_eight(a->n, i), vec);
 }
 
 LF_KERNEL(axpby, struct lf_k_axpby, 256)
 {
     const bool vec = lf_vec8(a->a, 0, a->a_type) && lf_vec8(a->b, 0, a->b_type) && lf_vec8(a->y, 0, a->y_type);
     for (int64_t i = 8 * lf_index(); i < a->n; i += 8 * lf_threads()) {
-        const int n = (int)(a->n - i < 8 ? a->n - i : 8);
+        const int n = lf_eight(a->n, i);
         float x[8], b[8];
         lf_load_n(x, a->a, i, a->a_type, n, vec);
         if (a->b)
@@ -34,21 +35,13 @@ LF_KERNEL(axpby, struct lf_k_axpby, 256)
     }
 }
 
-/* for every eight columns of a matrix of `rows` x `c`, dealt out over the grid: row r, first column at, n columns */
-#define EACH_EIGHT(rows, c_len)                                                                                        \
-    const int64_t per = ((c_len) + 7) / 8;                                                                             \
-    int64_t r, at;                                                                                                     \
-    for (int64_t i = lf_index(); i < (rows)*per; i += lf_threads())                                                    \
-        if (lf_row_of(i, per, &r, &at), at *= 8, true)
-#define EIGHT_LEN(c_len) ((int)((c_len)-at < 8 ? (c_len)-at : 8))
-
 LF_KERNEL(act_fwd, struct lf_k_act_fwd, 256)
 {
     const int t = a->x_type;
     const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->y, a->ldy, t);
-    EACH_EIGHT(a->rows, a->c)
+    LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
-        const int n = EIGHT_LEN(a->c);
+        const int n = lf_eight(a->c, at);
         float x[8];
         lf_load_n(x, a->x, r * a->ldx + at, t, n, vec);
         lf_act8(x, x, a->act);
@@ -60,9 +53,9 @@ LF_KERNEL(act_bwd, struct lf_k_act_bwd, 256)
 {
     const int t = a->x_type;
     const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
-    EACH_EIGHT(a->rows, a->c)
+    LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
-        const int n = EIGHT_LEN(a->c);
+        const int n = lf_eight(a->c, at);
         float x[8], dy[8], value[8], slope[8];
         lf_load_n(x, a->x, r * a->ldx + at, t, n, vec);
         lf_load_n(dy, a->dy, r * a->lddy + at, t, n, vec);
@@ -76,9 +69,9 @@ LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
 {
     const int t = a->x_type;
     const bool vec = lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) && lf_vec8(a->y, a->ldy, t);
-    EACH_EIGHT(a->rows, a->c)
+    LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
-        const int n = EIGHT_LEN(a->c);
+        const int n = lf_eight(a->c, at);
         float g[8], u[8];
         lf_load_n(g, a->gate, r * a->ldx + at, t, n, vec);
         lf_load_n(u, a->up, r * a->ldx + at, t, n, vec);
@@ -93,9 +86,9 @@ LF_KERNEL(glu_bwd, struct lf_k_glu_bwd, 256)
     const int t = a->x_type;
     const bool vec = lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) &&
                      lf_vec8(a->dgate, a->lddx, t) && lf_vec8(a->dup, a->lddx, t);
-    EACH_EIGHT(a->rows, a->c)
+    LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
-        const int n = EIGHT_LEN(a->c);
+        const int n = lf_eight(a->c, at);
         float g[8], u[8], dy[8], value[8], slope[8];
         lf_load_n(g, a->gate, r * a->ldx + at, t, n, vec);
         lf_load_n(u, a->up, r * a->ldx + at, t, n, vec);
@@ -151,9 +144,9 @@ LF_KERNEL(dropout, struct lf_k_dropout, 256)
     const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->residual, a->ldres, t) && lf_vec8(a->y, a->ldy, t);
     const float keep = 1.0f / (1.0f - a->p);
     const uint64_t seed = a->rec->seed;
-    EACH_EIGHT(a->rows, a->c)
+    LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
-        const int n = EIGHT_LEN(a->c);
+        const int n = lf_eight(a->c, at);
         float x[8], res[8];
         uint32_t w[8];
         const uint64_t sample = (uint64_t)a->sample[r];

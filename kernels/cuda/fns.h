@@ -16,7 +16,15 @@
     X(elementwise, gather_rows)                                                                                        \
     X(elementwise, dropout)
 
-#define LF_CU_FNS_ROWS(X)
+#define LF_CU_FNS_ROWS(X)                                                                                              \
+    X(rows, norm_fwd)                                                                                                  \
+    X(rows, norm_bwd)                                                                                                  \
+    X(rows, norm_bwd_wide)                                                                                             \
+    X(rows, norm_bwd_sum)                                                                                              \
+    X(rows, unit_rows_fwd)                                                                                             \
+    X(rows, unit_rows_bwd)                                                                                             \
+    X(rows, row_gate_fwd)                                                                                              \
+    X(rows, row_gate_bwd)
 
 #define LF_CU_FNS_EMBED(X)
 
@@ -54,6 +62,7 @@
 #define LF_CU_FILES(X)                                                                                                 \
     X(elementwise)                                                                                                     \
     X(rope)                                                                                                            \
-    X(dora)
+    X(dora)                                                                                                            \
+    X(rows)
 
 #endif

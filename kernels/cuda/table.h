@@ -16,7 +16,13 @@
     X(gather_rows)                                                                                                     \
     X(dropout)
 
-#define LF_CUDA_LIST_ROWS(X)
+#define LF_CUDA_LIST_ROWS(X)                                                                                           \
+    X(norm_fwd)                                                                                                        \
+    X(norm_bwd)                                                                                                        \
+    X(unit_rows_fwd)                                                                                                   \
+    X(unit_rows_bwd)                                                                                                   \
+    X(row_gate_fwd)                                                                                                    \
+    X(row_gate_bwd)
 
 #define LF_CUDA_LIST_EMBED(X)
 

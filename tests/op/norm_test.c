@@ -22,8 +22,10 @@ static const struct ncase cases[] = {
     {9, 2, 70, true, false, true, false, true, false, 1, 0},
     {333, 1, 259, true, true, true, true, true, true, 0, 0},
     {333, 2, 128, false, true, false, true, true, false, 0, 0},
+    {6, 1, 1030, true, false, true, true, false, false, 0, 0},
+    {3, 1, 4100, false, true, false, true, true, true, 0, 0},
 };
-enum { CASES = sizeof cases / sizeof *cases, GAP = 2, WIDTH_CAP = 300 };
+enum { CASES = sizeof cases / sizeof *cases, GAP = 8, WIDTH_CAP = 4200 };
 static lf_queue *queue[4];
 
 /* y of one row of s. */
@@ -103,7 +105,9 @@ static struct ndata data_make(const struct ncase *n, int xt)
     for (int64_t i = 0; i < t.total; i++) {
         int64_t at = i / t.width * t.ld + i % t.width;
         double s = op_get(t.x.p, at, xt) + (n->delta ? op_get(t.delta.p, at, xt) : 0);
-        t.s[i] = xt == LF_BF16 ? op_from_bf16(op_to_bf16(s)) : (double)(float)s;
+        t.s[i] = xt == LF_BF16  ? op_from_bf16(op_to_bf16(s))
+                 : xt == LF_F16 ? op_from_f16(op_to_f16(s))
+                                : (double)(float)s;
         t.dyv[i] = op_get(t.dy.p, at, t.yt);
     }
     for (int64_t r = 0; r < n->rows * n->heads; r++)
@@ -130,7 +134,8 @@ static struct op_diff rows_diff(const struct op_buf *b, const double *want, cons
         got[i] = op_get(b->p, i / t->width * t->ld + i % t->width, type);
     double *lim = doubles(t->total);
     for (int64_t i = 0; i < t->total; i++)
-        lim[i] = (scale ? scale[i] : fabs(want[i]) + 1) + (type == LF_BF16 ? fabs(want[i]) / 256 / tol : 0);
+        lim[i] = (scale ? scale[i] : fabs(want[i]) + 1) +
+                 (type == LF_F32 ? 0 : fabs(want[i]) * op_eps(type) / tol + (type == LF_F16 ? 0x1p-25 / tol : 0));
     struct op_diff d = op_compare(got, LF_F64, want, lim, t->total, tol);
     if (!op_guards_intact(b))
         d.bad = 0;
@@ -148,7 +153,7 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
 {
     struct op_buf y[4], sum[4], mean[4], rstd[4];
     bool same = true, ran = true;
-    for (int th = 1; th <= 3; th++) {
+    for (int th = 1; th <= OP_THREADS; th++) {
         y[th] = rows_blank(t, n->rows, t->yt);
         sum[th] = rows_blank(t, n->rows, t->xt);
         mean[th] = op_alloc((size_t)(n->rows * n->heads) * 4);
@@ -185,7 +190,7 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
     op_ok(op_compare(rstd[1].p, LF_F32, t->rstd, NULL, n->rows * n->heads, 2e-6), "norm_fwd rstd");
     if (n->layer)
         op_ok(op_compare(mean[1].p, LF_F32, t->mean, NULL, n->rows * n->heads, 1e-6), "norm_fwd mean");
-    for (int th = 1; th <= 3; th++) {
+    for (int th = 1; th <= OP_THREADS; th++) {
         op_free(&y[th]);
         op_free(&sum[th]);
         op_free(&mean[th]);
@@ -265,7 +270,7 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
 {
     struct op_buf dx[4], dw[4], db[4];
     bool same = true, ran = true;
-    for (int th = 1; th <= 3; th++) {
+    for (int th = 1; th <= OP_THREADS; th++) {
         ran = ran && backward(k, n, t, th, &dx[th], &dw[th], &db[th]);
         same = same && memcmp(dx[1].p, dx[th].p, dx[1].bytes) == 0 && memcmp(dw[1].p, dw[th].p, dw[1].bytes) == 0 &&
                memcmp(db[1].p, db[th].p, db[1].bytes) == 0;
@@ -288,7 +293,7 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
         w = fmax(w, e / (t->adx[i] * 1e-5 + 1e-7));
     }
     tap_ok(w <= 1, "norm_bwd agrees with finite differences (error / limit %.3f)", w);
-    for (int th = 1; th <= 3; th++) {
+    for (int th = 1; th <= OP_THREADS; th++) {
         op_free(&dx[th]);
         op_free(&dw[th]);
         op_free(&db[th]);
@@ -300,22 +305,22 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
 
 int main(void)
 {
-    for (int t = 1; t <= 3; t++)
-        queue[t] = lf_cpu_queue_create(t);
+    for (int t = 1; t <= OP_THREADS; t++)
+        queue[t] = op_queue_create(t);
     for (int n = 0; n < CASES; n++)
-        for (int type = LF_F32; type <= LF_BF16; type++) {
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
             struct ndata t = data_make(&cases[n], type);
-            for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-                const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+            for (int i = 0; i < OP_BACKENDS; i++) {
+                const struct lf_kernels *k = op_kernels(i);
                 if (!k)
                     continue;
-                tap_diag("case %d, %s, %s", n, k->family, type == LF_BF16 ? "bf16" : "f32");
+                tap_diag("case %d, %s, %s", n, k->family, type == LF_BF16 ? "bf16" : type == LF_F16 ? "f16" : "f32");
                 test_forward(k, &cases[n], &t);
                 test_backward(k, &cases[n], &t);
             }
             data_free(&t);
         }
-    for (int t = 1; t <= 3; t++)
-        lf_cpu_queue_destroy(queue[t]);
+    for (int t = 1; t <= OP_THREADS; t++)
+        op_queue_destroy(queue[t]);
     return tap_done();
 }

@@ -24,7 +24,7 @@ static void test_forward(const struct lf_kernels *k, const struct op_buf *x, int
     bool same = true;
     for (int64_t i = 0; i < rows * c; i++)
         want[i] = op_get(x->p, i, LF_F32) / length_of(x, i / c, c);
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = op_alloc((size_t)(rows * c) * lf_dtype_size((enum lf_dtype)type));
         const struct lf_k_unit_rows_fwd a = {.rows = rows, .c = c, .x = x->p, .y = y[t].p, .y_type = (uint8_t)type};
         same = same && k->unit_rows_fwd.check(&a) == 0 && k->unit_rows_fwd.run(queue[t], &a) == 0 &&
@@ -32,7 +32,7 @@ static void test_forward(const struct lf_kernels *k, const struct op_buf *x, int
     }
     tap_ok(same, "unit_rows_fwd: same bits with 1 to 3 threads, %s", k->family);
     op_ok(op_compare(y[1].p, type, want, NULL, rows * c, 5e-7), "unit_rows_fwd");
-    for (int t = 1; t <= 3; t++)
+    for (int t = 1; t <= OP_THREADS; t++)
         op_free(&y[t]);
     free(want);
 }
@@ -64,7 +64,7 @@ static void test_backward(const struct lf_kernels *k, struct op_buf *x, int64_t 
             scale[i] = (fabs(g) + fabs(u) * sum) / l + 1;
         }
     }
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         dx[t] = op_alloc((size_t)(rows * c) * 4);
         for (int64_t i = 0; i < rows * c && accumulate; i++)
             op_set(dx[t].p, i, LF_F32, 0.5);
@@ -89,7 +89,7 @@ static void test_backward(const struct lf_kernels *k, struct op_buf *x, int64_t 
         tap_ok(!(fabs(numeric - op_get(dy.p, i, LF_F32) / length_of(x, r, c)) <= 1e-4 * scale[i]) || c == 1 || c > 64,
                "and the gradient without its projection would not, where it is not tiny");
     }
-    for (int t = 1; t <= 3; t++)
+    for (int t = 1; t <= OP_THREADS; t++)
         op_free(&dx[t]);
     op_free(&dy);
     free(want);
@@ -99,24 +99,24 @@ static void test_backward(const struct lf_kernels *k, struct op_buf *x, int64_t 
 int main(void)
 {
     static const int64_t shapes[][2] = {{0, 4}, {1, 1}, {5, 3}, {7, 33}, {130, 16}, {40, 1027}};
-    for (int t = 1; t <= 3; t++)
-        queue[t] = lf_cpu_queue_create(t);
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
+    for (int t = 1; t <= OP_THREADS; t++)
+        queue[t] = op_queue_create(t);
+    for (int b = 0; b < OP_BACKENDS; b++)
         for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
-            const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+            const struct lf_kernels *k = op_kernels(b);
             const int64_t rows = shapes[n][0], c = shapes[n][1];
             if (!k)
                 continue;
             struct op_buf x = op_random(rows * c, LF_F32, 1, 2.0);
             for (int64_t i = 0; i < c && rows > 4; i++)
                 op_set(x.p, 4 * c + i, LF_F32, 0); /* a row without direction */
-            test_forward(k, &x, rows, c, LF_F32);
-            test_forward(k, &x, rows, c, LF_BF16);
+            for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+                test_forward(k, &x, rows, c, type);
             test_backward(k, &x, rows, c, false);
             test_backward(k, &x, rows, c, true);
             op_free(&x);
         }
-    for (int t = 1; t <= 3; t++)
-        lf_cpu_queue_destroy(queue[t]);
+    for (int t = 1; t <= OP_THREADS; t++)
+        op_queue_destroy(queue[t]);
     return tap_done();
 }
