@@ -34,3 +34,4 @@ LF_ISA_LIBS += kernels/libcpu_avx512bf16.a
 endif
 LF_ISA_LIBS += kernels/libcpucore.a
 include kernels/cuda.mk
+include kernels/cuda_gemm.mk

@@ -39,6 +39,7 @@
     extern __shared__ __align__(128) unsigned char lf_smem_raw[];                                                      \
     T *name = (T *)lf_smem_raw
 #define LF_UNROLL _Pragma("unroll")
+#define LF_ROLLED _Pragma("unroll 1")
 
 LF_DEV float lf_shfl_xor(float v, int mask)
 {

@@ -32,7 +32,20 @@
 
 #define LF_CU_FNS_MOE(X)
 
-#define LF_CU_FNS_GEMM(X)
+#define LF_CU_FNS_GEMM(X)                                                                                              \
+    X(gemm, gemm_bf16_nt)                                                                                              \
+    X(gemm, gemm_bf16_nn)                                                                                              \
+    X(gemm, gemm_bf16_tn)                                                                                              \
+    X(gemm, gemm_f16_nt)                                                                                               \
+    X(gemm, gemm_f16_nn)                                                                                               \
+    X(gemm, gemm_f16_tn)                                                                                               \
+    X(gemm, gemm_bf16_small)                                                                                           \
+    X(gemm, gemm_f16_small)                                                                                            \
+    X(gemm, gemm_f32_big)                                                                                              \
+    X(gemm, gemm_f32_small)                                                                                            \
+    X(gemm, gemm_join)                                                                                                 \
+    X(gemm, gemm_bf16_rows)                                                                                            \
+    X(gemm, gemm_f16_rows)
 
 #define LF_CU_FNS_XENT(X)
 
@@ -61,6 +74,7 @@
 
 #define LF_CU_FILES(X)                                                                                                 \
     X(elementwise)                                                                                                     \
+    X(gemm)                                                                                                            \
     X(rope)                                                                                                            \
     X(dora)                                                                                                            \
     X(rows)

@@ -30,7 +30,7 @@
 
 #define LF_CUDA_LIST_MOE(X)
 
-#define LF_CUDA_LIST_GEMM(X)
+#define LF_CUDA_LIST_GEMM(X) X(gemm)
 
 #define LF_CUDA_LIST_XENT(X)
 

@@ -1,16 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm, gemm_pack, colsum on every instruction set against an f64 reference: odd shapes, both types, transpositions, packed
- * panels, every epilogue, accumulate, sentinels, and bitwise: repeat, M, row position, threads, packed or not.
+ * gemm and gemm_pack on every backend against an f64 reference: odd shapes, all types, transpositions, packed panels, every
+ * epilogue, accumulate, sentinels, and bitwise: repeat, M, row position, threads, packed or not; on CUDA, every form of tile.
  */
 #include "config.h"
 
 #include "tests/op/op_test.h"
 
+#ifdef OP_CUDA
+#include "kernels/cuda/gemm_form.h"
+enum { CASES = 120, PANELS = 0, QUEUES = 1 };
+static int queue_threads(const lf_queue *q)
+{
+    (void)q;
+    return 1;
+}
+#else
+enum { CASES = 500, PANELS = 1, QUEUES = 3 };
+static int queue_threads(const lf_queue *q)
+{
+    return lf_cpu_queue_threads(q);
+}
+#endif
+
 struct gcase {
     int64_t m, n, k;
     bool ta, tb, packed, accumulate, bias, pre, residual, residual_is_c;
-    uint8_t ab, ct, act, mode;
+    uint8_t ab, ct, bt, act, mode; /* bt: of the bias */
     int64_t pad; /* added to every row distance */
 };
 
@@ -56,7 +72,7 @@ static void reference(struct gdata *d, const struct gcase *t, const void *c_befo
                 s += op_get(g->bias, j, g->bias_type);
             d->want_pre[o] = s;
             if (t->pre || t->act) { /* what act sees is rounded to c_type */
-                double r = t->ct == LF_BF16 ? op_from_bf16(op_to_bf16(s)) : s;
+                double r = t->ct == LF_BF16 ? op_from_bf16(op_to_bf16(s)) : t->ct == LF_F16 ? op_from_f16(op_to_f16(s)) : s;
                 s = act_ref(t->act, r);
             }
             if (t->residual)
@@ -72,7 +88,7 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
     struct lf_k_gemm *g = &d->g;
     *d = (struct gdata){0};
     *g = (struct lf_k_gemm){.m = t->m, .n = t->n, .k = t->k, .ta = t->ta, .tb = t->tb, .accumulate = t->accumulate,
-                            .ab_type = t->ab, .c_type = t->ct, .bias_type = t->ct, .act = t->act, .mode = t->mode};
+                            .ab_type = t->ab, .c_type = t->ct, .bias_type = t->bt, .act = t->act, .mode = t->mode};
     g->lda = (t->ta ? t->m : t->k) + t->pad;
     g->ldb = (t->tb ? t->k : t->n) + t->pad;
     g->ldc = t->n + t->pad;
@@ -86,7 +102,7 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
     g->b = d->b.p;
     g->c = d->c.p;
     if (t->bias) {
-        d->bias = op_random(t->n, t->ct, 4, 1);
+        d->bias = op_random(t->n, t->bt, 4, 1);
         g->bias = d->bias.p;
     }
     if (t->pre) {
@@ -110,7 +126,7 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
         g->b_packed = d->packed.p;
         g->b = NULL;
     }
-    g->work_bytes = k->gemm.work(g, lf_cpu_queue_threads(q));
+    g->work_bytes = k->gemm.work(g, queue_threads(q));
     d->work = op_alloc(g->work_bytes);
     g->work = d->work.p;
     size_t n = (size_t)(t->m * t->n);
@@ -163,13 +179,13 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct gcase
     reference(&d, t, before);
     bool ok = k->gemm.check(&d.g) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
     void *got = dense(d.c.p, t->m, t->n, d.g.ldc, t->ct);
-    double tol = tolerance(t) + (t->act ? 4e-7 : 0) + (t->ct == LF_BF16 && (t->act || t->pre) ? 1.0 / 128 / (double)t->k : 0);
-    /* a bf16 value before act may round the other way when the f32 sum lies next to a tie: one unit of it */
+    double tol = tolerance(t) + (t->act ? 4e-7 : 0) + (t->ct != LF_F32 && (t->act || t->pre) ? 2 * op_eps(t->ct) / (double)t->k : 0);
+    /* a half-precision value before act may round the other way when the f32 sum lies next to a tie: one unit of it */
     double *scale = d.scale;
     struct op_diff diff = op_compare(got, t->ct, d.want, scale, t->m * t->n, tol);
-    if (t->ct == LF_BF16 && (t->act || t->pre) && diff.bad >= 0) {
+    if (t->ct != LF_F32 && (t->act || t->pre) && diff.bad >= 0) {
         for (int64_t i = 0; i < t->m * t->n; i++)
-            scale[i] += fabs(d.want_pre[i]) / 128 / tol;
+            scale[i] += fabs(d.want_pre[i]) * 2 * op_eps(t->ct) / tol;
         diff = op_compare(got, t->ct, d.want, scale, t->m * t->n, tol);
     }
     ok = ok && diff.bad < 0 && op_guards_intact(&d.c) && op_guards_intact(&d.work) &&
@@ -201,18 +217,19 @@ static void many(const struct lf_kernels *k, lf_queue *q)
     static const int64_t dims[] = {1, 2, 3, 5, 7, 8, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 47, 48, 63, 64, 65, 97};
     const int64_t nd = sizeof dims / sizeof *dims;
     int bad = 0, total = 0;
-    for (int64_t i = 0; i < 500; i++) {
+    for (int64_t i = 0; i < CASES; i++) {
         struct gcase t = {.mode = LF_INVARIANT, .m = dims[pick(20, i, nd)], .n = dims[pick(21, i, nd)], .k = dims[pick(22, i, nd)]};
         if (i % 25 == 0)
             t.k = 700 + pick(23, i, 1700); /* several chunks */
         t.ta = pick(24, i, 2);
         t.tb = pick(25, i, 2);
-        t.ab = pick(26, i, 2) ? LF_BF16 : LF_F32;
-        t.packed = pick(27, i, 3) == 0;
+        t.ab = (uint8_t)pick(26, i, OP_LAST_FLOAT + 1);
+        t.packed = PANELS && pick(27, i, 3) == 0;
         t.pad = pick(28, i, 3);
         t.accumulate = pick(29, i, 4) == 0;
         if (!t.accumulate) {
-            t.ct = pick(30, i, 2) ? LF_BF16 : LF_F32;
+            t.ct = (uint8_t)pick(30, i, OP_LAST_FLOAT + 1);
+            t.bt = (uint8_t)pick(37, i, OP_LAST_FLOAT + 1);
             t.bias = pick(31, i, 2);
             t.pre = pick(32, i, 3) == 0;
             t.residual = pick(33, i, 3) == 0;
@@ -230,22 +247,22 @@ static void bitwise(const struct lf_kernels *k, uint8_t ab, int64_t n, int64_t k
 {
     const int64_t rows = 61;
     struct gcase t = {.mode = LF_INVARIANT, .m = rows, .n = n, .k = kk, .tb = true, .ab = ab, .ct = LF_F32, .bias = true, .ta = ta};
-    lf_queue *q1 = lf_cpu_queue_create(1), *q2 = lf_cpu_queue_create(2), *q3 = lf_cpu_queue_create(3);
+    lf_queue *q1 = op_queue_create(1), *q2 = op_queue_create(2), *q3 = op_queue_create(3);
     struct gdata d;
     setup(&d, &t, k, q1);
     bool ok = k->gemm.run(q1, &d.g) == LF_K_OK;
     float *first = dense(d.c.p, rows, n, d.g.ldc, LF_F32);
     lf_queue *qs[] = {q1, q2, q3};
     bool threads = true, position = true, packed = true;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < QUEUES; i++) {
         struct gdata e;
-        t.packed = i == 2;
+        t.packed = PANELS && i == 2;
         setup(&e, &t, k, qs[i]);
         ok = ok && k->gemm.run(qs[i], &e.g) == LF_K_OK;
         if (memcmp(first, e.c.p, e.c.bytes))
             *(t.packed ? &packed : &threads) = false;
         if (!ta)
-            for (int64_t m = 1; m <= 20; m++) { /* rows r0 .. r0+m alone */
+            for (int64_t m = 1; m <= 20; m += PANELS ? 1 : 6) { /* rows r0 .. r0+m alone */
                 int64_t r0 = pick(40, m, rows - m);
                 struct lf_k_gemm g = e.g;
                 g.m = m;
@@ -262,16 +279,16 @@ static void bitwise(const struct lf_kernels *k, uint8_t ab, int64_t n, int64_t k
         tap_diag("threads %d packed %d position %d", threads, packed, position);
     free(first);
     teardown(&d);
-    lf_cpu_queue_destroy(q1), lf_cpu_queue_destroy(q2), lf_cpu_queue_destroy(q3);
+    op_queue_destroy(q1), op_queue_destroy(q2), op_queue_destroy(q3);
 }
 
 /* More rows and columns than one super-block, groups of chunks, scratch. */
 static void large(const struct lf_kernels *k, lf_queue *q)
 {
     const struct gcase cases[] = {
-        {.m = 1601, .n = 65, .k = 33, .tb = true, .ab = LF_F32, .ct = LF_F32},
-        {.m = 17, .n = 4200, .k = 2100, .tb = true, .ab = LF_BF16, .ct = LF_BF16, .bias = true, .residual = true, .residual_is_c = true},
-        {.m = 130, .n = 130, .k = 4000, .ta = true, .ab = LF_F32, .ct = LF_F32, .accumulate = true},
+        {.m = PANELS ? 1601 : 301, .n = 65, .k = 33, .tb = true, .ab = LF_F32, .ct = LF_F32},
+        {.m = 17, .n = PANELS ? 4200 : 420, .k = PANELS ? 2100 : 1100, .tb = true, .ab = LF_BF16, .ct = LF_BF16, .bt = LF_BF16, .bias = true, .residual = true, .residual_is_c = true},
+        {.m = 130, .n = 130, .k = PANELS ? 4000 : 1100, .ta = true, .ab = LF_F32, .ct = LF_F32, .accumulate = true},
     };
     int bad = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -279,6 +296,7 @@ static void large(const struct lf_kernels *k, lf_queue *q)
     tap_ok(bad == 0, "%s: super-blocks, chunk groups and scratch", k->family);
 }
 
+#ifndef OP_CUDA
 /* f32 weights packed as bf16 panels equal rounding first. */
 static void pack_rounds(const struct lf_kernels *k, lf_queue *q)
 {
@@ -320,6 +338,64 @@ static void library(const struct lf_kernels *k, lf_queue *q)
     tap_str(lf_cpu_gemm_algorithm(&any), "own", "LF_GEMM=own");
 }
 
+#else
+
+static const char *const form_name[LF_MM_FORMS] = {"big", "small", "split", "rows"};
+
+/* Every form that fits, in a random case each, and all of them bit for bit; every row of 16 as the rows form gives it when it
+ * has more, by the first rows of the others. */
+static void forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t kk)
+{
+    const struct lf_kernels *k = op_kernels(0);
+    struct gcase t = {.mode = LF_INVARIANT, .m = m, .n = 150, .k = kk, .ta = tr & 1, .tb = tr & 2, .ab = ab, .bt = ab, .bias = true,
+                      .act = LF_ACT_SILU, .pre = true, .residual = true, .ct = ab, .pad = kk % 8 ? 1 : 8};
+    struct gdata d;
+    setup(&d, &t, k, q);
+    op_free(&d.work);
+    d.work = op_alloc(d.g.work_bytes = lf_cu_gemm_split_bytes(&d.g));
+    d.g.work = d.work.p;
+    reference(&d, &t, NULL);
+    void *first = NULL, *first_pre = NULL;
+    const struct lf_k_gemm none = {.n = 1, .k = 1, .lda = 1, .ldb = 1, .ldc = 1};
+    for (int f = 0; f < LF_MM_FORMS; f++) {
+        if (!lf_cu_gemm_form_fits(&d.g, (enum lf_mm_form)f))
+            continue;
+        memset(d.c.p, 0, d.c.bytes);
+        bool ok = lf_cu_gemm_form_run(q, &d.g, (enum lf_mm_form)f) == LF_K_OK;
+        ok = k->gemm.run(q, &none) == LF_K_OK && ok; /* waits */
+        void *c = dense(d.c.p, t.m, t.n, d.g.ldc, t.ct), *pre = dense(d.pre.p, t.m, t.n, d.g.ldpre, t.ct);
+        const size_t bytes = (size_t)(t.m * t.n) * lf_dtype_size((enum lf_dtype)t.ct);
+        if (!first) {
+            struct op_diff diff = op_compare(pre, t.ct, d.want_pre, d.scale, t.m * t.n, tolerance(&t));
+            ok = ok && diff.bad < 0;
+            first = c;
+            first_pre = pre;
+        } else {
+            ok = ok && !memcmp(first, c, bytes) && !memcmp(first_pre, pre, bytes);
+            free(c), free(pre);
+        }
+        tap_ok(ok && op_guards_intact(&d.c) && op_guards_intact(&d.pre) && op_guards_intact(&d.work),
+               "type %d ta %d tb %d m %lld k %lld: the %s form has the bits of the first", ab, t.ta, t.tb, (long long)m,
+               (long long)kk, form_name[f]);
+    }
+    free(first), free(first_pre);
+    teardown(&d);
+}
+
+static void all_forms(lf_queue *q)
+{
+    for (uint8_t ab = LF_F32; ab <= LF_F16; ab++) {
+        forms(q, ab, 2, 13, 1112);
+        forms(q, ab, 2, 70, 531);
+        forms(q, ab, 0, 70, 536);
+        forms(q, ab, 1, 136, 80);
+        forms(q, ab, 3, 33, 600);
+    }
+    forms(q, LF_BF16, 2, 16, 4600); /* more chunks than warps */
+    forms(q, LF_F16, 2, 3, 40);
+}
+#endif
+
 static void refusals(const struct lf_kernels *k)
 {
     struct lf_k_gemm g = {.m = 4, .n = 4, .k = 4, .lda = 4, .ldb = 4, .ldc = 4};
@@ -332,29 +408,36 @@ static void refusals(const struct lf_kernels *k)
     b.c_type = LF_BF16;
     ok = ok && k->gemm.check(&b) == LF_K_EINVAL;
     b = g;
-    b.ab_type = LF_F16;
+    b.ab_type = PANELS ? LF_F16 : LF_I32;
     ok = ok && k->gemm.check(&b) == LF_K_EINVAL;
+    b = g;
+    b.b_packed = &b;
+    ok = ok && k->gemm.check(&b) == (PANELS ? LF_K_OK : LF_K_EINVAL);
     tap_ok(ok, "%s: check refuses bad strides, bf16 accumulation, other types", k->family);
 }
 
 int main(void)
 {
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+    for (int i = 0; i < OP_BACKENDS; i++) {
+        const struct lf_kernels *k = op_kernels(i);
         if (!k)
             continue;
-        lf_queue *q = lf_cpu_queue_create(2);
+        lf_queue *q = op_queue_create(2);
         many(k, q);
-        for (int ab = LF_F32; ab <= LF_BF16; ab++) {
+        for (int ab = LF_F32; ab <= OP_LAST_FLOAT; ab++) {
             bitwise(k, (uint8_t)ab, 77, 53, false);
-            bitwise(k, (uint8_t)ab, 160, 1500, false);
-            bitwise(k, (uint8_t)ab, 33, 2300, true);
+            bitwise(k, (uint8_t)ab, 160, PANELS ? 1500 : 600, false);
+            bitwise(k, (uint8_t)ab, 33, PANELS ? 2300 : 1100, true);
         }
         large(k, q);
-        pack_rounds(k, q);
         refusals(k);
+#ifdef OP_CUDA
+        all_forms(q);
+#else
+        pack_rounds(k, q);
         library(k, q);
-        lf_cpu_queue_destroy(q);
+#endif
+        op_queue_destroy(q);
     }
     return tap_done();
 }

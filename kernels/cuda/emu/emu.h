@@ -34,6 +34,7 @@ extern struct lf_emu_view lf_emu;
 #define gridDim   lf_emu.grid_dim
 #define LF_DEV    static inline __attribute__((unused))
 #define LF_UNROLL
+#define LF_ROLLED
 #define LF_SHARED(T, name) T *name = lf_emu.smem
 
 /* emu.c's table reads the three names. */

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The matrix product on the device: what host and device agree on.
+ *
+ * The K order, a function of K and the type alone: K is cut from 0 into chunks of LF_MM_CHUNK; inside a chunk an
+ * element is one ascending chain from 0 (bf16, f16: m16n8k16 tensor-core steps; f32: fused multiply-adds one by one);
+ * chunk sums are added ascending to 0. Every form below keeps it, so an element's bits do not depend on M, N, its
+ * place, or on which form computes it: the row of a training batch equals the row computed alone while decoding. Chunks
+ * are what lets a decoding step read the weights with many warps at once.
+ *
+ *     big    128 x 128 tiles, 256 threads         gemm_{bf16,f16}_{nt,nn,tn}, gemm_f32_big
+ *     small  64 x 64 tiles                        gemm_{bf16,f16,f32}_small; with `partial`, one chunk each (split),
+ *                                                 whose sums gemm_join adds
+ *     rows   up to 16 rows by [N, K] weights      gemm_{bf16,f16}_rows: warps share out the chunks of 16 columns
+ */
+#ifndef LF_KERNELS_CUDA_GEMM_ARGS_H
+#define LF_KERNELS_CUDA_GEMM_ARGS_H
+
+#include "kernels/kernels.h"
+
+enum {
+    LF_MM_CHUNK = 512,
+    LF_MM_BIG = 128,
+    LF_MM_SMALL = 64,
+    LF_MM_BK = 32, /* k of a pipeline stage, bf16 and f16 */
+    LF_MM_STAGES = 4,
+    LF_MM_BK_F32 = 16,
+    LF_MM_ROWS = 16,      /* rows form: most rows */
+    LF_MM_ROWS_COLS = 16, /* its columns of a block */
+    LF_MM_ROWS_BK = 64,   /* its k of a stage */
+    LF_MM_ROWS_STAGES = 4,
+    LF_MM_ROWS_WARPS = 8, /* its most warps */
+    LF_MM_BIG_THREADS = 256,
+    LF_MM_SMALL_THREADS = 128
+};
+/* Dynamic shared memory: the pipeline, and after it the tile of sums (rows 8 floats apart in banks). */
+enum {
+    LF_MM_PITCH_BIG = LF_MM_BIG + 8,
+    LF_MM_PITCH_SMALL = LF_MM_SMALL + 8,
+    LF_MM_SMEM_BIG = LF_MM_BIG * LF_MM_PITCH_BIG * 4,
+    LF_MM_SMEM_SMALL = LF_MM_STAGES * 2 * LF_MM_SMALL * LF_MM_BK * 2,
+    LF_MM_SMEM_F32_SMALL = LF_MM_SMALL * LF_MM_PITCH_SMALL * 4,
+    LF_MM_SMEM_ROWS_WARP = LF_MM_ROWS_STAGES * (LF_MM_ROWS + LF_MM_ROWS_COLS) * LF_MM_ROWS_BK * 2,
+    LF_MM_SMEM_ROWS_CHUNK = LF_MM_ROWS * LF_MM_ROWS_COLS * 4
+};
+
+struct lf_cu_gemm {
+    struct lf_k_gemm g;
+    float *partial; /* [chunks][m][n], or NULL */
+    int32_t tiles_m, tiles_n;
+    bool vec_a, vec_b; /* rows may be read 16 bytes at a time */
+};
+
+/* Grouped products (kernels.h). Blocks along x take tiles of 64 x 64; which group's is found in `offsets`. */
+struct lf_cu_grouped {
+    struct lf_k_grouped_gemm g;
+    int32_t tiles_n;
+    bool vec_a, vec_b;
+};
+
+#endif
