@@ -32,6 +32,16 @@ check_LIBRARIES += kernels/libcuemu.a
 kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
   kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h $(LF_CU_EMU_CODE)
 
+# The same as a library in place of the driver, for tests that run stages: LOONG_CUDA_DRIVER=tests/libcuemu.so
+LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c \
+  kernels/cuda/emu/graph.c $(LF_CU_EMU_CODE)
+check_DATA += tests/libcuemu.so
+CLEANFILES += tests/libcuemu.so
+tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \
+  kernels/cuda/emu/state.h kernels/kernels.h
+	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
+	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -o $@ $$list -lm
+
 # A test of tests/op compiled a second time with OP_CUDA runs on the emulator, or with LF_REQUIRE_GPU=1 on a real GPU.
 LF_CUDA_TEST_LIBS = kernels/libcuemu.a $(LF_KERNEL_TEST_LIBS) $(LF_CUDA_LIBS)
 noinst_HEADERS += tests/op/op_cuda.h

@@ -33,6 +33,7 @@ static const lf_opt opts[] = {
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"checkpoint", "adapter", "reference", NULL};

@@ -90,6 +90,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     e->block = (size_t)lf_optset_int(o, "block");
     int64_t rows = lf_optset_int(o, "batch_tokens");
     e->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
+                                     .device = lf_stage_device(o),
                                      .bf16 = lf_optset_choice(o, "precision") == 1,
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
@@ -334,6 +335,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     size_t kept = 0;
     bool done = false;
     e->comm = comm;
+    e->run.rank = comm ? comm->rank : 0;
+    e->run.local_rank = comm ? comm->local_rank : 0;
     if (!e->out)
         return lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
     if (comm) /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */

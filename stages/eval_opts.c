@@ -50,6 +50,7 @@ static const lf_opt opts[] = {
     {"kv_tokens", LF_OPT_COUNT, OP, 0, "0", 0, 1e12, NULL, "tokens", "size of their cache; 0: batch times max_context"},
     {"page_tokens", LF_OPT_INT, OP, 0, "64", 64, 65536, NULL, "tokens", "size of a page of it, a multiple of 64"},
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"results", NULL};

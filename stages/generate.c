@@ -81,6 +81,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     for (size_t i = 0; i < g->n_prompt; i++)
         (void)lf_optset_str_at(o, "prompt", i);
     g->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
+                                     .device = lf_stage_device(o),
                                      .bf16 = lf_optset_choice(o, "precision") == 1,
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
@@ -400,6 +401,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     generate *g = self;
     bool done = false;
     g->comm = comm;
+    g->run.rank = comm ? comm->rank : 0;
+    g->run.local_rank = comm ? comm->local_rank : 0;
     if (comm) /* a rank may be slow for long; one that is dead is noticed all the same */
         lf_comm_phase(comm, "generation", 0);
     int rc = g->out || g->show ? read_jobs(g, err)

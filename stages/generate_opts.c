@@ -60,6 +60,7 @@ static const lf_opt opts[] = {
     {"page_tokens", LF_OPT_INT, OP, 0, "64", 64, 65536, NULL, "tokens", "size of a page, a multiple of 64"},
     {"show", LF_OPT_BOOL, OP, 0, "no", 0, 0, NULL, NULL, "print the texts on standard output too, control characters as ?"},
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"text", NULL};

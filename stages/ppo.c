@@ -153,6 +153,7 @@ static void read_operation(struct lf_pg_config *c, const lf_optset *o)
     c->compute = lf_optset_choice(o, "precision") ? LF_BF16 : LF_F32;
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);
+    c->device = lf_stage_device(o);
     c->rows = lf_optset_int(o, "micro_tokens");
     c->slots = lf_optset_int(o, "batch");
     c->step_rows = lf_optset_int(o, "step_rows");

@@ -107,6 +107,7 @@ static const lf_opt opts[] = {
     {"keep_every", LF_OPT_COUNT, OP, 0, "0", 0, 1e12, NULL, "mini-batches", "keep those of every so many too; 0: none"},
     {"show", LF_OPT_COUNT, OP, 0, "0", 0, 1000, NULL, NULL, "completions of each round that are logged with their rewards"},
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"checkpoint", "adapter", NULL};

@@ -31,6 +31,7 @@ static const lf_opt opts[] = {
     {"z_loss", LF_OPT_FLOAT, ID, 0, "0", 0, 1, NULL, NULL, "coefficient of the squared log-partition; 0: none"},
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"checkpoint", NULL};

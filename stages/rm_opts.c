@@ -28,6 +28,7 @@ static const lf_opt opts[] = {
      "pattern over names of tensors that are not trained, such as embed.* or layers.[0-3].*"},
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"checkpoint", NULL};

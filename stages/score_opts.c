@@ -38,6 +38,7 @@ static const lf_opt opts[] = {
     {"batch_tokens", LF_OPT_COUNT, OP, 0, "1024", 1, 1 << 24, NULL, "tokens", "tokens scored at once; at least max_context"},
     {"block", LF_OPT_COUNT, OP, 0, "64", 1, 1e6, NULL, "rows", "rows between two writes of the scores"},
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
 };
 
 static const char *const outputs[] = {"scores", NULL};

@@ -22,6 +22,7 @@ static const lf_opt opts[] = {
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_PROFILE_ROWS,
+    LF_TRAIN_DEVICE_ROWS,
     {"valid_names", LF_OPT_STR, LF_OPT_OPERATIONAL, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
      "one name per valid_data: each is measured apart"},
     {"keep_best", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL, "keep the weights of the best validation as best"},

@@ -30,6 +30,11 @@ int lf_stage_threads(const lf_optset *o)
     return text && lf_parse_i64(&env, text, NULL) == 0 && env > 0 && env <= 4096 ? (int)env : lf_ncpu();
 }
 
+enum lf_device lf_stage_device(const lf_optset *o)
+{
+    return (enum lf_device)lf_optset_choice(o, "device"); /* auto|cpu|cuda */
+}
+
 int lf_stage_agree(lf_comm *comm, int rc, lf_err *err)
 {
     if (!comm)

@@ -18,6 +18,7 @@
 
 #include <jansson.h>
 
+#include "engine/back/back.h"
 #include "engine/base/opt.h"
 #include "engine/comm/comm.h"
 
@@ -49,5 +50,7 @@ int lf_stage_agree(lf_comm *comm, int rc, lf_err *err);
 
 /* Value of `threads`, with 0 replaced by OMP_NUM_THREADS, which launchers set, or by the processors available. */
 int lf_stage_threads(const lf_optset *o);
+/* Value of `device`. */
+enum lf_device lf_stage_device(const lf_optset *o);
 
 #endif

@@ -136,6 +136,7 @@ void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
     c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);
+    c->device = lf_stage_device(o);
     c->valid_interval = lf_optset_int(o, "valid_interval");
     c->valid_tokens = lf_optset_int(o, "valid_tokens");
     c->save_interval = lf_optset_int(o, "save_interval");

@@ -81,6 +81,11 @@
     {"profile", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL, \
      "time every operation: a table in the log, profile.json and profile.trace.json beside the metrics or in out"}
 
+/* of every stage that runs a model; lf_stage_device */
+#define LF_TRAIN_DEVICE_ROWS \
+    {"device", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "auto", 0, 0, "auto|cpu|cuda", NULL, \
+     "what to compute on; auto: a GPU where there is one and this build carries code for it, else the CPU"}
+
 /* lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS \
     {"lora_rank", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 65536, NULL, NULL, \

@@ -67,6 +67,8 @@ struct lf_back {
     const struct lf_kernels *kernels;
     lf_queue *queue;
     int threads;
+    int ordinal;        /* of a GPU */
+    void *stream;       /* of a GPU: the CUstream that everything is queued on */
     const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
 };
 

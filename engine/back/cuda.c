@@ -203,6 +203,8 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
     if (!rc && !(b->base.queue = lf_cu_queue_create(b->dev)))
         rc = lf_fail(err, LF_EDEVICE, "%s: no stream", b->device);
     if (!rc) {
+        b->base.ordinal = o->ordinal;
+        b->base.stream = b->base.queue->stream;
         b->base.queue->wait_each = is_set("LF_CUDA_SYNC", "1");
         rc = lf_cuda_ring_create(b, &b->in, IN_PART, err);
     }

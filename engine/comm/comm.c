@@ -59,6 +59,17 @@ static struct lf_comm_job *job_create(lf_boot *boot, const struct lf_comm_opts *
     return job;
 }
 
+lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err)
+{
+    return lf_comm_nccl_create(host, device, stream, err);
+}
+
+void lf_comm_on_gpus_destroy(lf_comm *c)
+{
+    if (c)
+        c->ops->destroy(c); /* not its host */
+}
+
 static lf_comm *create_many(lf_boot *boot, const struct lf_comm_opts *o, bool nccl, lf_err *err)
 {
     struct lf_comm_job *job = job_create(boot, o, err);
@@ -68,7 +79,7 @@ static lf_comm *create_many(lf_boot *boot, const struct lf_comm_opts *o, bool nc
         return NULL;
     }
     if (nccl) {
-        lf_comm *n = lf_comm_nccl_create(c, o->device, err);
+        lf_comm *n = lf_comm_nccl_create(c, o->device, NULL, err);
         if (!n)
             lf_comm_destroy(c);
         c = n;
@@ -95,11 +106,11 @@ lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_
         lf_fail(err, LF_EINVAL, "transport self is for one rank, there are %d", size);
         return NULL;
     }
-    if (size > 1)
-        return create_many(boot, o, k == 3, err);
-    lf_comm *c = lf_comm_self_create(err);
-    if (c && k == 3) {
-        lf_comm *n = lf_comm_nccl_create(c, o->device, err);
+    lf_comm *c = size > 1 ? create_many(boot, o, k == 3, err) : lf_comm_self_create(err);
+    if (c)
+        c->local_rank = lf_boot_info(boot)->local_rank;
+    if (c && size == 1 && k == 3) {
+        lf_comm *n = lf_comm_nccl_create(c, o->device, NULL, err);
         if (!n)
             lf_comm_destroy(c);
         c = n;

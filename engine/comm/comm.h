@@ -94,6 +94,7 @@ struct lf_comm_job; /* what all communicators of a process share: start-up, watc
 struct lf_comm { /* first member of every implementation; read rank and size, leave the rest alone */
     const struct lf_comm_ops *ops;
     int rank, size;
+    int local_rank; /* on this node; of the world */
     lf_comm *host;           /* where host memory goes: the communicator itself, but for nccl */
     struct lf_comm_job *job; /* NULL: one process */
     int *world;              /* [size] world rank of each member; NULL: the identity */
@@ -116,6 +117,11 @@ lf_comm *lf_comm_create(lf_boot *boot, lf_err *err);
 lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_err *err);
 /* Sub-communicators first. Waits for nobody. */
 void lf_comm_destroy(lf_comm *c);
+
+/* The ranks of `host` for memory of GPUs over NCCL, beside it and destroyed before it. Calls are queued on `stream` (a
+ * CUstream of GPU `device`) in order with what else is queued there, and not waited for. Collective. */
+lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err);
+void lf_comm_on_gpus_destroy(lf_comm *c);
 
 /* Ranks that give the same color form a new communicator, ordered by (key, rank). color < 0: this rank takes part in the
  * call and gets none: NULL without an error in err. */

@@ -41,7 +41,8 @@ lf_comm *lf_comm_part_of(lf_comm *c, const int *members, int n, int me, uint32_t
 lf_comm *lf_comm_self_create(lf_err *err);
 /* ucx.c: all ranks of the job's boot. */
 lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err);
-/* nccl.c: on top of a communicator for host memory, which it takes on success. */
-lf_comm *lf_comm_nccl_create(lf_comm *host, int device, lf_err *err);
+/* nccl.c: on top of a communicator for host memory, which it takes on success. stream NULL: one of its own, and every call
+ * is waited for. */
+lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err);
 
 #endif

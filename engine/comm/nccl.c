@@ -51,6 +51,7 @@ struct nccl {
     struct api own;  /* the world's */
     nccl_comm comm;
     void *stream;
+    bool borrowed; /* the stream: calls are queued on it and not waited for */
     int device;
 };
 
@@ -151,7 +152,7 @@ static int check_cuda(const struct nccl *n, int st, const char *what, lf_err *er
 static int finish(struct nccl *n, int st, const char *what, lf_err *err)
 {
     int async = 0, rc = check(n, st, what, err);
-    if (!rc)
+    if (!rc && !n->borrowed)
         rc = check_cuda(n, n->api->StreamSynchronize(n->stream), what, err);
     if (!rc)
         rc = check(n, n->api->CommGetAsyncError(n->comm, &async), what, err);
@@ -239,7 +240,7 @@ static void release(struct nccl *n)
 {
     if (n->comm)
         n->api->CommDestroy(n->comm);
-    if (n->stream)
+    if (n->stream && !n->borrowed)
         n->api->StreamDestroy(n->stream);
     if (n->api == &n->own)
         unload(&n->own);
@@ -256,7 +257,7 @@ static int join(struct nccl *n, lf_comm *host, lf_err *err)
     nccl_id id;
     memset(&id, 0, sizeof id);
     int rc = check_cuda(n, n->api->SetDevice(n->device), "choosing the device", err);
-    if (!rc)
+    if (!rc && !n->borrowed)
         rc = check_cuda(n, n->api->StreamCreateWithFlags(&n->stream, CUDA_STREAM_NON_BLOCKING), "a stream", err);
     if (!rc && host->rank == 0)
         rc = check(n, n->api->GetUniqueId(&id), "a unique id", err);
@@ -284,13 +285,15 @@ static const struct lf_comm_ops nccl_ops = {.name = "nccl",
                                             .destroy = nccl_destroy};
 
 /* Takes host when it succeeds. parent: NULL for the world, which loads the libraries. */
-static lf_comm *make(struct nccl *parent, lf_comm *host, int device, lf_err *err)
+static lf_comm *make(struct nccl *parent, lf_comm *host, int device, void *stream, lf_err *err)
 {
     struct nccl *n = lf_calloc(1, sizeof *n, err);
     int rc = n ? 0 : LF_ENOMEM;
     if (n) {
         n->base = (lf_comm){.ops = &nccl_ops, .rank = host->rank, .size = host->size, .host = host, .job = host->job};
         n->device = device;
+        n->stream = stream;
+        n->borrowed = stream != NULL;
         n->api = parent ? parent->api : &n->own;
         if (!parent)
             rc = load(&n->own, err);
@@ -308,13 +311,13 @@ static lf_comm *make(struct nccl *parent, lf_comm *host, int device, lf_err *err
 static lf_comm *nccl_split(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err)
 {
     lf_comm *host = lf_comm_part_of(c->host, members, n, me, id, err);
-    lf_comm *s = host ? make((struct nccl *)c, host, ((struct nccl *)c)->device, err) : NULL;
+    lf_comm *s = host ? make((struct nccl *)c, host, ((struct nccl *)c)->device, NULL, err) : NULL;
     if (!s)
         lf_comm_destroy(host);
     return s;
 }
 
-lf_comm *lf_comm_nccl_create(lf_comm *host, int device, lf_err *err)
+lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err)
 {
-    return make(NULL, host, device, err);
+    return make(NULL, host, device, stream, err);
 }

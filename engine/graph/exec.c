@@ -117,10 +117,15 @@ int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, 
     return ex->b->ops->copy_out(ex->b, dst, lf_exec_addr(ex, c, slot, t), bytes, err);
 }
 
+void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name)
+{
+    const struct lf_chain *c = chain_of(ex, chain, slot, NULL);
+    return c ? lf_exec_addr(ex, c, slot, find_tensor(c, name, true, true)) : NULL;
+}
+
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name)
 {
-    const struct lf_chain *c = ex->b->ops->host_visible ? chain_of(ex, chain, slot, NULL) : NULL;
-    return c ? lf_exec_addr(ex, c, slot, find_tensor(c, name, true, true)) : NULL;
+    return ex->b->ops->host_visible ? lf_exec_ptr(ex, chain, slot, name) : NULL;
 }
 
 int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err)

@@ -50,6 +50,9 @@ int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, 
 /* Pointer for direct writing/reading where the backend's memory is the host's (NULL elsewhere or for unknown names). */
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
+/* The same as the backend knows it: for kernels called by hand. */
+void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
+
 /* How gradients become those of all ranks: in place, in an order that is fixed, so that every rank ends with the same
  * bits. n floats of backend memory. lf_exec_run(LF_CHAIN_OPT) calls it for each bucket; a plan for several ranks
  * (lf_plan_data_parallel) does not run without. user is borrowed. */

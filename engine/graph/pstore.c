@@ -386,6 +386,35 @@ int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, si
     return ps->back->ops->copy_out(ps->back, dst, v.data, bytes, err);
 }
 
+bool lf_pstore_on_host(const lf_pstore *ps)
+{
+    return !ps->back || ps->back->ops->host_visible;
+}
+
+int lf_pstore_fetch(void *ps, void *dst, const void *src, size_t bytes, lf_err *err)
+{
+    lf_back *b = ((lf_pstore *)ps)->back;
+    return b->ops->copy_out(b, dst, src, bytes, err);
+}
+
+int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **data, void **copy, lf_err *err)
+{
+    struct lf_pview v;
+    void *m = NULL;
+    int rc = lf_pstore_view(ps, i, kind, &v) == 1 ? 0 : lf_fail(err, LF_ENOENT, "a tensor without %s in memory", lf_pkind_name(kind));
+    if (!rc && !lf_pstore_on_host(ps)) {
+        m = lf_malloc(v.bytes, 1, err);
+        rc = m ? lf_pstore_read(ps, i, kind, m, v.bytes, err) : LF_ENOMEM;
+    }
+    if (rc) {
+        free(m);
+        return rc;
+    }
+    *copy = m;
+    *data = m ? m : v.data;
+    return 0;
+}
+
 static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t site, int64_t e)
 {
     if (d->init == LF_INIT_UNIFORM)

@@ -99,6 +99,14 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *
 /* Read any kind into host memory as it is stored; bytes must equal the view's. */
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err);
 
+/* One tensor of one kind as host memory, as lf_pstore_view has it: *data is the tensor itself where the host sees it, else
+ * *copy, which is the caller's to free. */
+int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **data, void **copy, lf_err *err);
+/* Whether views' data may be read by the host. */
+bool lf_pstore_on_host(const lf_pstore *ps);
+/* Device memory of this store into host memory; ps as user: what lf_ckpt_tensor.fetch takes. */
+int lf_pstore_fetch(void *ps, void *dst, const void *src, size_t bytes, lf_err *err);
+
 /* Fill every tensor from its init rule: normal element e of tensor "name" is std * lf_rng_normal(seed, fnv1a(name), e),
  * uniform ones likewise with lf_rng_f64,
  * so it depends on neither order nor layout. Moments become zero. */

@@ -20,6 +20,8 @@ struct lf_paged {
     int64_t n_pages, max_pages;
     int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
     float *lse;                        /* likewise */
+    float *z;                          /* [slots, vocab] and */
+    float *dev_lse;                    /* [largest bucket]: where the host does not see logits, copies and backend memory */
     int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
     int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
 };
@@ -109,20 +111,32 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
     return rc;
 }
 
+static size_t lse_bytes(const lf_paged *p)
+{
+    return (size_t)p->o.slots * sizeof *p->dev_lse;
+}
+
 void lf_paged_destroy(lf_paged *p)
 {
     if (!p)
         return;
-    void *const blocks[] = {p->tok, p->pos, p->seq, p->select, p->lse, p->prefix, p->turns};
+    if (p->dev_lse)
+        p->back->ops->release(p->back, p->dev_lse, lse_bytes(p));
+    void *const blocks[] = {p->tok, p->pos, p->seq, p->select, p->lse, p->z, p->prefix, p->turns};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     free(p);
 }
 
-void lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back)
+int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
 {
     p->ex = ex;
     p->back = back;
+    if (back->ops->host_visible)
+        return 0;
+    p->z = lf_malloc((size_t)p->o.slots, (size_t)p->mc->vocab * sizeof *p->z, err);
+    p->dev_lse = p->z ? back->ops->alloc(back, lse_bytes(p), err) : NULL;
+    return p->dev_lse ? 0 : LF_ENOMEM;
 }
 
 /* ---- a step ---- */
@@ -171,18 +185,28 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
 
 static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logits *out, lf_err *err)
 {
-    float *z = lf_exec_host_ptr(p->ex, p->chain[k], 0, "logits");
-    if (!z)
-        return lf_fail(err, LF_ENOTSUP, "logits are not in host memory on this backend");
+    float *z = lf_exec_ptr(p->ex, p->chain[k], 0, "logits");
     struct lf_k_logit_stats s = {.rows = n_want,
                                  .v_real = p->mc->vocab,
                                  .ldz = p->mc->vocab,
                                  .z = z,
-                                 .lse = p->lse,
+                                 .lse = p->dev_lse ? p->dev_lse : p->lse,
                                  .softcap = (float)p->mc->logit_softcap,
                                  .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
-    if (p->back->kernels->logit_stats.run(p->back->queue, &s) != LF_K_OK)
-        return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed", (long long)n_want);
+    const struct lf_kernels *kernels = p->back->kernels;
+    if (!z || !kernels->logit_stats.run || kernels->logit_stats.check(&s) != LF_K_OK ||
+        kernels->logit_stats.run(p->back->queue, &s) != LF_K_OK)
+        return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed on %s", (long long)n_want,
+                       kernels->family);
+    if (p->dev_lse) {
+        const struct lf_back_ops *o = p->back->ops;
+        int rc = o->copy_out(p->back, p->z, z, (size_t)(n_want * p->mc->vocab) * sizeof *z, err);
+        if (!rc)
+            rc = o->copy_out(p->back, p->lse, p->dev_lse, (size_t)n_want * sizeof *p->lse, err);
+        if (rc)
+            return rc;
+        z = p->z;
+    }
     *out = (struct lf_gen_logits){z, p->mc->vocab, p->lse};
     return 0;
 }

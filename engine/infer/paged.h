@@ -34,7 +34,7 @@ typedef struct lf_paged lf_paged;
 int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d, const struct lf_paged_opts *o, lf_err *err);
 void lf_paged_destroy(lf_paged *p); /* destroy(NULL) is legal */
 /* Once the plan has memory: both are borrowed. */
-void lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back);
+int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err);
 /* For lf_gen_run; valid until destroy. */
 void lf_paged_model(lf_paged *p, lf_gen_model *out);
 

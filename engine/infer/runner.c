@@ -72,7 +72,7 @@ static int add_score(lf_runner *r, lf_err *err)
 /* Everything that needs no device. */
 static int make_plan(lf_runner *r, lf_err *err)
 {
-    struct lf_plan_opts po = {.threads = r->o.threads, .compute = r->o.bf16 ? LF_BF16 : LF_F32,
+    struct lf_plan_opts po = {.target = lf_target_device(r->o.device), .threads = r->o.threads, .compute = r->o.bf16 ? LF_BF16 : LF_F32,
                               .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
     int rc = settle(r, err);
     if (rc)
@@ -124,6 +124,8 @@ json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o,
 
 static int load(lf_runner *r, const char *dir, lf_err *err)
 {
+    const struct lf_device_opts d = {
+        .device = r->o.device, .rank = r->o.rank, .local_rank = r->o.local_rank, .threads = r->o.threads};
     lf_ckpt *c;
     int rc = lf_ckpt_open(&c, dir, r->o.threads, err);
     if (rc)
@@ -132,7 +134,7 @@ static int load(lf_runner *r, const char *dir, lf_err *err)
     rc = lf_weights_config(&r->model, c, err);
     if (rc == 0)
         rc = make_plan(r, err);
-    if (rc == 0 && !(r->back = lf_back_cpu_create(lf_target_host()->isa, r->o.threads, err)))
+    if (rc == 0 && !(r->back = lf_back_create(&d, err)))
         rc = LF_ENOTSUP;
     if (rc == 0 && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){.profile = r->o.profile}, err)))
         rc = LF_EINVAL;
@@ -151,7 +153,7 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
     r->score_chain = -1;
     int rc = load(r, dir, err);
     if (rc == 0 && r->paged)
-        lf_paged_bind(r->paged, r->exec, r->back);
+        rc = lf_paged_bind(r->paged, r->exec, r->back, err);
     if (rc == 0 && r->model.mask == LF_MASK_PREFIX) {
         r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1, sizeof *r->score_prefix, err);
         rc = r->score_prefix ? 0 : LF_ENOMEM;
@@ -168,12 +170,12 @@ void lf_runner_close(lf_runner *r)
 {
     if (!r)
         return;
+    lf_paged_destroy(r->paged);
     lf_exec_destroy(r->exec);
     lf_back_destroy(r->back);
     lf_plan_destroy(r->plan);
     lf_pstore_destroy(r->ps);
     lf_decoder_destroy(r->dec);
-    lf_paged_destroy(r->paged);
     free(r->score_prefix);
     free(r);
 }

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include "engine/back/back.h"
 #include "engine/infer/gen.h"
 #include "engine/infer/score.h"
 #include "engine/model/config.h"
@@ -18,6 +19,8 @@ typedef struct lf_runner lf_runner;
 
 struct lf_runner_opts {
     int threads;
+    enum lf_device device;
+    int rank, local_rank; /* of this process, where several run: which GPU */
     bool bf16;           /* compute and cache in bf16, else f32 */
     bool fast;           /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context; /* 0: the model's max_positions */

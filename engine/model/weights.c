@@ -32,6 +32,10 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool
                 return lf_fail(err, LF_EINVAL, "%s has no f32 master in memory to save", name);
             t[k] = (lf_ckpt_tensor){
                 .name = name, .kind = lf_pkind_name(stored[j]), .dtype = LF_H5_F32, .ndim = v.ndim, .data = v.data};
+            if (!lf_pstore_on_host(ps)) {
+                t[k].fetch = lf_pstore_fetch;
+                memcpy(&t[k].user, &ps, sizeof ps); /* handed back as const */
+            }
             for (int d = 0; d < v.ndim; d++)
                 t[k].shape[d] = v.dims[d];
             k++;

@@ -95,6 +95,7 @@ struct lf_pg_config {
     enum lf_dtype compute;
     enum lf_recompute recompute;
     int threads;
+    enum lf_device device;
     int64_t rows; /* tokens of a micro-batch; at least the longest sequence */
     int64_t slots, step_rows, kv_tokens, page_tokens;
 

@@ -81,7 +81,7 @@ int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
 
 static int make_plan(lf_pg_model *m, lf_err *err)
 {
-    struct lf_plan_opts po = {.threads = m->s.threads, .compute = m->s.compute, .mode = LF_INVARIANT, .keep_master = m->s.train && !m->s.adapter};
+    struct lf_plan_opts po = {.target = lf_target_device(m->s.device), .threads = m->s.threads, .compute = m->s.compute, .mode = LF_INVARIANT, .keep_master = m->s.train && !m->s.adapter};
     m->dec = lf_decoder_create(&m->mc, m->s.context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
@@ -161,9 +161,7 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
 {
     m->back = b;
     m->ex = lf_exec_create(m->plan, b, &(struct lf_exec_opts){.profile = m->s.profile, .label = m->s.name}, err);
-    if (m->ex && m->paged)
-        lf_paged_bind(m->paged, m->ex, b);
-    if (m->ex)
+    if (m->ex && (!m->paged || !lf_paged_bind(m->paged, m->ex, b, err)))
         return 0;
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
 }

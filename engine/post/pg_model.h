@@ -27,6 +27,7 @@ struct lf_pg_model_spec {
     enum lf_dtype compute;
     enum lf_recompute recompute;
     int threads;
+    enum lf_device device; /* planned for */
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
     struct lf_adamw_opts adam;                      /* train */
     const struct lf_adapter_config *adapter; /* train this beside the weights, which stay; NULL: train those */

@@ -86,6 +86,7 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .compute = c->compute,
                                      .recompute = c->recompute,
                                      .threads = c->threads,
+                                     .device = c->device,
                                      .profile = c->profile,
                                      .adam = c->adam,
                                      .page_tokens = c->page_tokens};
@@ -145,7 +146,7 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     rc = rc ? rc : plan_models(p, err);
     if (rc)
         return rc;
-    p->back = lf_back_cpu_create(lf_target_host()->isa, p->c->threads, err);
+    p->back = lf_back_create(&(struct lf_device_opts){.device = p->c->device, .threads = p->c->threads}, err);
     rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
     if (!rc && p->ref)
         rc = lf_pg_model_bind(p->ref, p->back, err);

@@ -57,14 +57,25 @@ static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
     return rc;
 }
 
-static void hash_weights(lf_hash *h, const lf_pg_model *m)
+static int hash_weights(lf_hash *h, const lf_pg_model *m, lf_err *err)
 {
-    void *data = NULL;
+    void *data = NULL, *copy = NULL;
     size_t bytes = 0;
     if (!m)
-        return;
-    lf_pstore_block(lf_pg_model_store(m), LF_P_MASTER, &data, &bytes);
-    lf_hash_update(h, data, bytes);
+        return 0;
+    lf_pstore *ps = lf_pg_model_store(m);
+    lf_pstore_block(ps, LF_P_MASTER, &data, &bytes);
+    if (bytes && !lf_pstore_on_host(ps)) {
+        copy = lf_malloc(bytes, 1, err);
+        int rc = copy ? lf_pstore_fetch(ps, copy, data, bytes, err) : LF_ENOMEM;
+        if (rc) {
+            free(copy);
+            return rc;
+        }
+    }
+    lf_hash_update(h, copy ? copy : data, bytes);
+    free(copy);
+    return 0;
 }
 
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
@@ -78,8 +89,11 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     rc = rc ? rc : lf_buf_check(&b, err);
     if (!rc) {
         lf_hash_update(h, b.data, b.len);
-        hash_weights(h, p->actor);
-        hash_weights(h, p->critic);
+        rc = hash_weights(h, p->actor, err);
+    }
+    if (!rc)
+        rc = hash_weights(h, p->critic, err);
+    if (!rc) {
         lf_hash_final(h, digest);
         lf_hash_hex(key, digest);
     }
@@ -108,6 +122,9 @@ int lf_pg_writer_open(lf_pg *p, lf_err *err)
     if (n_c)
         memcpy(all + n_a, c, n_c * sizeof *all);
     lf_ckpt_options o = {.threads = p->c->threads < 4 ? p->c->threads : 4};
+    if (!lf_pstore_on_host(ps) &&
+        !(o.arena = lf_arena_alloc(p->arena, lf_ckpt_snapshot_bytes(all, n_a + n_c), 1, err)))
+        return lf_err_prefix(err, "memory for saving");
     return lf_ckpt_writer_create(&p->writer, all, n_a + n_c, &o, err);
 }
 

@@ -77,8 +77,8 @@ static int settle(lf_rm *r, lf_err *err)
 /* Everything that needs no device. */
 static int make_plan(lf_rm *r, lf_err *err)
 {
-    const struct lf_plan_opts po = {
-        .threads = r->o.threads, .compute = r->o.bf16 ? LF_BF16 : LF_F32, .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
+    const struct lf_plan_opts po = {.target = lf_target_device(r->o.device),
+                                    .threads = r->o.threads, .compute = r->o.bf16 ? LF_BF16 : LF_F32, .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
     int rc = settle(r, err);
     if (rc)
         return rc;
@@ -111,6 +111,8 @@ json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err 
 
 static int load(lf_rm *r, const char *dir, lf_err *err)
 {
+    const struct lf_device_opts d = {
+        .device = r->o.device, .rank = r->o.rank, .local_rank = r->o.local_rank, .threads = r->o.threads};
     lf_ckpt *c;
     int rc = lf_ckpt_open(&c, dir, r->o.threads, err);
     if (rc)
@@ -121,7 +123,7 @@ static int load(lf_rm *r, const char *dir, lf_err *err)
         rc = lf_rm_norm_read(&r->norm, lf_ckpt_state(c), dir, err);
     if (!rc && (rc = make_plan(r, err)))
         lf_err_prefix(err, "%s", dir);
-    if (!rc && !(r->back = lf_back_cpu_create(lf_target_host()->isa, r->o.threads, err)))
+    if (!rc && !(r->back = lf_back_create(&d, err)))
         rc = LF_ENOTSUP;
     if (!rc && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){.profile = r->o.profile, .label = r->o.label}, err)))
         rc = LF_EINVAL;

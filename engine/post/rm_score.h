@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/back/back.h"
 #include "engine/base/err.h"
 #include "engine/model/config.h"
 
@@ -75,6 +76,8 @@ typedef struct lf_rm lf_rm;
 
 struct lf_rm_opts {
     int threads;
+    enum lf_device device;
+    int rank, local_rank;
     bool bf16, fast;                 /* as in lf_runner_opts: fast kernels may let a score depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
     struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */

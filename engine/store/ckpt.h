@@ -48,6 +48,8 @@ typedef struct lf_ckpt_tensor {
      * element is asked for once, in blocks of at most 4 MiB, by several threads at a time. */
     int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
     void *user;
+    /* data is memory of a device: fetch copies it to the host, on the thread of lf_ckpt_save_begin. Needs an arena. */
+    int (*fetch)(void *user, void *dst, const void *src, size_t bytes, lf_err *err);
 } lf_ckpt_tensor;
 
 typedef struct lf_ckpt_writer lf_ckpt_writer;

@@ -69,7 +69,9 @@ static int take_tensor(lf_ckpt_writer *w, const lf_ckpt_tensor *t, lf_err *err)
     r->e.name = r->name;
     r->e.kind = r->kind;
     w->live[w->meta.n_recs - 1] = t->data;
-    w->sources[w->meta.n_recs - 1] = (struct lf_ckpt_source){t->fill, t->user};
+    w->sources[w->meta.n_recs - 1] = (struct lf_ckpt_source){t->fill, t->user, t->fetch};
+    if (t->fetch && !w->arena)
+        return lf_fail(err, LF_EINVAL, "tensor %s (%s) is in a device's memory, so it needs a snapshot", t->name, t->kind);
     if (t->fill && w->arena)
         return lf_fail(err, LF_EINVAL, "tensor %s (%s) is not in memory, so there is no snapshot of it", t->name, t->kind);
     if (w->meta.n_recs > 1 && lf_ckpt_cmp(&r[-1].e, &r->e) == 0)
@@ -504,18 +506,24 @@ static int check_state(lf_ckpt_writer *w, const json_t *state, lf_err *err)
     return 0;
 }
 
-static void snapshot(lf_ckpt_writer *w)
+static int snapshot(lf_ckpt_writer *w, lf_err *err)
 {
     size_t at = 0;
-    for (size_t i = 0; i < w->meta.n_recs; i++) {
+    int rc = 0;
+    for (size_t i = 0; i < w->meta.n_recs && !rc; i++) {
+        const struct lf_ckpt_source *s = &w->sources[i];
         size_t n = lf_ckpt_rec_bytes(&w->meta.recs[i]);
         w->from[i] = w->live[i];
         if (w->arena) {
-            memcpy(w->arena + at, w->live[i], n);
+            if (s->fetch)
+                rc = s->fetch(s->user, w->arena + at, w->live[i], n, err);
+            else
+                memcpy(w->arena + at, w->live[i], n);
             w->from[i] = w->arena + at;
             at += (n + ARENA_ALIGN - 1) & ~(ARENA_ALIGN - 1);
         }
     }
+    return rc;
 }
 
 static int start_save(lf_ckpt_writer *w, lf_err *err)
@@ -548,8 +556,7 @@ int lf_ckpt_save_begin(lf_ckpt_writer *w, const char *dir, const json_t *state, 
     w->result = (lf_ckpt_result){0};
     w->rc = 0;
     lf_err_clear(&w->err);
-    snapshot(w);
-    if ((rc = start_save(w, err)) < 0)
+    if ((rc = snapshot(w, err)) < 0 || (rc = start_save(w, err)) < 0)
         return rc;
     if (!w->arena) {
         pthread_join(w->thread, NULL);

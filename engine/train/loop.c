@@ -485,10 +485,9 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
         rc = input_buffers(t, err);
     t->rss0 = lf_rss_bytes();
     if (!rc)
-        rc = lf_train_model_bind(&t->m, t->c, err);
+        rc = lf_train_model_bind(&t->m, t->c, t->comm, err);
     if (rc)
         return rc;
-    lf_train_connect(t);
     t->fingerprint = lf_train_fingerprint(t, err);
     return t->fingerprint ? 0 : LF_ENOMEM;
 }
@@ -499,11 +498,13 @@ static int set_up(lf_trainer *t, lf_err *err)
     lf_train_phase(t, "setting up");
     int rc = resolve_model(t, err);
     rc = lf_train_agree(t, rc ? rc : set_up_alone(t, err), err);
+    rc = rc ? rc : lf_train_connect(t, err);
     return rc ? rc : lf_train_same(t, err);
 }
 
 static void tear_down(lf_trainer *t)
 {
+    lf_train_disconnect(t);
     lf_ckpt_writer_destroy(t->writer);
     lf_frame_writer_close(t->metrics, NULL);
     lf_loader_close(t->data);
@@ -521,7 +522,7 @@ int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *si
 {
     lf_trainer t = {.c = c,
                     .sink = sink,
-                    .comm = comm,
+                    .comm = comm ? comm->host : NULL,
                     .rank = comm ? comm->rank : 0,
                     .ranks = comm ? comm->size : 1,
                     .m = {.valid = -1}};

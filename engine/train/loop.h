@@ -96,6 +96,7 @@ struct lf_train_config {
     enum lf_numeric numeric;
     enum lf_recompute recompute;
     int threads;
+    enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; a run asks its comm */
 
     int64_t valid_interval, valid_tokens, save_interval, keep_every, log_interval;

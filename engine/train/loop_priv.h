@@ -56,7 +56,8 @@ struct lf_train_step {
 struct lf_trainer {
     const struct lf_train_config *c;
     const struct lf_train_sink *sink;
-    lf_comm *comm; /* used when ranks > 1 */
+    lf_comm *comm; /* used when ranks > 1, for host memory */
+    lf_comm *gpus; /* for memory of GPUs; NULL: one rank, or memory that the host sees, or LOONG_COMM=ucx */
     int rank, ranks;
     double longest_s; /* step so far */
     bool late;        /* of the last step: time to save, agreed */
@@ -107,7 +108,7 @@ double lf_train_loss_mean(const lf_trainer *t);
 /* setup.c */
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
                         bool valid, int ranks, lf_err *err);
-int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err);
+int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, const lf_comm *comm, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
 int64_t lf_train_max_docs(const struct lf_train_config *c);
 /* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an error). */
@@ -177,8 +178,9 @@ int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err);
 /* Tell the watchdog: work of unknown length (NULL: it is over); a step. */
 void lf_train_phase(const lf_trainer *t, const char *name);
 void lf_train_phase_step(const lf_trainer *t);
-/* Let the executor sum gradients over ranks. */
-void lf_train_connect(lf_trainer *t);
+/* Collective: let the executor sum gradients over ranks. */
+int lf_train_connect(lf_trainer *t, lf_err *err);
+void lf_train_disconnect(lf_trainer *t);
 /* Collective: rank 0's object on all ranks (theirs must be NULL before; NULL stays NULL), its weights and moments. */
 int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err);
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);

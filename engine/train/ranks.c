@@ -57,15 +57,63 @@ void lf_train_phase_step(const lf_trainer *t)
     lf_comm_phase(t->comm, "training step", most + STEP_SLACK_S);
 }
 
-static int reduce(void *user, float *grads, size_t n, lf_err *err)
+/* ---- memory of the backend between ranks ---- */
+
+/* Device memory through host memory, piece by piece: what is done without NCCL (LOONG_COMM=ucx). */
+static int through_host(const lf_trainer *t, char *data, size_t bytes, bool sum, lf_err *err)
 {
-    return lf_comm_all_reduce(user, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+    const struct lf_back_ops *o = t->m.back->ops;
+    const size_t most = (size_t)4 << 20;
+    char *piece = lf_malloc(most, 1, err);
+    int rc = lf_comm_agree_ok(t->comm, piece ? 0 : LF_ENOMEM, err);
+    for (size_t at = 0; at < bytes && !rc; at += most) {
+        const size_t n = bytes - at < most ? bytes - at : most;
+        rc = o->copy_out(t->m.back, piece, data + at, n, err);
+        if (!rc)
+            rc = sum ? lf_comm_all_reduce(t->comm, piece, n / sizeof(float), LF_COMM_F32, LF_COMM_SUM, err)
+                     : lf_comm_broadcast(t->comm, piece, n, 0, err);
+        if (!rc)
+            rc = o->copy_in(t->m.back, data + at, piece, n, err);
+    }
+    free(piece);
+    return rc;
 }
 
-void lf_train_connect(lf_trainer *t)
+static int reduce(void *user, float *grads, size_t n, lf_err *err)
 {
-    if (t->ranks > 1)
-        lf_exec_set_reduce(t->m.ex, reduce, t->comm);
+    const lf_trainer *t = user;
+    if (!t->m.back->ops->host_visible && !t->gpus)
+        return through_host(t, (char *)grads, n * sizeof *grads, true, err);
+    return lf_comm_all_reduce(t->gpus ? t->gpus : t->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+static int share_block(const lf_trainer *t, void *data, size_t bytes, lf_err *err)
+{
+    if (!t->m.back->ops->host_visible && !t->gpus)
+        return through_host(t, data, bytes, false, err);
+    return lf_comm_broadcast(t->gpus ? t->gpus : t->comm, data, bytes, 0, err);
+}
+
+int lf_train_connect(lf_trainer *t, lf_err *err)
+{
+    const char *transport = getenv("LOONG_COMM");
+    const bool gpu = !t->m.back->ops->host_visible;
+    if (t->ranks <= 1)
+        return 0;
+    lf_exec_set_reduce(t->m.ex, reduce, t);
+    if (gpu && !(transport && strcmp(transport, "ucx") == 0)) {
+        t->gpus = lf_comm_on_gpus(t->comm, t->m.back->ordinal, t->m.back->stream, err);
+        return t->gpus ? 0 : lf_err_prefix(err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
+    }
+    return 0;
+}
+
+void lf_train_disconnect(lf_trainer *t)
+{
+    if (t->gpus)
+        t->m.back->ops->sync(t->m.back, NULL);
+    lf_comm_on_gpus_destroy(t->gpus);
+    t->gpus = NULL;
 }
 
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err)
@@ -178,7 +226,7 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
         void *data;
         size_t bytes;
         lf_pstore_block(t->m.ps, kinds[i], &data, &bytes);
-        rc = bytes ? lf_comm_broadcast(t->comm, data, bytes, 0, err) : 0;
+        rc = bytes ? share_block(t, data, bytes, err) : 0;
     }
     lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
     return rc;
@@ -259,11 +307,24 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
     if (t->ranks <= 1)
         return 0;
     uint64_t h = 0x10ADu;
-    for (int i = 0; i < lf_pstore_count(t->m.ps); i++) {
+    lf_err own = LF_ERR_INIT;
+    int failed = 0;
+    for (int i = 0; i < lf_pstore_count(t->m.ps) && !failed; i++) {
         struct lf_pview v;
-        if (lf_pstore_view(t->m.ps, i, LF_P_MASTER, &v) == 1)
-            h = mix(h, v.data, v.bytes);
+        const void *data = NULL;
+        void *copy = NULL;
+        if (lf_pstore_view(t->m.ps, i, LF_P_MASTER, &v) != 1)
+            continue;
+        failed = lf_pstore_host(t->m.ps, i, LF_P_MASTER, &data, &copy, &own);
+        if (!failed)
+            h = mix(h, data, v.bytes);
+        free(copy);
     }
+    if (failed)
+        lf_fail(err, failed, "%s", own.text);
+    failed = lf_comm_agree_ok(t->comm, failed, err);
+    if (failed)
+        return failed;
     int64_t v[] = {(int64_t)(h >> 1), -(int64_t)(h >> 1)};
     int rc = lf_comm_all_reduce(t->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
     if (!rc && v[0] != -v[1])

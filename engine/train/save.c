@@ -24,7 +24,7 @@ int lf_train_writer_open(lf_trainer *t, lf_err *err)
     if (rc)
         return rc;
     t->tensors = tensors;
-    if (t->c->save_async) {
+    if (t->c->save_async || !lf_pstore_on_host(t->m.ps)) {
         t->snapshot_bytes = lf_ckpt_snapshot_bytes(tensors, t->n_tensors);
         t->snapshot = lf_pages_alloc(t->snapshot_bytes, err);
         if (!t->snapshot)

@@ -155,7 +155,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
                         bool valid, int ranks, lf_err *err)
 {
-    struct lf_plan_opts po = {.threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = !c->adapter};
+    struct lf_plan_opts po = {.target = lf_target_device(c->device), .threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = !c->adapter};
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->n_docs = lf_train_max_docs(c);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
@@ -186,9 +186,13 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     return rc;
 }
 
-int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, lf_err *err)
+int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, const lf_comm *comm, lf_err *err)
 {
-    m->back = lf_back_cpu_create(lf_target_host()->isa, c->threads, err);
+    const struct lf_device_opts d = {.device = c->device,
+                                     .rank = comm ? comm->rank : 0,
+                                     .local_rank = comm ? comm->local_rank : 0,
+                                     .threads = c->threads};
+    m->back = lf_back_create(&d, err);
     m->ex = m->back ? lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.profile = c->profile}, err) : NULL;
     return m->ex ? 0 : err ? err->rc : LF_ENOMEM;
 }

@@ -34,6 +34,26 @@ static void refuses(const char *library, const char *fail, int rc, const char *t
     setenv("FAKE_NCCL_FAIL", "", 1);
 }
 
+/* On a stream of somebody else's: queued there, not waited for, not destroyed; the ranks below stay. */
+static void test_on_gpus(char *calls)
+{
+    int stream = 0;
+    float x[4] = {1};
+    lf_comm *host = lf_comm_create(boot, &err);
+    lf_comm *c = host ? lf_comm_on_gpus(host, 1, &stream, &err) : NULL;
+    tap_ok(c != NULL, "beside a communicator for host memory: %s", err.text);
+    if (!c)
+        return;
+    calls[0] = '\0';
+    tap_rc(lf_comm_all_reduce(c, x, 4, LF_COMM_F32, LF_COMM_SUM, &err), 0, &err, NULL, "all_reduce");
+    tap_rc(lf_comm_broadcast(c, x, 16, 0, &err), 0, &err, NULL, "broadcast");
+    lf_comm_on_gpus_destroy(c);
+    tap_str(calls, "AllReduce(4,7,0) CommGetAsyncError Broadcast(16,0,0) CommGetAsyncError CommDestroy ",
+            "no stream made, waited for or destroyed");
+    tap_rc(lf_comm_barrier(host, &err), 0, &err, NULL, "host memory still works");
+    lf_comm_destroy(host);
+}
+
 static void test_calls(const char *library)
 {
     setenv("LOONG_NCCL_LIB", library, 1);
@@ -69,6 +89,7 @@ static void test_calls(const char *library)
     calls[0] = '\0';
     lf_comm_destroy(c);
     tap_str(calls, "CommDestroy StreamDestroy ", "everything is given back");
+    test_on_gpus(calls);
     dlclose(h);
 }
 

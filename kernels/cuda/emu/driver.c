@@ -328,10 +328,17 @@ int lf_emu_GetErrorString(int result, const char **text)
     return lf_emu_GetErrorName(result, text);
 }
 
-void lf_emu_driver(struct lf_cu *out)
+const struct lf_cu_image *lf_emu_images(size_t *n)
 {
 #define IMAGE(name) {#name, #name},
     static const struct lf_cu_image images[] = {LF_CU_FILES(IMAGE)};
+    *n = sizeof images / sizeof *images;
+    return images;
+}
+
+void lf_emu_driver(struct lf_cu *out)
+{
 #define MEMBER(member, name, args) .member = lf_emu_##member,
-    *out = (struct lf_cu){LF_CU_LIST(MEMBER).images = images, .n_images = sizeof images / sizeof *images};
+    *out = (struct lf_cu){LF_CU_LIST(MEMBER).n_images = 0};
+    out->images = lf_emu_images(&out->n_images);
 }

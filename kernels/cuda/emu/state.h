@@ -98,7 +98,8 @@ uint32_t lf_emu_random(uint32_t n);
 void lf_emu_graph_run(lf_cu_graph_exec x);
 void lf_emu_event_release(lf_cu_event e);
 
-#define LF_EMU_DECLARE(member, name, args) int lf_emu_##member args;
+/* Exported under the driver's names: the same objects make a library that stages load in place of the driver. */
+#define LF_EMU_DECLARE(member, name, args) int lf_emu_##member args __asm__(#name);
 LF_CU_LIST(LF_EMU_DECLARE)
 #undef LF_EMU_DECLARE
 
