@@ -3,10 +3,12 @@
  * Running: the step loop walks an array of bound calls. Nothing here allocates, opens, locks or decides after
  * lf_exec_create.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
+#include "engine/graph/nvtx.h"
 #include "engine/graph/profile_priv.h"
 
 lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts, lf_err *err)
@@ -22,6 +24,7 @@ lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts,
     ex->b = b;
     if (opts)
         ex->o = *opts;
+    ex->nvtx = lf_nvtx_get();
     ex->args = lf_arena_create(err);
     ex->chain = lf_calloc(p->n_c + 1, sizeof *ex->chain, err);
     if (!ex->args || !ex->chain || lf_exec_bind(ex, err) || (ex->o.profile && !(ex->prof = lf_prof_attach(ex, err)))) {
@@ -245,7 +248,7 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
     return 0;
 }
 
-int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
+static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
 {
     if (chain == LF_CHAIN_OPT)
         return run_optimizer(ex, err);
@@ -270,6 +273,22 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
     struct lf_bound *bc = &ex->chain[chain];
     const int v = (int)variant < bc->variants ? (int)variant : 0;
     return lf_exec_run_captured(ex, &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], issue_segment, &what, err);
+}
+
+/* In a named range where a tool looks on. */
+int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
+{
+    char name[96];
+    if (!ex->nvtx)
+        return run_one(ex, chain, seg, slot, variant, err);
+    if (chain >= 0 && (size_t)chain < ex->p->n_c)
+        snprintf(name, sizeof name, "%s %s", ex->p->c[chain].g->name, seg == LF_FWD ? "forward" : "backward");
+    else
+        snprintf(name, sizeof name, "optimizer");
+    ex->nvtx->push(name);
+    int rc = run_one(ex, chain, seg, slot, variant, err);
+    ex->nvtx->pop();
+    return rc;
 }
 
 int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t n, lf_err *err)

@@ -43,6 +43,7 @@ struct lf_exec {
     size_t n_copies, n_packs;
     struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */
     struct lf_step_record *rec;     /* backend memory */
+    const struct lf_nvtx *nvtx;     /* a tool that watches the GPU; NULL: none */
     struct lf_prof_exec *prof;      /* profile_priv.h; NULL: nobody looks on */
 };
 

@@ -7,12 +7,19 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c \
   engine/graph/plan_place.c \
   engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c \
-  engine/graph/profile.h engine/graph/profile_priv.h engine/graph/profile.c engine/graph/profile_write.c
+  engine/graph/profile.h engine/graph/profile_priv.h engine/graph/profile.c engine/graph/profile_write.c \
+  engine/graph/nvtx.h engine/graph/nvtx.c
 EXTRA_DIST += engine/graph/README.md
+
+check_DATA += tests/unit/fake_nvtx.so
+EXTRA_DIST += tests/unit/fake_nvtx.c
+CLEANFILES += tests/unit/fake_nvtx.so
+tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
+	$(AM_V_GEN)$(MKDIR_P) tests/unit && $(CC) -shared -fPIC $(CFLAGS) -o $@ $(srcdir)/tests/unit/fake_nvtx.c
 
 # The tests with a whole decoder share graph_util.
 graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build tests/unit/graph_train \
-  tests/unit/graph_memory tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile
+  tests/unit/graph_memory tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx
 graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
 TESTS += $(graph_tests)
@@ -28,6 +35,8 @@ tests_unit_graph_data_SOURCES = tests/unit/graph_data.c $(graph_util)
 tests_unit_graph_data_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_profile_SOURCES = tests/unit/graph_profile.c $(graph_util)
 tests_unit_graph_profile_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_nvtx_SOURCES = tests/unit/graph_nvtx.c $(graph_util)
+tests_unit_graph_nvtx_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_memory_SOURCES = tests/unit/graph_memory.c $(graph_util)
 tests_unit_graph_memory_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_paged_SOURCES = tests/unit/graph_paged.c
