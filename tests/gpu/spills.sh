@@ -21,6 +21,7 @@ result() {
 ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || { echo "1..0 # SKIP no nvcc: nothing was compiled for a GPU"; exit 0; }
 grep -v '^#' "$list" >"${TMPDIR:-/tmp}/spills.$$"
 while read -r file pattern; do
+    if [ -z "$pattern" ]; then result 1 "$file" "spills.txt: a line is FILE PATTERN"; continue; fi
     report=$build/kernels/cuda/$file.fatbin.log
     if [ ! -s "$report" ]; then
         result 1 "$file" "no ptxas report $report: remove kernels/cuda/$file.fatbin and run make"
