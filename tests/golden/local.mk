@@ -104,6 +104,10 @@ EXTRA_DIST += tests/golden/post/make_policy.py tests/golden/post/ppo_reference.p
 
 EXTRA_DIST += tests/golden/post/make_pairs.py tests/golden/post/pairs/config.json tests/golden/post/pairs/model.safetensors \
   tests/golden/post/pairs/expected.safetensors
+# Conversations, masks, packing and fine-tuning against trl's trainer.
+TESTS += tests/golden/sft.sh
+EXTRA_DIST += tests/golden/sft.sh tests/golden/post/make_sft.py tests/golden/post/sft/config.json tests/golden/post/sft/model.safetensors \
+  tests/golden/post/sft/tokenizer_config.json tests/golden/post/sft/rows.jsonl tests/golden/post/sft/curves.txt
 # Requests exported from lm-evaluation-harness, through lf-convert and lf-eval.
 check_PROGRAMS += tests/golden/harness_near
 tests_golden_harness_near_SOURCES = tests/golden/harness_near.c
