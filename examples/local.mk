@@ -20,3 +20,5 @@ dist_rlhf_SCRIPTS = examples/rlhf/make_data.sh examples/rlhf/run.sh
 grpodir = $(pkgdatadir)/examples/grpo
 dist_grpo_DATA = examples/grpo/pipeline.ini
 dist_grpo_SCRIPTS = examples/grpo/run.sh
+examplesdir = $(pkgdatadir)/examples
+dist_examples_SCRIPTS = examples/seeds.sh

@@ -5,6 +5,7 @@
 # usage: run.sh BUILD [DIR]
 #   BUILD   the build directory, or the prefix that loong-flow was installed below
 #   DIR     where everything goes (default ./grpo-run); run again with the same DIR to continue
+# With SEED=K in the environment all of it has other random numbers; ../seeds.sh does that several times. DIR/numbers has the results.
 #
 # Exit codes: 0 done, and right answers rose by more than three standard errors; 1 failed; 2 usage.
 set -u
@@ -27,10 +28,12 @@ awk 'BEGIN { x = 7; for (i = 0; i < 3000; i++) { x = (x * 16807) % 2147483647; a
     x = (x * 16807) % 2147483647; b = int(x / 7) % 10
     printf "{\"prompt\":\"%d+%d=\",\"completion\":\"%d\"}\n", a, b, a + b } }' >rows.jsonl
 
-"$lf" run pipeline.ini || exit $?
+seed=${SEED:-1}
+"$lf" run pipeline.ini --set "stage first.seed=$seed" --set "stage grpo.seed=$seed" --set "stage before.seed=$((seed + 1))" || exit $?
 # "score" and "score_std" of the one record of a stage.
 value() { "$lf" metrics "$1" --key "$2" --format csv | tail -n 1 | sed 's/.*,//'; }
 awk -v b="$(value before score)" -v bs="$(value before score_std)" -v a="$(value after score)" -v as="$(value after score_std)" 'BEGIN {
     e = sqrt((bs * bs + as * as) / 800)
     printf "right answers: %.1f %% before, %.1f %% after GRPO (standard error of the difference %.1f %%)\n", 100 * b, 100 * a, 100 * e
+    printf "right answers before\t%.4f\nright answers after GRPO\t%.4f\n", b, a >"numbers"
     exit !(b > 0 && a - b > 3 * e) }' || { echo "grpo: the reward did not rise clearly" >&2; exit 1; }

@@ -6,6 +6,7 @@
 #   BUILD       the build directory, or the prefix that loong-flow was installed below
 #   DIR         where everything goes (default ./rlhf-run); run again with the same DIR to continue
 #   DICTIONARY  in the form of Debian's dict-wn (default: that one)
+# With SEED=K in the environment all of it has other random numbers; ../seeds.sh does that several times. DIR/numbers has the results.
 #
 # Exit codes: 0 done, and each stage has improved its number; 1 failed; 2 usage; 75 stopped (run it again).
 set -u
@@ -26,7 +27,10 @@ dir=${2:-rlhf-run}
 mkdir -p "$dir" && cp "$here/pipeline.ini" "$dir/" && cd "$dir" || exit 1
 [ -f data/ask.jsonl ] || sh "$here/make_data.sh" "$words" data || { echo "rlhf: no data could be made of $words" >&2; exit 1; }
 
-"$lf" run pipeline.ini || exit $?
+seed=${SEED:-1}
+set --
+for stage in pretrain sft rm dpo ppo; do set -- "$@" --set "stage $stage.seed=$seed"; done
+"$lf" run pipeline.ini "$@" --set "stage before.seed=$((seed + 1))" || exit $?
 values() { "$lf" metrics "$1" --key "$2" --lines 0 --format csv | awk -F, 'NR > 1 && $NF != "" { print $NF }'; }
 first() { values "$@" | head -n 1; }
 last() { values "$@" | tail -n 1; }
@@ -39,4 +43,6 @@ awk -v sft0="$(first sft valid_loss)" -v sft1="$(last sft valid_loss)" -v rm0="$
     printf "%-58s %7.3f (standard error %.3f; 0.5 is chance)\n", "rm: right about unseen pairs", acc, accs
     printf "%-58s %7.3f -> %.3f (%.3f before)\n", "dpo: loss of pairs that were held back", dpo0, dpo1, log(2)
     printf "%-58s %7.3f -> %.3f (standard error of the difference %.3f)\n", "ppo: reward of definitions of unseen words", b, a, e
+    printf "sft loss before\t%.4f\nsft loss\t%.4f\nrm accuracy\t%.4f\ndpo loss\t%.4f\n", sft0, sft1, acc, dpo1 >"numbers"
+    printf "reward before ppo\t%.4f\nreward after ppo\t%.4f\n", b, a >"numbers"
     exit !(sft1 < sft0 && acc - 0.5 > 3 * accs && dpo1 < log(2) && a - b > 3 * e) }' || { echo "rlhf: a stage has not improved its number" >&2; exit 1; }

@@ -53,6 +53,9 @@ done
 
 run="sh $LF_SRCDIR/examples/quickstart/run.sh"
 cd "$tmp" || exit 1
+sh "$LF_SRCDIR/examples/seeds.sh" 3 quickstart "$LF_BUILDDIR" >out 2>&1
+[ $? -eq 2 ] && grep -q 'usage: seeds.sh N EXAMPLE' out
+ok $? "seeds.sh takes the examples that have seeds" out
 $run >out 2>&1
 [ $? -eq 2 ] && grep -q 'usage: run.sh BUILD' out
 ok $? "run.sh without arguments prints its usage and exits 2" out
