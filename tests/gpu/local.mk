@@ -4,8 +4,10 @@ EXTRA_DIST += tests/gpu/README.md tests/gpu/check.sh tests/gpu/bench.sh tests/gp
 TESTS += tests/gpu/spills.sh tests/gpu/check_test.sh
 CLEANFILES += check-gpu.txt bench-gpu.md
 
-EXTRA_PROGRAMS += tests/gpu/gpu_model
-CLEANFILES += tests/gpu/gpu_model
+EXTRA_PROGRAMS += tests/gpu/gpu_model tests/gpu/gpu_kernels
+CLEANFILES += tests/gpu/gpu_model tests/gpu/gpu_kernels
+tests_gpu_gpu_kernels_SOURCES = tests/gpu/gpu_kernels.c
+tests_gpu_gpu_kernels_LDADD = kernels/bench/libbench.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
 tests_gpu_gpu_model_SOURCES = tests/gpu/gpu_model.c
 tests_gpu_gpu_model_LDADD = kernels/bench/libbench.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
 

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The hot kernels on GPU 0 at the shapes of Qwen2.5-1.5B and Llama-2-7B, as the table of kernels/README.md: time, TFLOP/s or GB/s, and
+ * the share of the ceiling (dense bf16 of the data sheet for matrix products and attention, measured copies within the device for the
+ * rest). bf16. Medians of 20 after 5; between two samples 256 MiB are overwritten, so that nothing is found in the L2.
+ *
+ *   gpu_kernels [WORD...]      rows whose name has one of the words
+ *
+ * LF_GPU_EMULATED=1: on the emulator with tiny shapes, to see that it runs; its times mean nothing.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/back/back.h"
+#include "kernels/bench/bench.h"
+#include "kernels/cuda/emu/run.h"
+
+enum { SAMPLES = 20, WARM = 5 };
+
+static lf_err err = LF_ERR_INIT;
+
+struct bench {
+    lf_back *b;
+    struct lf_back_peak peak;
+    bool emulated;
+    char *flush; /* what a sample begins with overwriting */
+    size_t flush_bytes;
+    int words, failed;
+    char **word;
+};
+
+static void need(int rc)
+{
+    if (rc >= 0)
+        return;
+    fprintf(stderr, "gpu_kernels: %s\n", err.text);
+    exit(1);
+}
+
+/* Device memory that lives until the process ends: a row's operands are small beside a GPU. */
+static void *memory(struct bench *x, int64_t bytes)
+{
+    void *p = x->b->ops->alloc(x->b, (size_t)bytes, &err);
+    need(p ? 0 : -1);
+    return p;
+}
+
+/* n values around 0, bf16 or f32. */
+static void *values(struct bench *x, int64_t n, enum lf_dtype type)
+{
+    const size_t size = lf_dtype_size(type), chunk = 1 << 20;
+    char *host = malloc(chunk * size), *dev = memory(x, n * (int64_t)size);
+    uint32_t u = 1;
+    need(host ? 0 : lf_fail(&err, LF_ENOMEM, "no memory"));
+    for (size_t i = 0; i < chunk; i++) {
+        u = u * 1664525u + 1013904223u;
+        float f = (float)(u >> 8) / 8388608.0f - 1.0f;
+        memcpy(host + i * size, (char *)&f + (type == LF_BF16 ? 2 : 0), size);
+    }
+    for (size_t at = 0; at < (size_t)n; at += chunk)
+        need(x->b->ops->copy_in(x->b, dev + at * size, host, ((size_t)n - at < chunk ? (size_t)n - at : chunk) * size, &err));
+    free(host);
+    return dev;
+}
+
+static bool wanted(const struct bench *x, const char *name)
+{
+    for (int i = 0; i < x->words; i++)
+        if (strstr(name, x->word[i]))
+            return true;
+    return x->words == 0;
+}
+
+/* Medians of one call, told as a row. flops 0: bytes count. */
+static void row(struct bench *x, const char *name, int (*call)(lf_queue *, const void *), const void *args, double flops, double bytes)
+{
+    double s[SAMPLES], at[2];
+    for (int i = -WARM; i < SAMPLES; i++) {
+        need(x->b->ops->fill(x->b, x->flush, i & 1, x->flush_bytes, &err));
+        need(x->b->ops->stamp(x->b, 0, &err));
+        int rc = call(x->b->queue, args);
+        if (rc) {
+            printf("| %s | refused (%d) | | |\n", name, rc);
+            x->failed++;
+            return;
+        }
+        need(x->b->ops->stamp(x->b, 1, &err));
+        need(x->b->ops->stamps(x->b, at, 2, &err));
+        if (i >= 0)
+            s[i] = at[1];
+        if (x->emulated)
+            break;
+    }
+    const double m = x->emulated ? at[1] : bench_median(s, SAMPLES);
+    if (flops > 0)
+        printf("| %s | %.3f ms | %.1f TFLOP/s | %.1f %% |\n", name, m * 1e3, flops / m * 1e-12, 100 * flops / m / x->peak.bf16_flops);
+    else
+        printf("| %s | %.3f ms | %.1f GB/s | %.1f %% |\n", name, m * 1e3, bytes / m * 1e-9, 100 * bytes / m / x->peak.bytes_per_s);
+    fflush(stdout);
+}
+
+/* Uniform calls; a kernel that this build lacks is a row that says so. */
+#define CALL(kernel)                                                                                                   \
+    static const struct lf_kernels *table_##kernel;                                                                    \
+    static int call_##kernel(lf_queue *q, const void *a)                                                               \
+    {                                                                                                                  \
+        return table_##kernel->kernel.run ? table_##kernel->kernel.run(q, a) : LF_K_EINVAL;                            \
+    }
+#define ROW(x, kernel, name, args, flops, bytes)                                                                       \
+    do {                                                                                                               \
+        table_##kernel = (x)->b->kernels;                                                                              \
+        row(x, name, call_##kernel, args, flops, bytes);                                                               \
+    } while (0)
+#define WORKSPACE(x, kernel, a)                                                                                        \
+    do                                                                                                                 \
+        if ((x)->b->kernels->kernel.work) {                                                                            \
+            (a)->work_bytes = (x)->b->kernels->kernel.work(a, 1);                                                      \
+            (a)->work = (a)->work_bytes ? memory(x, (int64_t)(a)->work_bytes) : NULL;                                  \
+        }                                                                                                              \
+    while (0)
+CALL(gemm)
+CALL(norm_fwd)
+CALL(norm_bwd)
+CALL(glu_fwd)
+CALL(glu_bwd)
+CALL(attn_fwd)
+CALL(attn_bwd)
+CALL(adamw)
+CALL(linear_xent)
+
+/* y = x w^T, dx = dy w, dw += dy^T x. */
+static void products(struct bench *x, const char *layer, int64_t M, int64_t N, int64_t K)
+{
+    char name[96];
+    snprintf(name, sizeof name, "gemm %s %lldx%lldx%lld", layer, (long long)M, (long long)N, (long long)K);
+    if (!wanted(x, name))
+        return;
+    void *a = values(x, M * K, LF_BF16), *w = values(x, N * K, LF_BF16), *dy = values(x, M * N, LF_BF16);
+    float *dw = memory(x, N * K * 4);
+    const double flops = 2.0 * (double)M * (double)N * (double)K;
+    struct lf_k_gemm f = {.m = M, .n = N, .k = K, .a = a, .b = w, .c = dy, .lda = K, .ldb = K, .ldc = N, .tb = true, .ab_type = LF_BF16,
+                          .c_type = LF_BF16};
+    struct lf_k_gemm dx = {.m = M, .n = K, .k = N, .a = dy, .b = w, .c = a, .lda = N, .ldb = K, .ldc = K, .ab_type = LF_BF16, .c_type = LF_BF16};
+    struct lf_k_gemm g = {.m = N, .n = K, .k = M, .a = dy, .b = a, .c = dw, .lda = N, .ldb = K, .ldc = K, .ta = true, .accumulate = true,
+                          .ab_type = LF_BF16, .c_type = LF_F32};
+    const struct {
+        const char *what;
+        struct lf_k_gemm *a;
+    } each[] = {{"forward", &f}, {"dx", &dx}, {"dw", &g}};
+    for (int mode = LF_FAST; mode <= LF_INVARIANT; mode++)
+        for (int i = 0; i < (mode == LF_FAST ? 3 : 1); i++) {
+            char full[128];
+            each[i].a->mode = (uint8_t)mode;
+            WORKSPACE(x, gemm, each[i].a);
+            snprintf(full, sizeof full, "%s %s, %s", name, each[i].what, mode == LF_FAST ? "fast" : "invariant");
+            ROW(x, gemm, full, each[i].a, flops, 0);
+        }
+}
+
+static void norms(struct bench *x, int64_t R, int64_t C)
+{
+    char name[96];
+    snprintf(name, sizeof name, "rmsnorm %lldx%lld", (long long)R, (long long)C);
+    if (!wanted(x, name))
+        return;
+    void *in = values(x, R * C, LF_BF16), *delta = values(x, R * C, LF_BF16), *w = values(x, C, LF_BF16), *y = memory(x, 2 * R * C);
+    void *sum = memory(x, 2 * R * C);
+    float *rstd = memory(x, 4 * R), *dw = memory(x, 4 * C);
+    const struct lf_k_norm_fwd f = {.rows = R, .heads = 1, .c = C, .x = in, .delta = delta, .w = w, .sum = sum, .y = y, .rstd = rstd, .ldx = C,
+                                    .lddelta = C, .ldsum = C, .ldy = C, .eps = 1e-5f, .x_type = LF_BF16, .y_type = LF_BF16, .w_type = LF_BF16};
+    struct lf_k_norm_bwd b = {.rows = R, .heads = 1, .c = C, .x = sum, .dy = delta, .dres = in, .w = w, .rstd = rstd, .dx = y, .dw = dw, .ldx = C,
+                              .lddy = C, .lddres = C, .lddx = C, .x_type = LF_BF16, .dy_type = LF_BF16, .w_type = LF_BF16};
+    char full[128];
+    snprintf(full, sizeof full, "%s, residual + norm forward", name);
+    ROW(x, norm_fwd, full, &f, 0, 8.0 * (double)(R * C));
+    WORKSPACE(x, norm_bwd, &b);
+    snprintf(full, sizeof full, "%s, backward", name);
+    ROW(x, norm_bwd, full, &b, 0, 8.0 * (double)(R * C));
+}
+
+static void gates(struct bench *x, int64_t R, int64_t F)
+{
+    char name[96];
+    snprintf(name, sizeof name, "swiglu %lldx%lld", (long long)R, (long long)F);
+    if (!wanted(x, name))
+        return;
+    char *gu = values(x, 2 * R * F, LF_BF16), *y = values(x, R * F, LF_BF16), *d = memory(x, 4 * R * F), full[128];
+    const struct lf_k_glu_fwd f = {.rows = R, .c = F, .ldx = 2 * F, .ldy = F, .gate = gu, .up = gu + 2 * F, .y = y, .act = LF_ACT_SILU,
+                                   .x_type = LF_BF16};
+    const struct lf_k_glu_bwd b = {.rows = R, .c = F, .ldx = 2 * F, .lddy = F, .lddx = 2 * F, .gate = gu, .up = gu + 2 * F, .dy = y, .dgate = d,
+                                   .dup = d + 2 * F, .act = LF_ACT_SILU, .x_type = LF_BF16};
+    snprintf(full, sizeof full, "%s forward", name);
+    ROW(x, glu_fwd, full, &f, 0, 6.0 * (double)(R * F));
+    snprintf(full, sizeof full, "%s backward", name);
+    ROW(x, glu_bwd, full, &b, 0, 10.0 * (double)(R * F));
+}
+
+/* Causal: half of the keys. */
+static void attention(struct bench *x, int64_t docs, int64_t T, int64_t H, int64_t G, int64_t D)
+{
+    char name[96], full[128];
+    snprintf(name, sizeof name, "attention %lldx%lld H %lld G %lld D %lld", (long long)docs, (long long)T, (long long)H, (long long)G,
+             (long long)D);
+    if (!wanted(x, name))
+        return;
+    const int64_t R = docs * T, ld = (H + 2 * G) * D;
+    char *qkv = values(x, R * ld, LF_BF16), *d = memory(x, 2 * R * ld);
+    void *o = memory(x, 2 * R * H * D), *d_o = values(x, R * H * D, LF_BF16);
+    float *lse = memory(x, 4 * R * H);
+    int32_t *cu = memory(x, 4 * (docs + 1)), host[65];
+    for (int64_t i = 0; i <= docs; i++)
+        host[i] = (int32_t)(i * T);
+    need(x->b->ops->copy_in(x->b, cu, host, 4 * (size_t)(docs + 1), &err));
+    struct lf_k_attn_fwd f = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = docs, .q = qkv, .k = qkv + 2 * H * D, .v = qkv + 2 * (H + G) * D,
+                              .o = o, .lse = lse, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = H * D, .cu_seqlens = cu, .causal = true,
+                              .scale = 1 / sqrtf((float)D), .x_type = LF_BF16};
+    struct lf_k_attn_bwd b = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = docs, .q = f.q, .k = f.k, .v = f.v, .o = o, .d_o = d_o, .lse = lse,
+                              .dq = d, .dk = d + 2 * H * D, .dv = d + 2 * (H + G) * D, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = H * D,
+                              .lddo = H * D, .lddq = ld, .lddk = ld, .lddv = ld, .cu_seqlens = cu, .scale = f.scale, .causal = true,
+                              .x_type = LF_BF16};
+    const double area = (double)docs * (double)T * (double)(T + 1) / 2 * (double)(H * D);
+    WORKSPACE(x, attn_fwd, &f);
+    snprintf(full, sizeof full, "%s forward", name);
+    ROW(x, attn_fwd, full, &f, 4 * area, 0);
+    WORKSPACE(x, attn_bwd, &b);
+    snprintf(full, sizeof full, "%s backward", name);
+    ROW(x, attn_bwd, full, &b, 10 * area, 0);
+}
+
+static void optimizer(struct bench *x, int64_t n)
+{
+    char name[96];
+    snprintf(name, sizeof name, "adamw, %.3g weights", (double)n);
+    if (!wanted(x, name))
+        return;
+    struct lf_opt_tensor t = {.n = n, .master = values(x, n, LF_F32), .m = memory(x, 4 * n), .v = memory(x, 4 * n), .grad = values(x, n, LF_F32),
+                              .copy = memory(x, 2 * n), .lr_scale = 1, .weight_decay = 0.1f};
+    struct lf_step_record rec = {.lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .loss_scale = 1, .clip_factor = 1};
+    struct lf_opt_tensor *dt = memory(x, sizeof t);
+    struct lf_step_record *dr = memory(x, sizeof rec);
+    need(x->b->ops->copy_in(x->b, dt, &t, sizeof t, &err));
+    need(x->b->ops->copy_in(x->b, dr, &rec, sizeof rec, &err));
+    const struct lf_k_adamw a = {.n_tensors = 1, .t = dt, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .rec = dr};
+    ROW(x, adamw, name, &a, 0, 30.0 * (double)n);
+}
+
+/* Loss, dX and dW of the output layer. */
+static void classifier(struct bench *x, int64_t R, int64_t K, int64_t V)
+{
+    char name[96];
+    snprintf(name, sizeof name, "classifier %lldx%lldx%lld", (long long)R, (long long)V, (long long)K);
+    if (!wanted(x, name))
+        return;
+    const struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1};
+    struct lf_step_record *dr = memory(x, sizeof rec);
+    need(x->b->ops->copy_in(x->b, dr, &rec, sizeof rec, &err));
+    struct lf_k_linear_xent a = {.rows = R, .k = K, .v = V, .v_real = V, .x = values(x, R * K, LF_BF16), .w = values(x, V * K, LF_BF16),
+                                 .target = memory(x, 4 * R), .loss = memory(x, 4 * R), .lse = memory(x, 4 * R), .argmax = memory(x, 4 * R),
+                                 .dx = memory(x, 2 * R * K), .dw = memory(x, 4 * V * K), .ldx = K, .ldw = K, .lddx = K, .x_type = LF_BF16, .rec = dr};
+    WORKSPACE(x, linear_xent, &a);
+    ROW(x, linear_xent, name, &a, 6.0 * (double)R * (double)K * (double)V, 0);
+}
+
+static void all(struct bench *x)
+{
+    if (x->emulated) {
+        products(x, "tiny", 32, 48, 64);
+        norms(x, 16, 64);
+        gates(x, 16, 32);
+        attention(x, 2, 16, 2, 1, 64);
+        optimizer(x, 1000);
+        classifier(x, 16, 64, 96);
+        return;
+    }
+    products(x, "qwen2.5-1.5b qkv", 16384, 2048, 1536);
+    products(x, "qwen2.5-1.5b gate up", 16384, 17920, 1536);
+    products(x, "qwen2.5-1.5b down", 16384, 1536, 8960);
+    products(x, "llama2-7b qkv", 8192, 12288, 4096);
+    products(x, "llama2-7b gate up", 8192, 22016, 4096);
+    products(x, "llama2-7b down", 8192, 4096, 11008);
+    attention(x, 8, 2048, 12, 2, 128);
+    attention(x, 4, 4096, 12, 2, 128);
+    attention(x, 4, 2048, 32, 32, 128);
+    attention(x, 8, 2048, 12, 12, 64);
+    classifier(x, 8192, 1536, 151936);
+    classifier(x, 8192, 4096, 32000);
+    norms(x, 16384, 1536);
+    norms(x, 8192, 4096);
+    gates(x, 16384, 8960);
+    gates(x, 8192, 11008);
+    optimizer(x, 256 << 20);
+}
+
+int main(int argc, char **argv)
+{
+    static struct lf_cu emulator;
+    struct lf_cuda_opts o = {.threads = 1};
+    const char *e = getenv("LF_GPU_EMULATED");
+    struct bench x = {.emulated = e && *e == '1', .words = argc - 1, .word = argv + 1};
+    if (x.emulated) {
+        lf_emu_driver(&emulator);
+        o.driver = &emulator;
+    }
+    x.b = lf_back_cuda_create(&o, &err);
+    need(x.b ? x.b->ops->probe(x.b, &x.peak, &err) : -1);
+    x.flush_bytes = x.emulated ? 1024 : (size_t)256 << 20;
+    x.flush = memory(&x, (int64_t)x.flush_bytes);
+    printf("%s: peak %.0f TFLOP/s bf16, copies at %.0f GB/s\n\n| kernel, bf16 | median | rate | share |\n|---|---|---|---|\n", x.b->device,
+           x.peak.bf16_flops * 1e-12, x.peak.bytes_per_s * 1e-9);
+    all(&x);
+    lf_back_destroy(x.b);
+    return x.failed ? 1 : 0;
+}
