@@ -23,6 +23,7 @@ static const char *const losses[] = {"sigmoid", "robust", "hinge", "ipo", "orpo"
 struct dpo {
     lf_arena *arena;
     struct lf_train_config c;
+    struct lf_train_asked asked; /* of an adapter */
     lf_dpo *dpo;
 };
 
@@ -100,6 +101,8 @@ static int read_all(struct dpo *s, const lf_optset *o, lf_err *err)
     if (!rc)
         rc = lf_train_read_parts(c, s->arena, o, err);
     if (!rc)
+        rc = lf_train_read_adapter(c, s->arena, o, &s->asked, err);
+    if (!rc)
         rc = lf_train_read_paths(c, s->arena, o, err);
     if (!rc)
         rc = lf_train_read_model(c, o, "lf-dpo", err);
@@ -111,6 +114,7 @@ static int read_all(struct dpo *s, const lf_optset *o, lf_err *err)
     if (c->adapter && c->adapter->dropout > 0)
         return lf_fail(err, LF_EINVAL,
                        "lora_dropout: policies are compared without dropout, and trained so; leave it out");
+    s->asked.dropout = true; /* an adapter that was trained with it goes on without */
     return lf_train_settle(c, EPOCHS, err);
 }
 
@@ -128,13 +132,14 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     struct dpo *s = self;
-    return lf_train_plan(&s->c, out, err);
+    return lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct dpo *s = self;
-    return lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
+    int rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
+    return rc ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

@@ -32,6 +32,7 @@ typedef struct eval {
     const char *think_end;
     int32_t *end;
     struct lf_runner_opts run;
+    char *adapter; /* run.adapter, where it was found */
     lf_tokenizer *tok;
     lf_tasks *tasks;
     lf_lines *lines;
@@ -59,6 +60,7 @@ static void destroy(void *self)
     free(e->until);
     free(e->end);
     free(e->from);
+    free(e->adapter);
     free(e);
 }
 
@@ -100,6 +102,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .page_tokens = lf_optset_int(o, "page_tokens"),
                                      .score_rows = rows,
                                      .score_docs = rows < 256 ? rows : 256};
+    e->run.adapter = lf_optset_str(o, "adapter");
     read_requests_options(e, o);
     int rc = lf_infer_strings(&e->data, &e->n_data, o, "data", err);
     if (rc == 0)
@@ -346,7 +349,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (rc == 0 && done && first(e))
         lf_log(2, "%s is complete already", dir);
     if (rc == 0 && !done) {
-        rc = lf_stage_agree(e->comm, load(e, &r, err), err);
+        rc = lf_infer_adapter(&e->adapter, comm, &e->run, e->checkpoint, e->out, err);
+        if (rc == 0)
+            rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)
             rc = lf_infer_lines(comm, &e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, &kept, err);
         if (rc == 0 && kept > 0 && first(e))

@@ -11,6 +11,8 @@
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {"checkpoint", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "checkpoint to measure"},
+    {"adapter", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "adapter that stays beside the weights of checkpoint, of ours or PEFT's"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "tokenizer artifact, or a tokenizer file or directory; needed for texts, and for bytes and words of shards"},
     {"data", LF_OPT_PATH, ID, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "shards artifact: perplexity of one split"},

@@ -25,6 +25,7 @@ typedef struct generate {
     lf_buf lines_of, shown; /* several ranks: this one's part of a round */
     const char *checkpoint, *tokenizer_path, *prompts, *out;
     struct lf_runner_opts run;
+    char *adapter; /* run.adapter, where it was found */
     generate_settings s;
     const char **from;
     size_t n_prompt, n_from;
@@ -60,6 +61,7 @@ static void destroy(void *self)
     lf_buf_fini(&g->shown);
     generate_settings_fini(&g->s);
     free(g->from);
+    free(g->adapter);
     free(g);
 }
 
@@ -89,6 +91,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens")};
+    g->run.adapter = lf_optset_str(o, "adapter");
     g->show = lf_optset_bool(o, "show");
     g->chat_file = lf_optset_str(o, "chat_template");
     g->chat_name = lf_optset_str(o, "chat_name");
@@ -376,7 +379,9 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     lf_runner *r = NULL;
     lf_gen_model m;
     struct lf_gen_stats st = {0};
-    int rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
+    int rc = lf_infer_adapter(&g->adapter, g->comm, &g->run, g->checkpoint, g->out, err);
+    if (rc == 0)
+        rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
     if (rc == 0 && dir)
         rc = lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept,
                             err);

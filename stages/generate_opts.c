@@ -11,6 +11,8 @@
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     {"checkpoint", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "checkpoint to generate with"},
+    {"adapter", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "adapter that stays beside the weights of checkpoint, of ours or PEFT's: the bits of its training"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "tokenizer artifact, or a tokenizer file or directory; needed for prompts, stop strings and output in words"},
     {"prompts", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "requests as JSON lines, - for standard input"},

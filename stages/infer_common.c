@@ -12,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/infer/genconfig.h"
+#include "stages/adapter_in.h"
 #include "stages/stage.h"
 
 int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err)
@@ -77,13 +78,24 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
     return 0;
 }
 
+int lf_infer_adapter(char **dir, lf_comm *comm, struct lf_runner_opts *o, const char *checkpoint, const char *out, lf_err *err)
+{
+    int rc = o->adapter ? lf_adapter_in(dir, comm, o->adapter, checkpoint, out, o->threads, err) : 0;
+    if (!rc && o->adapter)
+        o->adapter = *dir;
+    return rc;
+}
+
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err)
 {
     lf_model_config c;
+    struct lf_adapter_config ac;
     lf_err e = LF_ERR_INIT;
     int rc = lf_runner_config(&c, checkpoint, &e);
+    if (!rc && o->adapter)
+        rc = lf_adapter_in_is_peft(o->adapter) ? LF_ENOENT : lf_adapter_config_of(&ac, o->adapter, &e);
     if (rc == LF_ENOENT) {
-        json_t *notes = json_pack("[s]", "sizes follow from the checkpoint, which does not exist yet");
+        json_t *notes = json_pack("[s]", "sizes follow from checkpoint and adapter, which are not there yet or read when the run begins");
         return notes && json_object_set_new(out, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     }
     if (rc)

@@ -28,6 +28,9 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
 /* Plan JSON of an inference stage: parameters, bytes. Where the checkpoint is not there yet, says so in notes. */
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err);
 
+/* The adapter that is named in o->adapter (stages/adapter_in.h) takes its place there; *dir owns the text. Collective. */
+int lf_infer_adapter(char **dir, lf_comm *comm, struct lf_runner_opts *o, const char *checkpoint, const char *out, lf_err *err);
+
 /* comm: NULL alone; with it all of these are collective, and rank 0 alone looks, reads and writes. */
 
 /* Is the artifact in dir complete already? */

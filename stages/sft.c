@@ -23,6 +23,7 @@
 struct sft {
     lf_arena *arena;
     struct lf_train_config c;
+    struct lf_train_asked asked; /* of an adapter */
 };
 
 static void destroy(void *self)
@@ -74,6 +75,8 @@ static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
     if (!rc)
         rc = lf_train_read_parts(c, s->arena, o, err);
     if (!rc)
+        rc = lf_train_read_adapter(c, s->arena, o, &s->asked, err);
+    if (!rc)
         rc = read_valid(s, o, err);
     if (!rc)
         rc = lf_train_read_paths(c, s->arena, o, err);
@@ -99,13 +102,14 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     struct sft *s = self;
-    return lf_train_plan(&s->c, out, err);
+    return lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct sft *s = self;
-    return lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
+    int rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
+    return rc ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

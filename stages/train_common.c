@@ -4,9 +4,11 @@
 #include "stages/train_common.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/sys.h"
+#include "stages/adapter_in.h"
 #include "stages/stage.h"
 
 int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out, size_t *n, lf_err *err)
@@ -149,15 +151,14 @@ void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
     c->spike_after = lf_optset_int(o, "spike_after");
 }
 
-/* The adapter that lora_rank asks for. */
-static int read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
+/* The adapter that the lora_ options describe. */
+static int read_lora(struct lf_adapter_config *ac, lf_arena *a, const lf_optset *o, lf_err *err)
 {
     const char *const *targets;
     size_t n;
     int rc = lf_train_strings(a, o, "lora_targets", &targets, &n, err);
-    struct lf_adapter_config *ac = rc ? NULL : lf_arena_alloc(a, 1, sizeof(*ac), err);
-    if (!ac)
-        return rc ? rc : LF_ENOMEM;
+    if (rc)
+        return rc;
     memset(ac, 0, sizeof(*ac));
     ac->rank = lf_optset_int(o, "lora_rank");
     ac->alpha = lf_optset_is_set(o, "lora_alpha") ? lf_optset_float(o, "lora_alpha") : 2 * (double)ac->rank;
@@ -172,14 +173,98 @@ static int read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset 
                            sizeof(ac->target[i]) - 1);
         memcpy(ac->target[ac->n_targets++], targets[i], strlen(targets[i]) + 1);
     }
-    c->adapter = ac;
-    return lf_adapter_check(ac, err);
+    return 0;
 }
 
 int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)
 {
-    int rc = lf_optset_int(o, "lora_rank") > 0 ? read_adapter(c, a, o, err) : 0;
+    struct lf_adapter_config *ac = lf_arena_alloc(a, 1, sizeof(*ac), err);
+    int rc = ac ? read_lora(ac, a, o, err) : LF_ENOMEM;
+    if (!rc && ac->rank > 0) {
+        c->adapter = ac;
+        rc = lf_adapter_check(ac, err);
+    }
     return rc ? rc : lf_train_strings(a, o, "freeze", &c->freeze, &c->n_freeze, err);
+}
+
+int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, struct lf_train_asked *asked, lf_err *err)
+{
+    *asked = (struct lf_train_asked){.rank = lf_optset_is_set(o, "lora_rank"),
+                                     .alpha = lf_optset_is_set(o, "lora_alpha"),
+                                     .scaling = lf_optset_is_set(o, "lora_scaling"),
+                                     .dora = lf_optset_is_set(o, "lora_dora"),
+                                     .dropout = lf_optset_is_set(o, "lora_dropout"),
+                                     .targets = lf_optset_is_set(o, "lora_targets")};
+    int rc = lf_train_string(a, o, "adapter", &asked->from, err);
+    if (rc || !asked->from)
+        return rc;
+    c->adapter = &asked->want;
+    return read_lora(&asked->want, a, o, err);
+}
+
+static bool same_targets(const struct lf_adapter_config *x, const struct lf_adapter_config *y)
+{
+    bool same = x->n_targets == y->n_targets;
+    for (int i = 0; i < x->n_targets && same; i++)
+        same = strcmp(x->target[i], y->target[i]) == 0;
+    return same;
+}
+
+/* The settings in the file, with what was asked. */
+static int agree(struct lf_adapter_config *is, const struct lf_train_asked *q, lf_err *err)
+{
+    const struct lf_adapter_config *w = &q->want;
+    if (q->rank && w->rank != is->rank)
+        return lf_fail(err, LF_EINVAL, "lora_rank = %lld, but the adapter in %s has rank %lld", (long long)w->rank, q->from,
+                       (long long)is->rank);
+    if (q->alpha && w->alpha != is->alpha)
+        return lf_fail(err, LF_EINVAL, "lora_alpha = %g, but the adapter in %s has %g", w->alpha, q->from, is->alpha);
+    if (q->scaling && w->rank_stabilised != is->rank_stabilised)
+        return lf_fail(err, LF_EINVAL, "lora_scaling is not that of the adapter in %s", q->from);
+    if (q->dora && w->dora != is->dora)
+        return lf_fail(err, LF_EINVAL, "lora_dora is not that of the adapter in %s", q->from);
+    if (q->targets && !same_targets(w, is))
+        return lf_fail(err, LF_EINVAL, "lora_targets are not those of the adapter in %s (the first of %d is %s); leave them out",
+                       q->from, is->n_targets, is->n_targets ? is->target[0] : "all");
+    if (q->dropout)
+        is->dropout = w->dropout;
+    return 0;
+}
+
+static int take_settings(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, const char *dir, lf_err *err)
+{
+    struct lf_adapter_config *is = lf_arena_alloc(a, 1, sizeof(*is), err);
+    int rc = is ? lf_adapter_config_of(is, dir, err) : LF_ENOMEM;
+    if (!rc)
+        rc = agree(is, asked, err);
+    if (!rc && !(c->adapter_from = lf_arena_strdup(a, dir, err)))
+        rc = LF_ENOMEM;
+    if (!rc)
+        c->adapter = is;
+    return rc;
+}
+
+int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, lf_comm *comm, lf_err *err)
+{
+    char *dir = NULL;
+    if (!asked->from)
+        return 0;
+    int rc = lf_adapter_in(&dir, comm, asked->from, c->init_from, c->out, c->threads, err);
+    if (!rc)
+        rc = lf_stage_agree(comm, take_settings(c, a, asked, dir, err), err);
+    free(dir);
+    return rc;
+}
+
+int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, json_t *plan, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    int rc = !asked->from ? 0 : lf_adapter_in_is_peft(asked->from) ? LF_ENOENT : take_settings(c, a, asked, asked->from, &why);
+    if (rc == LF_ENOENT) { /* not there yet, or known when it has been read in */
+        json_t *notes = json_pack("[s]", "sizes follow from the adapter, which is read when the run begins");
+        return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    }
+    return rc ? lf_fail(err, rc, "%s", why.text) : lf_train_plan(c, plan, err);
 }
 
 int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err)

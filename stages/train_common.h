@@ -11,6 +11,13 @@
 #include "engine/base/opt.h"
 #include "engine/train/loop.h"
 
+/* What was asked of an adapter that is read from files. */
+struct lf_train_asked {
+    const char *from; /* NULL: none, the adapter is new */
+    struct lf_adapter_config want;
+    bool rank, alpha, scaling, dora, dropout, targets; /* which were given */
+};
+
 /* Values of a REPEAT option. */
 int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out, size_t *n, lf_err *err);
 /* Value of an option; NULL when unset. */
@@ -26,6 +33,13 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);
 /* lora_*, freeze. */
 int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* adapter, and what lora_* say of it: c->adapter is that until lf_train_settle_adapter. */
+int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, struct lf_train_asked *asked, lf_err *err);
+/* Collective, before the run: the settings of the adapter that `adapter` names, compared with what was asked. LF_EINVAL where they differ; dropout
+ * may be another. */
+int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, lf_comm *comm, lf_err *err);
+/* lf_train_plan after the same, as far as the adapter is there already. */
+int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, json_t *plan, lf_err *err);
 /* init_from and the paths that every stage has. */
 int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* [model] of the configuration file, if there is one. stage: for messages ("lf-pretrain"). */

@@ -86,6 +86,11 @@
     {"device", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "auto", 0, 0, "auto|cpu|cuda", NULL, \
      "what to compute on; auto: a GPU where there is one and this build carries code for it, else the CPU"}
 
+/* lf_train_read_adapter */
+#define LF_TRAIN_ADAPTER_ROWS \
+    {"adapter", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, \
+     "adapter of init_from to go on training, of ours or PEFT's; its settings come with it, lora_ options may only repeat them"}
+
 /* lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS \
     {"lora_rank", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 65536, NULL, NULL, \

@@ -13,7 +13,7 @@
 #include "engine/base/mem.h"
 #include "engine/graph/exec.h"
 #include "engine/infer/paged.h"
-#include "engine/model/decoder.h"
+#include "engine/model/adapter.h"
 #include "engine/model/weights.h"
 #include "engine/store/ckpt.h"
 
@@ -21,6 +21,7 @@ struct lf_runner {
     lf_model_config model;
     struct lf_runner_opts o;
     char identity[LF_HASH_HEX];
+    struct lf_adapter_config adapter; /* with o.adapter */
     lf_decoder *dec;
     lf_pstore *ps;
     lf_plan *plan;
@@ -82,6 +83,10 @@ static int make_plan(lf_runner *r, lf_err *err)
     if (!r->ps)
         return LF_EINVAL;
     rc = lf_decoder_declare(r->dec, r->ps, err);
+    if (rc == 0 && r->o.adapter)
+        rc = lf_adapter_config_of(&r->adapter, r->o.adapter, err);
+    if (rc == 0 && r->o.adapter && lf_decoder_adapt(r->dec, r->ps, &r->adapter, err))
+        rc = lf_err_prefix(err, "%s", r->o.adapter);
     if (rc == 0 && !(r->plan = lf_plan_create(r->ps, &po, err)))
         rc = LF_EINVAL;
     if (rc == 0 && r->o.slots > 0)
@@ -140,6 +145,11 @@ static int load(lf_runner *r, const char *dir, lf_err *err)
         rc = LF_EINVAL;
     if (rc == 0)
         rc = lf_weights_load(r->ps, c, LF_WEIGHTS_PREFIX, false, err);
+    if (rc == 0 && r->o.adapter) {
+        char base[LF_HASH_HEX];
+        memcpy(base, r->identity, sizeof base);
+        rc = lf_adapter_load(r->ps, &r->adapter, r->o.adapter, base, dir, r->o.threads, r->identity, err);
+    }
     lf_ckpt_close(c);
     return rc;
 }

@@ -18,6 +18,7 @@
 typedef struct lf_runner lf_runner;
 
 struct lf_runner_opts {
+    const char *adapter; /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL: none */
     int threads;
     enum lf_device device;
     int rank, local_rank; /* of this process, where several run: which GPU */
@@ -34,13 +35,13 @@ struct lf_runner_opts {
 
 /* The model description of the checkpoint in dir, from its manifest and state alone (for --plan). */
 int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err);
-/* Plan JSON (lf_plan_json) of a runner over a model, without weights or a device. Returns owned. */
+/* Plan JSON (lf_plan_json) of a runner over a model, without weights or a device; of an adapter its settings are read. Returns owned. */
 json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o, lf_err *err);
 
 /* Open, check every hash, plan, bind and load. */
 int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err);
 void lf_runner_close(lf_runner *r);
-const char *lf_runner_identity(const lf_runner *r);       /* of the checkpoint, hex */
+const char *lf_runner_identity(const lf_runner *r);       /* of the checkpoint, hex; with an adapter the adapter's, which knows its base */
 json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err); /* what the numbers depend on; owned */
 
 /* Filled in for the parts asked for; valid until close. */

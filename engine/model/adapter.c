@@ -6,11 +6,14 @@
 #include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/model/decoder_priv.h"
+#include "engine/model/weights.h"
 
 double lf_adapter_scale(const struct lf_adapter_config *a)
 {
@@ -180,15 +183,68 @@ int lf_adapter_config(struct lf_adapter_config *out, const lf_ckpt *c, lf_err *e
     return lf_adapter_from_json(out, o, lf_ckpt_dir(c), err);
 }
 
-int lf_adapter_check_base(const lf_ckpt *a, const lf_ckpt *base, lf_err *err)
+int lf_adapter_config_of(struct lf_adapter_config *out, const char *dir, lf_err *err)
 {
-    char is[LF_HASH_HEX];
+    char *path = lf_path_join(dir, "state.json", err);
+    json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL, *o = json_object_get(state, "adapter");
+    int rc = state ? 0 : err && err->rc ? err->rc : LF_EFORMAT;
+    if (!rc && !json_is_object(o))
+        rc = lf_fail(err, LF_ENOENT, "%s is a checkpoint of whole weights, not an adapter", dir);
+    if (!rc)
+        rc = lf_adapter_from_json(out, o, dir, err);
+    json_decref(state);
+    free(path);
+    return rc;
+}
+
+static int check_identity(const lf_ckpt *a, const char *is, const char *base_dir, lf_err *err)
+{
     const char *was = json_string_value(json_object_get(lf_ckpt_state(a), "base"));
-    lf_hash_hex(is, lf_ckpt_identity(base));
     if (!was)
         return lf_fail(err, LF_EFORMAT, "%s does not say which weights it is an adapter of", lf_ckpt_dir(a));
     if (strcmp(was, is) != 0)
         return lf_fail(err, LF_EINVAL, "%s is an adapter of other weights (identity %.16s) than those in %s (%.16s)",
-                       lf_ckpt_dir(a), was, lf_ckpt_dir(base), is);
+                       lf_ckpt_dir(a), was, base_dir, is);
     return 0;
+}
+
+int lf_adapter_check_base(const lf_ckpt *a, const lf_ckpt *base, lf_err *err)
+{
+    char is[LF_HASH_HEX];
+    lf_hash_hex(is, lf_ckpt_identity(base));
+    return check_identity(a, is, lf_ckpt_dir(base), err);
+}
+
+/* Rank, targets and scale must be those that ps was declared with; dropout is of training alone. */
+static int check_same(const struct lf_adapter_config *is, const lf_ckpt *a, lf_err *err)
+{
+    struct lf_adapter_config was, now = *is;
+    int rc = lf_adapter_config(&was, a, err);
+    was.dropout = now.dropout = 0;
+    json_t *x = rc ? NULL : lf_adapter_to_json(&was, err), *y = rc ? NULL : lf_adapter_to_json(&now, err);
+    if (!rc && (!x || !y))
+        rc = LF_ENOMEM;
+    if (!rc && !json_equal(x, y))
+        rc = lf_fail(err, LF_EINVAL, "%s is an adapter with other settings (rank, alpha, targets ...)", lf_ckpt_dir(a));
+    json_decref(x);
+    json_decref(y);
+    return rc;
+}
+
+int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const char *dir, const char *base, const char *base_dir,
+                    int threads, char id[LF_HASH_HEX], lf_err *err)
+{
+    lf_ckpt *ck = NULL;
+    int rc = lf_ckpt_open(&ck, dir, threads, err);
+    if (rc)
+        return lf_err_prefix(err, "adapter");
+    rc = check_same(ac, ck, err);
+    if (!rc)
+        rc = check_identity(ck, base, base_dir, err);
+    if (!rc)
+        rc = lf_weights_load_adapter(ps, ck, LF_WEIGHTS_PREFIX, false, err);
+    if (!rc && id)
+        lf_hash_hex(id, lf_ckpt_identity(ck));
+    lf_ckpt_close(ck);
+    return rc;
 }

@@ -47,7 +47,14 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
 /* Member "adapter" of a checkpoint's state. LF_ENOENT: the checkpoint is no adapter. */
 int lf_adapter_config(struct lf_adapter_config *out, const lf_ckpt *c, lf_err *err);
 
+/* The same of a directory, from its state alone. LF_ENOENT: nothing there, or no adapter. */
+int lf_adapter_config_of(struct lf_adapter_config *out, const char *dir, lf_err *err);
+
 /* Is the adapter in `a` one of the weights in `base`? LF_EINVAL when it was trained on other weights. */
 int lf_adapter_check_base(const lf_ckpt *a, const lf_ckpt *base, lf_err *err);
+/* Open the adapter in dir and fill the adapter's tensors of ps, which *ac describes and which lie in memory, from it. base: identity
+ * (hex) of the weights that ps holds below, of base_dir for messages. id (NULL: not wanted) gets the adapter's own identity. */
+int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const char *dir, const char *base, const char *base_dir,
+                    int threads, char id[LF_HASH_HEX], lf_err *err);
 
 #endif

@@ -108,6 +108,7 @@ struct lf_train_config {
 
     const char *init_from; /* NULL: random */
     const struct lf_adapter_config *adapter; /* train this beside the weights of init_from, which stay; NULL: train those */
+    const char *adapter_from;                /* checkpoint of an adapter to begin with, of those settings; NULL: an untrained one */
     const char *const *freeze;               /* patterns over names of tensors that are not trained */
     size_t n_freeze;
     const char *out;

@@ -336,6 +336,14 @@ static int check_final(lf_trainer *t, const char *final, bool *done, lf_err *err
                    (long long)step, (long long)t->total_steps);
 }
 
+static int start_from_adapter(lf_trainer *t, lf_err *err)
+{
+    int rc = lf_adapter_load(t->m.ps, t->c->adapter, t->c->adapter_from, t->base, t->c->init_from, t->c->threads, NULL, err);
+    if (!rc)
+        lf_train_log(t, 2, "going on with the adapter in %s", t->c->adapter_from);
+    return rc;
+}
+
 static int fresh(lf_trainer *t, lf_err *err)
 {
     int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
@@ -343,23 +351,42 @@ static int fresh(lf_trainer *t, lf_err *err)
         rc = start_from_weights(t, err);
     if (!rc)
         rc = lf_pstore_adapter_start(t->m.ps, err);
+    if (!rc && t->c->adapter_from)
+        rc = start_from_adapter(t, err);
     t->s = at_the_beginning(t);
     return rc ? rc : lf_loader_seek(t->data, 0, err);
 }
 
-/* Identity of the checkpoint that the run begins with, as its manifest tells it. */
-static int know_init(lf_trainer *t, lf_err *err)
+/* Identity of a checkpoint as its manifest tells it. */
+static int manifest_identity(char out[LF_HASH_HEX], const char *dir, lf_err *err)
 {
     lf_artifact a = {0};
     const char *id = NULL;
+    int rc = lf_artifact_load(&a, dir, "checkpoint", err);
+    if (!rc)
+        rc = lf_json_get_str(&id, a.meta, "identity", true, dir, err);
+    if (!rc)
+        snprintf(out, LF_HASH_HEX, "%s", id);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
+/* What the run begins with: the checkpoint, or it and an adapter. */
+static int know_init(lf_trainer *t, lf_err *err)
+{
+    char both[2 * LF_HASH_HEX];
+    uint8_t digest[LF_HASH_BYTES];
     if (!t->c->objective || !t->c->init_from)
         return 0;
-    int rc = lf_artifact_load(&a, t->c->init_from, "checkpoint", err);
+    int rc = manifest_identity(t->init_id, t->c->init_from, err);
+    if (rc || !t->c->adapter_from)
+        return rc;
+    memcpy(both, t->init_id, LF_HASH_HEX);
+    rc = manifest_identity(both + LF_HASH_HEX - 1, t->c->adapter_from, err);
     if (!rc)
-        rc = lf_json_get_str(&id, a.meta, "identity", true, t->c->init_from, err);
+        rc = lf_hash_buf(digest, both, strlen(both), err);
     if (!rc)
-        snprintf(t->init_id, sizeof(t->init_id), "%s", id);
-    lf_artifact_fini(&a);
+        lf_hash_hex(t->init_id, digest);
     return rc;
 }
 

@@ -200,6 +200,10 @@ run lora --lora-rank 4 --lr 5e-3
 same "$rc $(column lora 4 1)" "0 $LN2" "an adapter begins at ln 2: its base is the reference"
 metrics lora | awk '{ v[NR] = $4 } END { exit !(v[NR] < 0.67) }' && [ -e "$dir/lora/out/adapter/manifest.json" ]
 ok $? "learns, and is there in the end"
+run loraon --adapter "$dir/lora/out/adapter" --lr 5e-3
+same "$rc $(column loraon 4 1)" "0 $LN2" "one that goes on begins there too: where it begins is the reference"
+run loraon2 --adapter "$dir/lora/out/adapter" --lr 5e-3 --reference "$dir/lora/out/reference"
+same $rc 1 "the reference of the base alone is refused for it"
 run short --seq-length 26 --steps 2
 says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
 same $rc 0 "and left out"

@@ -227,6 +227,8 @@ same "$(member lora 1 mismatch_max) $(member lora 9 mismatch_max) $(member lora 
     "it generates and trains through the same bits; its KL begins at exactly 0"
 [ "$(member lora 9 objective_kl)" != 0 ]
 ok $? "and does not stay there"
+run lora-dora $lora --lora-dora --reward-command "$command"
+same "$(member lora-dora 1 mismatch_max) $(member lora-dora 17 mismatch_max) $(member lora-dora 1 objective_kl)" "0 0 0" "so does DoRA"
 run lora-two $lora --ref-from "$dir/ckpt" --reward-command "$command"
 same "$(id lora-two/checkpoint)" "$(id lora/checkpoint)" "a second model as the reference changes no bit"
 run lora-plan $lora --plan --reward-command "$command"

@@ -161,6 +161,65 @@ killed dorakill dora $dora
 same "$(id dorakill adapter)" "$(id dora adapter)" "and the same adapter"
 same "$(id lorakill adapter)" "$(id lora adapter)" "and the same adapter"
 
+# going on with an adapter, ours and PEFT's
+run plain --lora-rank 4 --numeric invariant
+go="--adapter $dir/plain/out/adapter --numeric invariant --lr 1e-3"
+run cont $go
+same $rc 0 "a run that goes on with an adapter"
+says "going on with the adapter" "says so"
+run merged2 --init-from "$dir/plain/out/checkpoint" --numeric invariant --lora-rank 4 --lr 1e-3
+[ "$(awk -v a="$(column cont 4 1)" -v b="$(column merged2 4 1)" 'BEGIN { d = a / b - 1; print (a != "" && d < 1e-5 && d > -1e-5) }')" = 1 ]
+ok $? "it begins where that ended: $(column cont 4 1), merged $(column merged2 4 1)"
+killed contkill cont $go
+same "$(id contkill adapter)" "$(id cont adapter)" "and the same adapter"
+"$LF_BUILDDIR/stages/lf-convert" --from "$dir/plain/out/adapter" --out "$dir/plain" 2>"$dir/err"
+ok $? "as PEFT has it"
+run peft --adapter "$dir/plain/peft" --numeric invariant --lr 1e-3
+same "$(id peft adapter)" "$(id cont adapter)" "it ends with the same bits"
+run nothing --adapter "$dir/plain/peft" --plan
+grep -q 'read when the run begins' "$dir/stdout"
+ok $? "its plan waits for the files"
+run planned $go --plan
+grep -q '"trained":' "$dir/stdout"
+ok $? "that of ours does not"
+run not --adapter "$dir/plain/out/adapter" --init-from "$dir/other/checkpoint"
+same $rc 1 "an adapter of another base is refused"
+says "other weights" "and says so"
+run not --adapter "$dir/plain/out/adapter" --lora-rank 8
+same $rc 1 "so is another rank"
+says "has rank 4" "by name"
+run not --adapter "$dir/plain/out/adapter" --lora-targets q
+says "lora_targets are not those" "and other targets"
+run not --adapter "$dir/full/out/checkpoint"
+says "not an adapter" "and whole weights"
+run not --adapter "$dir/nowhere"
+same $rc 1 "and nothing at all"
+
+# measured beside its base
+evaluate() { "$LF_BUILDDIR/stages/lf-eval" --data "$dir/data" --threads 1 --out "$@" 2>"$dir/err" >/dev/null; }
+loss() { sed -n 's/.*"token_loss,none": \([0-9.]*\).*/\1/p' "$dir/$1/results/results.json"; }
+near() { [ "$(awk -v a="$1" -v b="$2" 'BEGIN { d = a / b - 1; print (a != "" && d < 1e-6 && d > -1e-6) }')" = 1 ]; }
+evaluate "$dir/e1" --checkpoint "$dir/base/checkpoint" --adapter "$dir/plain/out/adapter"
+ok $? "lf-eval with an adapter"
+evaluate "$dir/e2" --checkpoint "$dir/base/checkpoint" --adapter "$dir/plain/peft"
+cmp "$dir/e1/results/samples.jsonl" "$dir/e2/results/samples.jsonl" 2>>"$dir/err"
+ok $? "as PEFT has it, the same bytes"
+evaluate "$dir/e3" --checkpoint "$dir/plain/out/checkpoint"
+evaluate "$dir/e4" --checkpoint "$dir/base/checkpoint"
+near "$(loss e1)" "$(loss e3)"
+ok $? "it is the merged model: $(loss e1), $(loss e3)"
+near "$(loss e1)" "$(loss e4)"
+[ $? -ne 0 ]
+ok $? "and not the base: $(loss e4)"
+echo '{"id":"a","prompt_token_ids":[1,2,3]}' >"$dir/ids.jsonl"
+"$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/other/checkpoint" --adapter "$dir/plain/out/adapter" --out "$dir/g1" --prompts "$dir/ids.jsonl" 2>"$dir/err"
+same $? 1 "lf-generate refuses an adapter of another base"
+says "other weights" "and says so"
+"$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/base/checkpoint" --adapter "$dir/plain/out/adapter" --out "$dir/g1" --prompts "$dir/ids.jsonl" 2>"$dir/err" &&
+    "$LF_BUILDDIR/stages/lf-generate" --checkpoint "$dir/base/checkpoint" --adapter "$dir/plain/peft" --out "$dir/g2" --prompts "$dir/ids.jsonl" 2>"$dir/err" &&
+    cmp "$dir/g1/text/out.jsonl" "$dir/g2/text/out.jsonl" 2>>"$dir/err"
+ok $? "and takes one of this base, ours or PEFT's"
+
 # several validation sets, the best one, patience
 "$tool" data "$dir/more" 20 10
 best="--valid-data $dir/data --valid-data $dir/more --valid-names seen --valid-names new --valid-interval 2 --keep-best --patience 3 --steps 60 --lr 2e-2"

@@ -64,11 +64,14 @@ struct setting {
     bool reversed;
 };
 
+static const char *adapter; /* of every runner; NULL: none */
+
 static lf_runner *open_runner(const char *dir, const struct setting *s, bool bf16)
 {
     lf_err err = LF_ERR_INIT;
     lf_runner *r = NULL;
-    struct lf_runner_opts o = {.threads = s->threads,
+    struct lf_runner_opts o = {.adapter = adapter,
+                               .threads = s->threads,
                                .bf16 = bf16,
                                .max_context = 216,
                                .slots = s->slots,
@@ -250,6 +253,41 @@ static void test_prefix_too_long(const char *dir)
     lf_runner_close(r);
 }
 
+/* The runner with an adapter is the model it was merged into, and nothing of the above depends on it. */
+static void test_adapter(const char *dir, const lf_model_config *c)
+{
+    lf_err err = LF_ERR_INIT;
+    struct lf_adapter_config ac = {.rank = 3, .alpha = 3, .dora = true, .n_targets = 3, .target = {"q", "gate_up", "o"}};
+    char path[4096], other[4096], ours[4096];
+    uint64_t seed = 8, second = 9;
+    struct got with, without;
+    lf_gen_job jobs[N_JOBS];
+    lf_runner *r = NULL;
+    const struct setting s = {1, 3, 16, 64, 0, false};
+    snprintf(path, sizeof path, "%s/adapter", tap_tmpdir());
+    snprintf(other, sizeof other, "%s/other", tap_tmpdir());
+    if (infer_ckpt_write_adapter(path, c, &ac, dir, infer_ckpt_hot, &seed, &err) ||
+        infer_ckpt_write(other, c, infer_ckpt_hot, &second, &err))
+        tap_bail("adapter: %s", err.text);
+    make_jobs(jobs, c->vocab);
+    generate(r = open_runner(dir, &s, false), jobs, &s, &without);
+    lf_runner_close(r);
+    adapter = path;
+    generate(r = open_runner(dir, &s, false), jobs, &s, &with);
+    snprintf(ours, sizeof ours, "%s", lf_runner_identity(r));
+    lf_runner_close(r);
+    tap_ok(memcmp(&with, &without, sizeof with) != 0, "an adapter speaks");
+    test_model("adapter", dir, c->vocab, false, false);
+    adapter = NULL;
+    struct lf_runner_opts o = {.adapter = path, .threads = 1, .slots = 1, .max_rows = 4, .page_tokens = 64};
+    tap_rc(lf_runner_open(&r, other, &o, &err), LF_EINVAL, &err, "other weights", "that of other weights is refused");
+    o.adapter = dir;
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_ENOENT, &err, "not an adapter", "and so is a whole model in its place");
+    o.adapter = NULL;
+    tap_ok(lf_runner_open(&r, dir, &o, &err) == 0 && strcmp(lf_runner_identity(r), ours) != 0, "results name the adapter");
+    lf_runner_close(r);
+}
+
 static void test_errors(const char *dir)
 {
     lf_err err = LF_ERR_INIT;
@@ -292,6 +330,9 @@ int main(void)
         if (!models[i].f32_only)
             test_model(models[i].name, dirs[i], c.vocab, true, false);
     }
+    lf_model_config llama;
+    load_config(&llama, models[0].file, models[0].settings);
+    test_adapter(dirs[0], &llama);
     size_t prefix = 0, window = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         prefix = strcmp(models[i].name, "prefix") == 0 ? i : prefix;
