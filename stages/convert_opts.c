@@ -20,8 +20,11 @@ static const lf_opt opts[] = {
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "export: tokenizer artifact or directory whose files are put beside the weights; .idx: what the data was made with"},
     {"pad_token", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL,
-     "export of a reward model: the token that fills batches, by its text or id, which no text may end with; unset: the "
+     "export: the token that fills batches, by its text or id; no text that a reward model reads may end with it; unset: the "
      "tokenizer's"},
+    {"eos", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
+     "export: end token of generation by its text or id; unset: of what was trained here the end of a turn in the chat template, "
+     "then those beside the tokenizer"},
     {"base", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "of an adapter: checkpoint of the weights it is for"},
     {"vocab_size", LF_OPT_COUNT, ID, 0, "0", 0, 2147483647.0, NULL, "tokens", ".idx without tokenizer: ids are below this"},

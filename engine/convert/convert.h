@@ -19,6 +19,18 @@
 
 enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF_CONVERT_F16 };
 
+/* Special tokens of an exported language model, for the eos_token_id and pad_token_id of config.json and generation_config.json, which
+ * transformers' generate stops at. They are written where the model is no longer the one that was imported, or where they are asked for;
+ * else both files stay as they were. One end token is a number there, several are a list. */
+#define LF_CONVERT_MAX_EOS 16
+struct lf_convert_tokens {
+    int64_t eos[LF_CONVERT_MAX_EOS];
+    size_t n_eos;
+    int64_t turn_end; /* ends a turn in the chat template: stands before the others where it is none of them; -1: none */
+    int64_t bos, pad; /* -1: none */
+    bool asked;       /* of the user: written whatever the model is */
+};
+
 struct lf_convert_opts {
     const char *from;   /* directory */
     const char *out;    /* the artifact that is made: a directory that is new or holds what a killed run left */
@@ -30,6 +42,7 @@ struct lf_convert_opts {
     const char *family;    /* export: which form, NULL: by the model's family */
     const char *tokenizer; /* export: directory whose tokenizer files go into the model's; NULL: none */
     int64_t pad_token; /* export of a model that gives scores: what fills batches; -1: as config.json of the origin says */
+    const struct lf_convert_tokens *tokens; /* export; NULL: nothing is known */
     bool (*stop)(void);    /* asked between blocks; NULL: never */
     void (*warn)(void *arg, const char *text);
     void (*progress)(void *arg, double done, double total); /* bytes */

@@ -281,6 +281,76 @@ static int add_score(const struct export *ex, json_t *o, lf_err *err)
     return 0;
 }
 
+/* Do the end tokens of the options count? */
+static bool has_tokens(const struct export *ex)
+{
+    const struct lf_convert_tokens *t = ex->o->tokens;
+    return t && ex->config.output != LF_OUTPUT_SCORE && (t->asked || !json_object_get(lf_ckpt_state(ex->ckpt), "hf"));
+}
+
+/* eos_token_id, bos_token_id and pad_token_id of o. */
+static int set_tokens(const struct export *ex, json_t *o, lf_err *err)
+{
+    const struct lf_convert_tokens *t = ex->o->tokens;
+    json_t *ids = json_array();
+    int bad = !ids;
+    bool turn = t->turn_end >= 0;
+    for (size_t i = 0; i < t->n_eos; i++)
+        turn = turn && t->eos[i] != t->turn_end;
+    if (turn)
+        bad = bad || json_array_append_new(ids, json_integer(t->turn_end));
+    for (size_t i = 0; i < t->n_eos; i++)
+        bad = bad || json_array_append_new(ids, json_integer(t->eos[i]));
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        if (json_integer_value(json_array_get(ids, i)) >= ex->config.vocab) {
+            int rc = lf_fail(err, LF_EINVAL, "end token %lld: the model's vocabulary ends at %lld",
+                             (long long)json_integer_value(json_array_get(ids, i)), (long long)ex->config.vocab - 1);
+            json_decref(ids);
+            return rc;
+        }
+    if (t->pad >= ex->config.vocab) {
+        json_decref(ids);
+        return lf_fail(err, LF_EINVAL, "pad_token = %lld, the model's vocabulary ends at %lld", (long long)t->pad,
+                       (long long)ex->config.vocab - 1);
+    }
+    if (json_array_size(ids) > 0)
+        bad = bad || json_object_set(o, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids);
+    if (t->bos >= 0)
+        bad = bad || json_object_set_new(o, "bos_token_id", json_integer(t->bos));
+    if (t->pad >= 0)
+        bad = bad || json_object_set_new(o, "pad_token_id", json_integer(t->pad));
+    json_decref(ids);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+static int write_json(const struct export *ex, lf_artifact *a, const char *name, json_t *o, lf_err *err)
+{
+    char *text = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS), *path = lf_path_join(ex->o->out, name, err);
+    int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
+                          : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = lf_artifact_add_hashed(a, ex->o->out, name, err);
+    free(text);
+    free(path);
+    return rc;
+}
+
+/* generation_config.json: that beside the tokenizer, or a new one, with the end tokens of this model. */
+static int write_generation(const struct export *ex, lf_artifact *a, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    json_t *o = ex->o->tokenizer ? lf_hf_read_json(ex->o->tokenizer, LF_HF_GENERATION, &why) : NULL;
+    int rc = o || !ex->o->tokenizer || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
+    if (!rc && !o && !(o = json_pack("{s:b}", "_from_model_config", true)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = set_tokens(ex, o, err);
+    if (!rc)
+        rc = write_json(ex, a, LF_HF_GENERATION, o, err);
+    json_decref(o);
+    return rc;
+}
+
 /* config.json as it was where it still describes the model and its type, else from the tables. */
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
 {
@@ -292,11 +362,13 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
     int rc = path ? 0 : LF_ENOMEM;
     if (!rc && was)
         (void)is_same_model(ex, was, &same);
-    if (!rc && !(same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0))) {
+    if (!rc && !(same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0) && !has_tokens(ex))) {
         o = lf_hf_config_write(ex->family, &ex->config, lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32), err);
         rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
         if (!rc && score)
             rc = add_score(ex, o, err);
+        if (!rc && has_tokens(ex))
+            rc = set_tokens(ex, o, err);
         if (!rc && !(made = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS)))
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
         text = made;
@@ -323,7 +395,9 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     if (!rc)
         rc = write_config(ex, &a, err);
     if (!rc && ex->o->tokenizer)
-        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, &a, &n, err);
+        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, has_tokens(ex) ? LF_HF_GENERATION : NULL, &a, &n, err);
+    if (!rc && has_tokens(ex))
+        rc = write_generation(ex, &a, err);
     if (!rc)
         rc = write_weights(ex, &a, err);
     lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));

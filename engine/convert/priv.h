@@ -37,7 +37,7 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err);
 void lf_hf_model_fini(struct lf_hf_model *m);
 
 /* Copy the tokenizer files of `from` into the directory `to` and list them in a (NULL: do not); *n counts them. */
-int lf_hf_copy_files(const char *from, const char *to, lf_artifact *a, size_t *n, lf_err *err);
+int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n, lf_err *err);
 
 /* A directory for a new artifact: made, or emptied where a run that was killed has left its mark; LF_EEXIST when it is
  * complete or holds anything else. finish publishes the manifest. */

@@ -242,14 +242,14 @@ static int by_name(const struct dirent *e)
     return is_tokenizer_file(e->d_name);
 }
 
-int lf_hf_copy_files(const char *from, const char *to, lf_artifact *a, size_t *n, lf_err *err)
+int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n, lf_err *err)
 {
     struct dirent **list = NULL;
     int count = scandir(from, &list, by_name, cmp_name), rc = 0;
     if (count < 0)
         return lf_fail_errno(err, "cannot look into %s", from);
     for (int i = 0; i < count; i++) {
-        if (!rc)
+        if (!rc && (!but || strcmp(list[i]->d_name, but) != 0))
             rc = copy_file(from, to, list[i]->d_name, a, err);
         free(list[i]);
     }
@@ -341,7 +341,7 @@ int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer,
     if (!rc)
         rc = lf_hf_begin_dir(out, err);
     if (!rc)
-        rc = lf_hf_copy_files(from, out, &a, &n, err);
+        rc = lf_hf_copy_files(from, out, NULL, &a, &n, err);
     if (!rc)
         rc = end_tokens(&ids, from, err);
     bool has = lf_artifact_find(&a, "tokenizer.json") || lf_artifact_find(&a, "tokenizer.model") ||

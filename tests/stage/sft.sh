@@ -220,6 +220,29 @@ says "other weights" "and says so"
     cmp "$dir/g1/text/out.jsonl" "$dir/g2/text/out.jsonl" 2>>"$dir/err"
 ok $? "and takes one of this base, ours or PEFT's"
 
+# out for transformers: what generate stops at is the end of a turn, then what ended texts before
+mkdir "$dir/kit"
+cp "$LF_SRCDIR/tests/golden/chat/tokenizer.json" "$dir/kit"
+cp "$LF_SRCDIR/tests/golden/jinja/templates/chatml.jinja" "$dir/kit/chat_template.jinja"
+echo '{"eos_token":"<|endoftext|>","pad_token":"<|endoftext|>"}' >"$dir/kit/tokenizer_config.json"
+echo '{"eos_token_id":0,"temperature":0.5}' >"$dir/kit/generation_config.json"
+special() { tr -d ' \n' <"$dir/$1/model/$2" | sed 's/.*"'"$3"'":\(\[[0-9,]*\]\|[0-9]*\).*/\1/'; }
+hf() { _out=$1; shift; "$LF_BUILDDIR/stages/lf-convert" --to hf --out "$dir/$_out" "$@" 2>"$dir/err" >"$dir/stdout"; }
+hf x1 --from "$dir/full/out/checkpoint" --tokenizer "$dir/kit"
+same "$(special x1 config.json eos_token_id) $(special x1 generation_config.json eos_token_id)" "[7,0] [7,0]" "the end of a turn in the template is an end token"
+same "$(special x1 config.json pad_token_id) $(special x1 generation_config.json temperature)" "5 0" "padding is the tokenizer's, and the rest stays"
+hf x2 --from "$dir/full/out/checkpoint" --tokenizer "$dir/kit" --eos '<|im_end|>' --pad-token 9
+same "$(special x2 config.json eos_token_id) $(special x2 generation_config.json eos_token_id) $(special x2 config.json pad_token_id)" "7 7 9" "unless others are named"
+rm "$dir/kit/chat_template.jinja" "$dir/kit/generation_config.json"
+hf x3 --from "$dir/full/out/checkpoint" --tokenizer "$dir/kit"
+same "$(special x3 generation_config.json eos_token_id)" "5" "without a template it is the tokenizer's"
+hf x4 --from "$dir/full/out/checkpoint" --eos 3 --eos 4
+same "$(special x4 config.json eos_token_id) $(special x4 generation_config.json eos_token_id)" "[3,4] [3,4]" "and without a tokenizer those named"
+hf x5 --from "$dir/full/out/checkpoint" --eos 64
+says "vocabulary ends at 63" "one that the model does not have is refused"
+hf x6 --from "$dir/full/out/checkpoint" --tokenizer "$dir/kit" --eos '<nothing>'
+says "no token '<nothing>'" "and so is one that the tokenizer does not have"
+
 # several validation sets, the best one, patience
 "$tool" data "$dir/more" 20 10
 best="--valid-data $dir/data --valid-data $dir/more --valid-names seen --valid-names new --valid-interval 2 --keep-best --patience 3 --steps 60 --lr 2e-2"
