@@ -45,9 +45,17 @@
     X(gemm, gemm_f32_small)                                                                                            \
     X(gemm, gemm_join)                                                                                                 \
     X(gemm, gemm_bf16_rows)                                                                                            \
-    X(gemm, gemm_f16_rows)
+    X(gemm, gemm_f16_rows)                                                                                             \
+    X(colsum, colsum)                                                                                                  \
+    X(colsum, colsum_join)                                                                                             \
+    X(grouped, grouped_bf16)                                                                                           \
+    X(grouped, grouped_f16)                                                                                            \
+    X(grouped, grouped_f32)
 
-#define LF_CU_FNS_XENT(X)
+#define LF_CU_FNS_XENT(X)                                                                                              \
+    X(xent, xent_rows)                                                                                                 \
+    X(xent, xent_sums)                                                                                                 \
+    X(xent, logit_stats)
 
 #define LF_CU_FNS_ATTN(X)
 
@@ -75,6 +83,9 @@
 #define LF_CU_FILES(X)                                                                                                 \
     X(elementwise)                                                                                                     \
     X(gemm)                                                                                                            \
+    X(colsum)                                                                                                          \
+    X(grouped)                                                                                                         \
+    X(xent)                                                                                                            \
     X(rope)                                                                                                            \
     X(dora)                                                                                                            \
     X(rows)

@@ -15,27 +15,6 @@ LF_DEV void tile_of(int64_t block, int tiles_m, int tiles_n, int64_t *tm, int64_
     *tn = block % band / high;
 }
 
-/* A warp's pieces into the tile of sums. With rows 8 banks apart, the 16 lanes of half a warp store 128 different
- * bytes. */
-LF_DEV void mma_put(float *tile, const float tot[4][4][4], int wm, int wn, const int MI, const int PITCH)
-{
-    const int gr = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    __syncthreads(); /* the pipeline has been read */
-    LF_UNROLL for (int i = 0; i < MI; i++)
-    {
-        LF_UNROLL for (int j = 0; j < 4; j++)
-        {
-            LF_UNROLL for (int h = 0; h < 2; h++)
-            {
-                float *p = tile + (wm + 16 * i + 8 * h + gr) * PITCH + wn + 8 * j + 2 * t;
-                p[0] = tot[i][j][2 * h];
-                p[1] = tot[i][j][2 * h + 1];
-            }
-        }
-    }
-    __syncthreads();
-}
-
 LF_DEV void mma_big(const struct lf_cu_gemm *a, uint16_t *smem, bool A_FAST, bool B_FAST, const int TYPE)
 {
     int64_t tm, tn;
@@ -44,7 +23,7 @@ LF_DEV void mma_big(const struct lf_cu_gemm *a, uint16_t *smem, bool A_FAST, boo
     tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
     lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_BIG, tn * LF_MM_BIG, 0, (int)a->g.k, a->vec_a, a->vec_b, A_FAST, B_FAST,
                smem, 4, LF_MM_BIG, LF_MM_BIG_THREADS, TYPE);
-    mma_put((float *)(void *)smem, tot, wm, wn, 4, LF_MM_PITCH_BIG);
+    lf_mm_put((float *)(void *)smem, tot, wm, wn, 4, LF_MM_PITCH_BIG);
     lf_gemm_tile_end(&a->g, NULL, (const float *)(void *)smem, tm * LF_MM_BIG, tn * LF_MM_BIG, LF_MM_BIG,
                      LF_MM_PITCH_BIG);
 }
@@ -84,7 +63,7 @@ LF_DEV void mma_small(const struct lf_cu_gemm *a, uint16_t *smem, const int TYPE
     chunk_of(a, &k0, &k1, &partial);
     lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_SMALL, tn * LF_MM_SMALL, k0, k1, a->vec_a, a->vec_b, !a->g.ta, a->g.tb,
                smem, 2, LF_MM_SMALL, LF_MM_SMALL_THREADS, TYPE);
-    mma_put((float *)(void *)smem, tot, wm, wn, 2, LF_MM_PITCH_SMALL);
+    lf_mm_put((float *)(void *)smem, tot, wm, wn, 2, LF_MM_PITCH_SMALL);
     lf_gemm_tile_end(&a->g, partial, (const float *)(void *)smem, tm * LF_MM_SMALL, tn * LF_MM_SMALL, LF_MM_SMALL,
                      LF_MM_PITCH_SMALL);
 }
@@ -102,19 +81,13 @@ LF_KERNEL(gemm_f16_small, struct lf_cu_gemm, LF_MM_SMALL_THREADS)
 
 LF_DEV void f32_tile(const struct lf_cu_gemm *a, float *smem, const int R)
 {
-    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     int64_t tm, tn;
     int k0, k1;
     float tot[8][8], *partial;
     tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
     chunk_of(a, &k0, &k1, &partial);
     lf_ff_tile(tot, &a->g, tm * 16 * R, tn * 16 * R, k0, k1, a->vec_a, a->vec_b, smem, R);
-    __syncthreads(); /* the operands have been read */
-    LF_UNROLL for (int i = 0; i < R; i++)
-    {
-        LF_UNROLL for (int j = 0; j < R; j++) smem[lf_ff_lane(ty, i) * (16 * R + 8) + lf_ff_lane(tx, j)] = tot[i][j];
-    }
-    __syncthreads();
+    lf_ff_put_sums(smem, tot, R);
     lf_gemm_tile_end(&a->g, partial, smem, tm * 16 * R, tn * 16 * R, 16 * R, 16 * R + 8);
 }
 
@@ -215,7 +188,9 @@ LF_DEV void rows(const struct lf_cu_gemm *a, uint16_t *smem, const int TYPE)
             continue;
         lf_cp_wait(LF_MM_ROWS_STAGES - 1);
         __syncwarp();
-        rows_stage(acc, ring + at % LF_MM_ROWS_STAGES * size, TYPE);
+        const int k = (warp + at / per * warps) * LF_MM_CHUNK + at % per * LF_MM_ROWS_BK;
+        if (k < a->g.k)
+            rows_stage(acc, ring + at % LF_MM_ROWS_STAGES * size, TYPE);
         __syncwarp(); /* its place is filled by the next turn */
         if ((at + 1) % per == 0)
             rows_keep(sums + (warp + at / per * warps) * LF_MM_ROWS * LF_MM_ROWS_COLS, acc);

@@ -108,4 +108,16 @@ LF_DEV void lf_ff_tile(float tot[8][8], const struct lf_k_gemm *g, int64_t row0,
     }
 }
 
+/* A thread's sums into the tile of sums, rows 8 floats apart in banks. */
+LF_DEV void lf_ff_put_sums(float *tile, const float tot[8][8], const int R)
+{
+    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    __syncthreads(); /* the operands have been read */
+    LF_UNROLL for (int i = 0; i < R; i++)
+    {
+        LF_UNROLL for (int j = 0; j < R; j++) tile[lf_ff_lane(ty, i) * (16 * R + 8) + lf_ff_lane(tx, j)] = tot[i][j];
+    }
+    __syncthreads();
+}
+
 #endif

@@ -161,4 +161,25 @@ LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_g
     lf_cp_wait(0);
 }
 
+/* A warp's pieces into the tile of sums. With rows 8 banks apart, the 16 lanes of half a warp store 128 different
+ * bytes. */
+LF_DEV void lf_mm_put(float *tile, const float tot[4][4][4], int wm, int wn, const int MI, const int PITCH)
+{
+    const int gr = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    __syncthreads(); /* the pipeline has been read */
+    LF_UNROLL for (int i = 0; i < MI; i++)
+    {
+        LF_UNROLL for (int j = 0; j < 4; j++)
+        {
+            LF_UNROLL for (int h = 0; h < 2; h++)
+            {
+                float *p = tile + (wm + 16 * i + 8 * h + gr) * PITCH + wn + 8 * j + 2 * t;
+                p[0] = tot[i][j][2 * h];
+                p[1] = tot[i][j][2 * h + 1];
+            }
+        }
+    }
+    __syncthreads();
+}
+
 #endif

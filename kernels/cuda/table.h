@@ -30,9 +30,14 @@
 
 #define LF_CUDA_LIST_MOE(X)
 
-#define LF_CUDA_LIST_GEMM(X) X(gemm)
+#define LF_CUDA_LIST_GEMM(X)                                                                                           \
+    X(gemm)                                                                                                            \
+    X(colsum)                                                                                                          \
+    X(grouped_gemm)
 
-#define LF_CUDA_LIST_XENT(X)
+#define LF_CUDA_LIST_XENT(X)                                                                                           \
+    X(linear_xent)                                                                                                     \
+    X(logit_stats)
 
 #define LF_CUDA_LIST_ATTN(X)
 

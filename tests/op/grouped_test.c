@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * grouped_gemm on every instruction set: forward, dX and dW against an f64 reference over odd shapes, empty groups, one group that
+ * grouped_gemm on every backend: forward, dX and dW against an f64 reference over odd shapes, empty groups, one group that
  * has everything; and bitwise against gemm of each group alone, over threads and over what the other groups hold.
  */
 #include "config.h"
@@ -9,7 +9,20 @@
 
 #include "tests/op/op_test.h"
 
-enum { MAX_GROUPS = 12 };
+#ifdef OP_CUDA
+static int queue_threads(const lf_queue *q)
+{
+    (void)q;
+    return 1;
+}
+#else
+static int queue_threads(const lf_queue *q)
+{
+    return lf_cpu_queue_threads(q);
+}
+#endif
+
+enum { MAX_GROUPS = 40 };
 struct gcase {
     int64_t n, k, groups;
     int64_t rows[MAX_GROUPS];
@@ -22,13 +35,20 @@ static const struct gcase cases[] = {
     {33, 17, 4, {0, 7, 0, 30}, LF_F32, LF_F32, false},
     {70, 65, 2, {65, 1}, LF_F32, LF_F32, true},
     {64, 48, 8, {0, 0, 0, 100, 0, 0, 0, 0}, LF_F32, LF_F32, false},
+#ifdef OP_CUDA
+    {70, 600, 3, {3, 130, 29}, LF_F32, LF_F32, true},
+    {70, 600, 40, {0, 5, 0}, LF_F16, LF_F32, true}, /* more than 32 groups */
+    {33, 17, 4, {0, 7, 1, 30}, LF_F16, LF_F16, false},
+    {48, 136, 5, {13, 0, 300, 2, 15}, LF_F16, LF_F16, true},
+#else
     {40, 1300, 3, {3, 300, 29}, LF_F32, LF_F32, true}, /* several chunks of K, several blocks of rows */
     {1030, 24, 2, {20, 5}, LF_F32, LF_F32, false},     /* several blocks of columns */
     {600, 40, 1, {31}, LF_F32, LF_F32, false},
+    {40, 2600, 3, {3, 30, 29}, LF_BF16, LF_BF16, false},
+#endif
     {33, 17, 4, {0, 7, 1, 30}, LF_BF16, LF_BF16, false},
     {70, 65, 2, {65, 1}, LF_BF16, LF_F32, false},
     {48, 130, 5, {13, 0, 300, 2, 15}, LF_BF16, LF_BF16, true},
-    {40, 2600, 3, {3, 30, 29}, LF_BF16, LF_BF16, false},
     {9, 9, 12, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, LF_BF16, LF_BF16, false},
     {16, 16, 2, {0, 0}, LF_F32, LF_F32, false},
 };
@@ -37,8 +57,8 @@ enum form { FWD, DX, DW, FORMS };
 static const char *const form_name[] = {"forward", "dx", "dw"};
 
 struct gdata {
-    struct op_buf a, b, c, res, work;
-    int32_t off[MAX_GROUPS + 1];
+    struct op_buf a, b, c, res, work, offsets;
+    int32_t *off; /* [MAX_GROUPS + 1] */
     int64_t m, n_c; /* rows; elements of c */
     struct lf_k_grouped_gemm g;
 };
@@ -47,6 +67,9 @@ struct gdata {
 static void setup(struct gdata *d, const struct gcase *t, enum form form, const struct lf_kernels *k, lf_queue *q, uint64_t seed)
 {
     *d = (struct gdata){0};
+    d->offsets = op_alloc((MAX_GROUPS + 1) * sizeof *d->off);
+    d->off = d->offsets.p;
+    d->off[0] = 0;
     for (int64_t i = 0; i < t->groups; i++)
         d->off[i + 1] = d->off[i] + (int32_t)t->rows[i];
     d->m = d->off[t->groups];
@@ -69,12 +92,12 @@ static void setup(struct gdata *d, const struct gcase *t, enum form form, const 
         d->res = op_random(d->m * d->g.ldres, ct, seed + 3, 1);
         d->g.residual = d->res.p;
     }
-    d->g.work_bytes = k->grouped_gemm.work(&d->g, lf_cpu_queue_threads(q));
+    d->g.work_bytes = k->grouped_gemm.work(&d->g, queue_threads(q));
     d->work = op_alloc(d->g.work_bytes);
     d->g.work = d->work.p;
 }
 
-static void teardown(struct gdata *d) { op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->res), op_free(&d->work); }
+static void teardown(struct gdata *d) { op_free(&d->offsets), op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->res), op_free(&d->work); }
 
 static void reference(const struct gdata *d, const struct gcase *t, enum form form, double *want, double *scale)
 {
@@ -126,7 +149,7 @@ static bool equals_gemm(const struct gdata *d, const struct gcase *t, enum form 
         x.ldc = x.n;
         x.residual = g->residual ? (const char *)g->residual + (size_t)(r0 * g->ldres) * ec : NULL;
         x.ldres = g->ldres;
-        struct op_buf c = op_alloc((size_t)(x.m * x.n) * ec), work = op_alloc(x.work_bytes = k->gemm.work(&x, lf_cpu_queue_threads(q)));
+        struct op_buf c = op_alloc((size_t)(x.m * x.n) * ec), work = op_alloc(x.work_bytes = k->gemm.work(&x, queue_threads(q)));
         x.c = c.p;
         x.work = work.p;
         if (k->gemm.run(q, &x))
@@ -154,7 +177,7 @@ static void test_case(const struct lf_kernels *k, lf_queue *q, const struct gcas
     const double tol = 1.5e-6;
     double *want = calloc((size_t)d.n_c + 1, sizeof *want), *scale = calloc((size_t)d.n_c + 1, sizeof *scale);
     snprintf(name, sizeof name, "%s %s %lld x %lld x %lld in %lld groups, %s", k->family, form_name[form], (long long)d.m, (long long)t->n,
-             (long long)t->k, (long long)t->groups, t->ab == LF_BF16 ? "bf16" : "f32");
+             (long long)t->k, (long long)t->groups, t->ab == LF_BF16 ? "bf16" : t->ab == LF_F16 ? "f16" : "f32");
     reference(&d, t, form, want, scale);
     run(k, q, &d.g);
     op_ok(op_compare(d.c.p, d.g.c_type, want, scale, d.n_c, tol), name);
@@ -176,7 +199,7 @@ static void test_case(const struct lf_kernels *k, lf_queue *q, const struct gcas
 static void test_alone(const struct lf_kernels *k, int ab)
 {
     const struct gcase many = {96, 200, 3, {40, 21, 90}, ab, ab, false}, few = {96, 200, 3, {0, 21, 1}, ab, ab, false};
-    lf_queue *q3 = lf_cpu_queue_create(3), *q1 = lf_cpu_queue_create(1);
+    lf_queue *q3 = op_queue_create(3), *q1 = op_queue_create(1);
     struct gdata x, y;
     const size_t e = lf_dtype_size((enum lf_dtype)ab);
     setup(&x, &many, FWD, k, q3, 5);
@@ -187,30 +210,32 @@ static void test_alone(const struct lf_kernels *k, int ab)
     bool same = true;
     for (int64_t i = 0; i < 21; i++)
         same = same && !memcmp((char *)y.c.p + (size_t)(i * y.g.ldc) * e, (char *)x.c.p + (size_t)((40 + i) * x.g.ldc) * e, 96 * e);
-    tap_ok(same, "%s %s: a group's bits do not depend on the others or on threads", k->family, ab == LF_BF16 ? "bf16" : "f32");
+    tap_ok(same, "%s %s: a group's bits do not depend on the others or on threads", k->family, ab == LF_BF16 ? "bf16" : ab == LF_F16 ? "f16" : "f32");
+#ifndef OP_CUDA /* which cannot look at offsets, and needs no workspace */
     struct lf_k_grouped_gemm wrong = x.g;
     wrong.m--;
     tap_ok(k->grouped_gemm.run(q3, &wrong) == LF_K_EINVAL, "rows that no group has: refused");
     wrong = x.g;
     wrong.work_bytes /= 4;
     tap_ok(k->grouped_gemm.run(q3, &wrong) == LF_K_EINVAL, "too little workspace: refused");
+#endif
     teardown(&x), teardown(&y);
-    lf_cpu_queue_destroy(q3), lf_cpu_queue_destroy(q1);
+    op_queue_destroy(q3), op_queue_destroy(q1);
 }
 
 int main(void)
 {
-    lf_queue *q = lf_cpu_queue_create(2);
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+    lf_queue *q = op_queue_create(2);
+    for (int i = 0; i < OP_BACKENDS; i++) {
+        const struct lf_kernels *k = op_kernels(i);
         if (!k)
             continue;
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
             for (int form = 0; form < FORMS; form++)
-                test_case(k, q, &cases[i], (enum form)form);
-        test_alone(k, LF_F32);
-        test_alone(k, LF_BF16);
+                test_case(k, q, &cases[c], (enum form)form);
+        for (int ab = LF_F32; ab <= OP_LAST_FLOAT; ab++)
+            test_alone(k, ab);
     }
-    lf_cpu_queue_destroy(q);
+    op_queue_destroy(q);
     return tap_done();
 }

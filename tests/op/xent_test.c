@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear_xent (as the loss, and as log-probabilities and entropies whose gradients come from outside) and colsum on every instruction set. The reference is the loss as a function of (x, w, bias) in f64; gradients are
+ * linear_xent (as the loss, and as log-probabilities and entropies whose gradients come from outside) and colsum on every backend. The reference is the loss as a function of (x, w, bias) in f64; gradients are
  * compared with its central differences at sampled places and with its analytic form everywhere. Also: padding columns, ignored and
  * invalid targets, soft capping, z-loss, accumulation, sentinels, thread invariance, several chunks, forward only.
  */
 #include "config.h"
 
 #include "tests/op/op_test.h"
+
+#ifdef OP_CUDA
+enum { PANELS = 0 };
+static int queue_threads(const lf_queue *q)
+{
+    (void)q;
+    return 1;
+}
+#else
+enum { PANELS = 1 };
+static int queue_threads(const lf_queue *q)
+{
+    return lf_cpu_queue_threads(q);
+}
+#endif
 
 struct xcase {
     int64_t rows, k, v, v_real, pad;
@@ -19,7 +34,8 @@ struct xcase {
 
 struct xdata {
     struct op_buf x, w, bias, packed, dx, dw, db, loss, lse, arg, work, target, logp, entropy, dlogp, dentropy;
-    struct lf_step_record rec;
+    struct op_buf rec_buf;
+    struct lf_step_record *rec;
     struct lf_k_linear_xent a;
     /* f64 reference */
     double *p, *rloss, *rlse, *rlogp, *rent, *rdx, *rdw, *rdb, *sx, *sw, *sb;
@@ -85,7 +101,7 @@ static double ref_total(const struct xdata *d, const struct xcase *t)
     free(z);
     if (t->outside)
         return total;
-    return total * (double)d->rec.inv_tokens * (double)d->rec.loss_scale;
+    return total * (double)d->rec->inv_tokens * (double)d->rec->loss_scale;
 }
 
 /* d total / d z_j of one row, and how large the terms of it are. */
@@ -97,7 +113,7 @@ static double ref_dz(const struct xdata *d, const struct xcase *t, int64_t r, do
         dz = dl * (target - p) - dh * p * (zj - lse + entropy);
         *size = fabs(dl) * (target + p) + fabs(dh) * p * (fabs(zj - lse) + entropy);
     } else {
-        dz = (double)d->rec.inv_tokens * (double)d->rec.loss_scale * (p * (1 + 2 * (double)t->z_loss * lse) - target);
+        dz = (double)d->rec->inv_tokens * (double)d->rec->loss_scale * (p * (1 + 2 * (double)t->z_loss * lse) - target);
         *size = fabs(dz);
     }
     double capped = zj / inverse_t(t) / (t->softcap > 0 ? (double)t->softcap : 1), slope = inverse_t(t);
@@ -124,7 +140,7 @@ static void reference(struct xdata *d, const struct xcase *t)
                 d->rarg[r] = (int32_t)j;
         for (int64_t j = 0; j < t->v_real && y >= 0; j++) {
             double size, dz = ref_dz(d, t, r, z[j], lse, entropy, j == y, &size);
-            double store = t->type == LF_BF16 ? fabs(dz) / 256 : 0; /* dz is rounded to x_type */
+            double store = t->type == LF_F32 ? 0 : fabs(dz) * op_eps(t->type) + (t->type == LF_F16 ? 0x1p-25 : 0); /* dz is rounded to x_type */
             d->rdb[j] += dz;
             d->sb[j] += size + store / 1e-6;
             for (int64_t c = 0; c < t->k; c++) {
@@ -142,10 +158,12 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
 {
     struct lf_k_linear_xent *a = &d->a;
     *d = (struct xdata){0};
-    d->rec = (struct lf_step_record){.z_loss = t->z_loss, .inv_tokens = 1.0f / 37, .loss_scale = 2.0f};
+    d->rec_buf = op_alloc(sizeof *d->rec);
+    d->rec = d->rec_buf.p;
+    *d->rec = (struct lf_step_record){.z_loss = t->z_loss, .inv_tokens = 1.0f / 37, .loss_scale = 2.0f};
     *a = (struct lf_k_linear_xent){.rows = t->rows, .k = t->k, .v = t->v, .v_real = t->v_real, .ldx = t->k + t->pad, .ldw = t->k + t->pad,
                                    .lddx = t->k, .softcap = t->softcap, .inv_temperature = t->inv_t, .accumulate = t->accumulate,
-                                   .x_type = t->type, .mode = LF_INVARIANT, .rec = t->outside ? NULL : &d->rec};
+                                   .x_type = t->type, .mode = LF_INVARIANT, .rec = t->outside ? NULL : d->rec};
     d->x = op_random((t->rows - 1) * a->ldx + t->k, t->type, 50, 1);
     d->w = op_random((t->v - 1) * a->ldw + t->k, t->type, 51, 1);
     d->target = op_alloc((size_t)t->rows * 4);
@@ -183,7 +201,7 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
             a->db = d->db.p;
         }
     }
-    if (t->packed) {
+    if (t->packed && PANELS) {
         size_t bytes = lf_cpu_gemm_packed_bytes(t->v, t->k, (enum lf_dtype)t->type);
         d->packed = op_alloc(bytes);
         struct lf_k_gemm_pack p = {.n = t->v, .k = t->k, .b = d->w.p, .ldb = a->ldw, .tb = true, .src_type = t->type,
@@ -192,7 +210,7 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
             tap_bail("gemm_pack");
         a->w_packed = d->packed.p;
     }
-    a->work_bytes = k->linear_xent.work(a, lf_cpu_queue_threads(q));
+    a->work_bytes = k->linear_xent.work(a, queue_threads(q));
     d->work = op_alloc(a->work_bytes);
     a->work = d->work.p;
     d->rlogp = doubles(t->rows), d->rent = doubles(t->rows);
@@ -207,6 +225,7 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
 
 static void teardown(struct xdata *d)
 {
+    op_free(&d->rec_buf);
     op_free(&d->x), op_free(&d->w), op_free(&d->bias), op_free(&d->packed), op_free(&d->dx), op_free(&d->dw), op_free(&d->db);
     op_free(&d->loss), op_free(&d->lse), op_free(&d->arg), op_free(&d->work), op_free(&d->target);
     op_free(&d->logp), op_free(&d->entropy), op_free(&d->dlogp), op_free(&d->dentropy);
@@ -228,7 +247,7 @@ static bool sums_right(const struct xdata *d, const struct xcase *t)
         tokens++;
         correct += ((const int32_t *)d->arg.p)[r] == y;
     }
-    return d->rec.loss_sum == loss && d->rec.z_sum == z && d->rec.tokens == tokens && d->rec.correct == correct;
+    return d->rec->loss_sum == loss && d->rec->z_sum == z && d->rec->tokens == tokens && d->rec->correct == correct;
 }
 
 static bool say(struct op_diff x, const char *what)
@@ -311,21 +330,21 @@ static void invalid_target(const struct lf_kernels *k, lf_queue *q)
     bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
     const float *loss = d.loss.p, *dx = d.dx.p;
     tap_ok(ok && isnan(loss[0]) && isnan(dx[0]) && loss[1] == 0 && dx[8] == 0 && dx[15] == 0 && isfinite(loss[2]) && isfinite(dx[16]) &&
-               isnan(d.rec.loss_sum),
+               isnan(d.rec->loss_sum),
            "%s: a target beyond the vocabulary is NaN, an ignored one contributes nothing", k->family);
     teardown(&d);
 }
 
 static void same_bits(const struct lf_kernels *k, uint8_t type)
 {
-    const struct xcase t = {.rows = 530, .k = 24, .v = 130, .v_real = 127, .type = type, .bias = true};
-    lf_queue *q1 = lf_cpu_queue_create(1), *q3 = lf_cpu_queue_create(3);
+    const struct xcase t = {.rows = PANELS ? 530 : 300, .k = 24, .v = 130, .v_real = 127, .type = type, .bias = true};
+    lf_queue *q1 = op_queue_create(1), *q3 = op_queue_create(3);
     struct xdata a, b;
     setup(&a, &t, k, q1);
     setup(&b, &t, k, q3);
     bool ok = k->linear_xent.run(q1, &a.a) == LF_K_OK && k->linear_xent.run(q3, &b.a) == LF_K_OK;
     ok = ok && !memcmp(a.dw.p, b.dw.p, a.dw.bytes) && !memcmp(a.dx.p, b.dx.p, a.dx.bytes) && !memcmp(a.db.p, b.db.p, a.db.bytes) &&
-         !memcmp(a.loss.p, b.loss.p, a.loss.bytes) && !memcmp(&a.rec, &b.rec, sizeof a.rec);
+         !memcmp(a.loss.p, b.loss.p, a.loss.bytes) && !memcmp(a.rec, b.rec, sizeof *a.rec);
     /* forward alone, fewer rows, from another place: the same loss bits */
     struct lf_k_linear_xent f = b.a;
     f.dx = NULL;
@@ -337,47 +356,48 @@ static void same_bits(const struct lf_kernels *k, uint8_t type)
     tap_ok(ok, "%s: type %d: bits do not depend on threads, rows or position", k->family, type);
     teardown(&a);
     teardown(&b);
-    lf_cpu_queue_destroy(q1);
-    lf_cpu_queue_destroy(q3);
+    op_queue_destroy(q1);
+    op_queue_destroy(q3);
 }
 
 /* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the bits of the fused layer. */
 static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type, float inv_t)
 {
-    const struct xcase t = {.rows = 21, .k = 40, .v = 4500, .v_real = 4490, .type = type, .bias = true, .packed = true, .softcap = 5,
+    const struct xcase t = {.rows = 21, .k = 40, .v = PANELS ? 4500 : 1300, .v_real = PANELS ? 4490 : 1290, .type = type, .bias = true, .packed = true, .softcap = 5,
                             .outside = true, .inv_t = inv_t};
     struct xdata d;
     setup(&d, &t, k, q);
     bool ok = k->linear_xent.run(q, &d.a) == LF_K_OK;
-    float *z = calloc((size_t)t.v, sizeof *z), lse = 0;
-    int32_t arg = -1;
-    for (int64_t r = 0; z && ok && r < t.rows; r++) {
+    struct op_buf zb = op_alloc((size_t)t.v * sizeof(float)), lb = op_alloc(sizeof(float)), ab = op_alloc(sizeof(int32_t));
+    float *z = zb.p, *lse = lb.p;
+    int32_t *arg = ab.p;
+    for (int64_t r = 0; ok && r < t.rows; r += PANELS ? 1 : 7) {
         const char *x = (const char *)d.x.p + (size_t)(r * d.a.ldx) * lf_dtype_size((enum lf_dtype)type);
-        struct lf_k_gemm g = {.m = 1, .n = t.v, .k = t.k, .a = x, .b_packed = d.a.w_packed, .c = z, .bias = d.a.bias, .lda = d.a.ldx,
+        struct lf_k_gemm g = {.m = 1, .n = t.v, .k = t.k, .a = x, .b = d.a.w, .b_packed = d.a.w_packed, .c = z, .bias = d.a.bias, .lda = d.a.ldx,
                               .ldb = d.a.ldw, .ldc = t.v, .tb = true, .ab_type = type, .c_type = LF_F32, .bias_type = type,
                               .mode = LF_INVARIANT};
         struct op_buf work = op_random((int64_t)k->gemm.work(&g, 2) / 4 + 1, LF_F32, 1, 1);
         g.work = work.p;
         g.work_bytes = work.bytes;
-        struct lf_k_logit_stats s = {1, t.v_real, t.v, z, &lse, &arg, t.softcap, inv_t};
+        struct lf_k_logit_stats s = {1, t.v_real, t.v, z, lse, arg, t.softcap, inv_t};
         ok = k->gemm.run(q, &g) == LF_K_OK && k->logit_stats.check(&s) == LF_K_OK && k->logit_stats.run(q, &s) == LF_K_OK;
         int32_t y = ((const int32_t *)d.target.p)[r];
-        float loss = y < 0 ? 0 : lse - z[y], logp = y < 0 ? 0 : z[y] - lse;
-        ok = ok && logp == ((const float *)d.logp.p)[r] && lse == ((const float *)d.lse.p)[r] && arg == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
+        float loss = y < 0 ? 0 : *lse - z[y], logp = y < 0 ? 0 : z[y] - *lse;
+        ok = ok && logp == ((const float *)d.logp.p)[r] && *lse == ((const float *)d.lse.p)[r] && *arg == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
         op_free(&work);
     }
-    tap_ok(ok && z, "%s: type %d, 1/T %g: sampling sees the log-probabilities of the loss, bit for bit", k->family, type, (double)inv_t);
-    free(z);
+    tap_ok(ok, "%s: type %d, 1/T %g: sampling sees the log-probabilities of the loss, bit for bit", k->family, type, (double)inv_t);
+    op_free(&zb), op_free(&lb), op_free(&ab);
     teardown(&d);
 }
 
 static void colsums(const struct lf_kernels *k, lf_queue *q)
 {
     int bad = 0;
-    lf_queue *q3 = lf_cpu_queue_create(3);
-    for (int64_t i = 0; i < 60; i++) {
-        int64_t rows = (int64_t)((op_rand(70, i) + 1) * 100), n = 1 + (int64_t)((op_rand(71, i) + 1) * 100), ld = n + i % 3;
-        int type = i % 2 ? LF_BF16 : LF_F32;
+    lf_queue *q3 = op_queue_create(3);
+    for (int64_t i = 0; i < (PANELS ? 60 : 30); i++) {
+        int64_t rows = (int64_t)((op_rand(70, i) + 1) * (PANELS ? 100 : 400)), n = 1 + (int64_t)((op_rand(71, i) + 1) * 100), ld = n + i % 3;
+        int type = (int)(i % (OP_LAST_FLOAT + 1));
         struct op_buf dy = op_random(rows ? (rows - 1) * ld + n : 0, type, 72, 1), db = op_random(n, LF_F32, 73, 1);
         struct op_buf db3 = op_random(n, LF_F32, 73, 1);
         double *want = doubles(n), *scale = doubles(n);
@@ -390,14 +410,16 @@ static void colsums(const struct lf_kernels *k, lf_queue *q)
             }
         }
         struct lf_k_colsum a = {.rows = rows, .n = n, .dy = dy.p, .ld = ld, .dy_type = (uint8_t)type, .db = db.p, .accumulate = acc};
+        struct op_buf work = op_alloc(a.work_bytes = k->colsum.work(&a, 3));
+        a.work = work.p;
         bool ok = k->colsum.check(&a) == LF_K_OK && k->colsum.run(q, &a) == LF_K_OK;
         a.db = db3.p;
         ok = ok && k->colsum.run(q3, &a) == LF_K_OK && !memcmp(db.p, db3.p, db.bytes);
         bad += !(ok && op_compare(db.p, LF_F32, want, scale, n, 1e-6).bad < 0 && op_guards_intact(&db));
         free(want), free(scale);
-        op_free(&dy), op_free(&db), op_free(&db3);
+        op_free(&dy), op_free(&db), op_free(&db3), op_free(&work);
     }
-    lf_cpu_queue_destroy(q3);
+    op_queue_destroy(q3);
     tap_ok(bad == 0, "%s: colsum agrees with the f64 reference, any number of threads", k->family);
 }
 
@@ -409,39 +431,43 @@ int main(void)
         {.rows = 17, .k = 31, .v = 130, .v_real = 113, .pad = 3, .z_loss = 0.02f, .packed = true},
         {.rows = 20, .k = 16, .v = 64, .v_real = 64, .softcap = 2, .accumulate = true, .bias = true},
         {.rows = 19, .k = 24, .v = 5000, .v_real = 4999, .z_loss = 0.001f, .softcap = 30},
-        {.rows = 515, .k = 8, .v = 33, .v_real = 30, .accumulate = true},
+        {.rows = PANELS ? 515 : 4100, .k = 8, .v = 33, .v_real = 30, .accumulate = true}, /* more than one chunk */
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .forward = true, .packed = true},
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .frozen = true},
         {.rows = 33, .k = 40, .v = 97, .v_real = 95, .bias = true, .outside = true, .entropy = true},
         {.rows = 1, .k = 1, .v = 1, .v_real = 1, .outside = true, .entropy = true},
         {.rows = 19, .k = 24, .v = 5000, .v_real = 4999, .outside = true, .entropy = true, .softcap = 30, .inv_t = 1.25f},
-        {.rows = 515, .k = 8, .v = 33, .v_real = 30, .accumulate = true, .outside = true, .inv_t = 0.5f},
+        {.rows = PANELS ? 515 : 130, .k = 8, .v = 33, .v_real = 30, .accumulate = true, .outside = true, .inv_t = 0.5f},
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .packed = true, .frozen = true, .outside = true, .inv_t = 2},
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .forward = true, .outside = true, .inv_t = 1 / 0.7f},
     };
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+    for (int b = 0; b < OP_BACKENDS; b++) {
+        const struct lf_kernels *k = op_kernels(b);
         if (!k)
             continue;
-        lf_queue *q = lf_cpu_queue_create(2);
-        int bad = 0;
+        lf_queue *q = op_queue_create(2);
+        int bad = 0, total = 0;
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            for (int type = LF_F32; type <= LF_BF16; type++) {
+            for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
                 struct xcase t = cases[i];
                 t.type = (uint8_t)type;
+                if (t.rows > 4000 && type != LF_BF16)
+                    continue;
                 bad += !run_case(k, q, &t, i == 0 || i == 8);
+                total++;
             }
-        tap_ok(bad == 0, "%s: %d cases agree with the f64 reference", k->family, (int)(2 * sizeof cases / sizeof *cases));
+        tap_ok(bad == 0, "%s: %d cases agree with the f64 reference", k->family, total);
         differences(k, q, false);
         differences(k, q, true);
         sampling_agrees(k, q, LF_F32, 1);
         sampling_agrees(k, q, LF_F32, 1 / 0.7f);
-        sampling_agrees(k, q, LF_BF16, 1 / 0.7f);
+        for (int type = LF_BF16; type <= OP_LAST_FLOAT; type++)
+            sampling_agrees(k, q, (uint8_t)type, 1 / 0.7f);
         invalid_target(k, q);
-        same_bits(k, LF_F32);
-        same_bits(k, LF_BF16);
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+            same_bits(k, (uint8_t)type);
         colsums(k, q);
-        lf_cpu_queue_destroy(q);
+        op_queue_destroy(q);
     }
     return tap_done();
 }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fused output layer on the device: what host and device agree on. Rows go in chunks whose size the shapes fix;
+ * gemm makes the f32 logits of a chunk, xent_rows reduces each row and turns it into dlogits in place (bf16, f16: in
+ * the front half of the row), and gemm makes dx and dw of them before the next chunk overwrites them.
+ *
+ * A row's reduction, the same in xent_rows and logit_stats: thread t of LF_XENT_THREADS takes the elements 4 t ... 4 t
+ * + 3 of every LF_XENT_STEP columns counted from column 0, ascending, with a running maximum; threads are added by a
+ * tree.
+ */
+#ifndef LF_KERNELS_CUDA_XENT_ARGS_H
+#define LF_KERNELS_CUDA_XENT_ARGS_H
+
+#include "kernels/kernels.h"
+
+enum { LF_XENT_THREADS = 256, LF_XENT_STEP = 4 * LF_XENT_THREADS };
+
+struct lf_cu_xent_row {
+    float loss, lse;
+    int32_t argmax, target;
+};
+
+struct lf_cu_xent {
+    struct lf_k_linear_xent x;
+    int64_t r0, rows, ldz; /* of this chunk; ldz in f32 elements */
+    float *z;
+    struct lf_cu_xent_row *out;
+    bool grad;
+};
+
+#endif
