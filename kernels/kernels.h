@@ -582,7 +582,8 @@ struct lf_opt_tensor {
     float *master;        /* f32 weights */
     float *m, *v;
     const float *grad;
-    void *copy;           /* bf16 compute copy refreshed from master, or NULL */
+    void *copy;           /* compute copy refreshed from master, or NULL */
+    uint8_t copy_type;    /* of it: bf16; on GPUs fp16 too */
     float lr_scale, weight_decay;
 };
 /* Global norm: rec->grad_norm = ||grad|| / loss_scale over all tensors (f64 sums per fixed block, added in order),

@@ -126,7 +126,8 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
                                      .eps = (float)lf_optset_float(o, "eps"),
                                      .weight_decay = (float)lf_optset_float(o, "weight_decay")};
     c->clip = lf_optset_float(o, "clip");
-    const double scale = lf_optset_float(o, "loss_scale");
+    const bool given = lf_optset_has_value(o, "loss_scale");
+    const double scale = given ? lf_optset_float(o, "loss_scale") : lf_optset_choice(o, "precision") == 2 ? 0 : 1;
     c->scaler = (struct lf_scaler_opts){.dynamic = scale <= 0,
                                         .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
                                         .window = lf_optset_int(o, "loss_scale_window")};
@@ -134,7 +135,7 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
 
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
 {
-    c->compute = lf_optset_choice(o, "precision") ? LF_BF16 : LF_F32;
+    c->compute = (const enum lf_dtype[]){LF_F32, LF_BF16, LF_F16}[lf_optset_choice(o, "precision")];
     c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);

@@ -49,16 +49,16 @@
     {"eps", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1e-8", 1e-16, 1, NULL, NULL, "AdamW: added to the root of the square"}, \
     {"weight_decay", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, decay, 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"}, \
     {"clip", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"}, \
-    {"loss_scale", LF_OPT_FLOAT, LF_OPT_NUMERIC, 0, "1", 0, 1e38, NULL, NULL, \
-     "what the loss is multiplied by for the backward pass; 0: found and adjusted while training"}, \
+    {"loss_scale", LF_OPT_FLOAT, LF_OPT_NUMERIC, 0, NULL, 0, 1e38, NULL, NULL, \
+     "what the loss is multiplied by for the backward pass; 0: found and adjusted while training; unset: 1, with precision = fp16 0"}, \
     {"loss_scale_start", LF_OPT_FLOAT, LF_OPT_NUMERIC, 0, "65536", 1, 1e38, NULL, NULL, "with loss_scale = 0: the first one, rounded down to a power of two"}, \
     {"loss_scale_window", LF_OPT_COUNT, LF_OPT_NUMERIC, 0, "2000", 1, 1e12, NULL, "steps", \
      "with loss_scale = 0: doubled after so many steps without an overflow"}
 
 /* lf_train_read_operation */
 #define LF_TRAIN_OPERATION_ROWS \
-    {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16", NULL, \
-     "what activations and matrix products are stored in; masters stay f32"}, \
+    {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, \
+     "what activations and matrix products are stored in; masters stay f32; fp16: on GPUs"}, \
     {"numeric", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "fast", 0, 0, "fast|invariant", NULL, \
      "invariant: the bits of a row do not depend on its neighbours, batch or threads"}, \
     {"recompute", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "none", 0, 0, "none|selective|full", NULL, \

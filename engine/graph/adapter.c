@@ -120,7 +120,7 @@ static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, 
     char name[192], base[160];
     struct lf_pview m;
     const enum lf_pkind kind = g->need[LF_P_COPY] ? LF_P_COPY : LF_P_MASTER;
-    const enum lf_dtype type = kind == LF_P_COPY ? LF_BF16 : LF_F32;
+    const enum lf_dtype type = kind == LF_P_COPY ? ps->copy_type : LF_F32;
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
     if (!g->need[kind] || lf_pstore_view(ps, lf_pstore_find(ps, name), LF_P_MASTER, &m) != 1)

@@ -123,6 +123,7 @@ static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *
                                   .v = (void *)data_of(ps, q, LF_P_V),
                                   .grad = (void *)data_of(ps, q, LF_P_GRAD),
                                   .copy = data_of(ps, q, LF_P_COPY),
+                                  .copy_type = (uint8_t)ps->copy_type,
                                   .lr_scale = q->d.balance_rate > 0 ? q->d.balance_rate : q->d.lr_scale,
                                   .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
 }
@@ -204,7 +205,7 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
                                          .alpha = 1.0f,
                                          .a_type = LF_F32,
                                          .b_type = LF_F32,
-                                         .y_type = LF_BF16};
+                                         .y_type = (uint8_t)ps->copy_type};
             rc = add_refresh(ex, &ex->copies[ex->n_copies++], LF_KID_axpby, &a, g->name, err);
         }
         if (g->need_pack && !rc) {
@@ -213,7 +214,7 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
                                              .b = copy ? copy : master,
                                              .ldb = g->cols,
                                              .tb = true,
-                                             .src_type = copy ? LF_BF16 : LF_F32,
+                                             .src_type = copy ? (uint8_t)ps->copy_type : LF_F32,
                                              .ab_type = g->pack_type,
                                              .packed = ps->pack + g->pack_off,
                                              .packed_bytes = g->pack_bytes};

@@ -175,7 +175,7 @@ int32_t lf_graph_grad(lf_graph *g, int32_t param)
 
 int32_t lf_graph_copy(lf_graph *g, int32_t param)
 {
-    return derived_param(g, param, LF_ROLE_PARAM, LF_P_COPY, LF_BF16);
+    return derived_param(g, param, LF_ROLE_PARAM, LF_P_COPY, g->ps->copy_type);
 }
 
 /* ---- public ---- */

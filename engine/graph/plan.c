@@ -36,10 +36,16 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
     p->o = *opts;
     if (!p->o.target)
         p->o.target = lf_target_host();
-    if (p->o.threads < 1 || (p->o.compute != LF_F32 && p->o.compute != LF_BF16)) {
-        lf_fail(err, LF_EINVAL, "plan: threads must be at least 1 and the compute type f32 or bf16");
+    if (p->o.threads < 1 || (p->o.compute != LF_F32 && p->o.compute != LF_BF16 && p->o.compute != LF_F16)) {
+        lf_fail(err, LF_EINVAL, "plan: threads must be at least 1 and the compute type f32, bf16 or fp16");
         goto out;
     }
+    if (p->o.compute == LF_F16 && !p->o.target->sm) {
+        lf_fail(err, LF_ENOTSUP, "precision fp16: %s has no kernels for it, GPUs have (device = cuda); bf16 runs everywhere",
+                p->o.target->name);
+        goto out;
+    }
+    ps->copy_type = p->o.compute == LF_F16 ? LF_F16 : LF_BF16;
     p->arena = lf_arena_create(err);
     if (!p->arena)
         goto out;

@@ -58,7 +58,7 @@ enum lf_recompute { LF_RECOMPUTE_NONE = 0, LF_RECOMPUTE_SELECTIVE, LF_RECOMPUTE_
 struct lf_plan_opts {
     const struct lf_target *target; /* NULL: lf_target_host() */
     int threads;                    /* >= 1; workspace depends on it */
-    enum lf_dtype compute;          /* LF_F32 or LF_BF16: type of activations and of what GEMMs read */
+    enum lf_dtype compute;          /* LF_F32, LF_BF16 or, on GPUs, LF_F16: type of activations and of what GEMMs read */
     enum lf_numeric mode;
     bool keep_master; /* hold f32 masters although nothing here needs them (converters) */
     bool no_reuse;    /* debugging: every tensor gets bytes of its own */

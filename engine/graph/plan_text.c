@@ -67,6 +67,11 @@ void lf_plan_memory(struct lf_plan_memory *m, const struct lf_target *t, double 
     m->total = m->host + (t->sm ? 0 : planned);
 }
 
+const char *lf_compute_name(enum lf_dtype compute)
+{
+    return compute == LF_F16 ? "fp16" : compute == LF_BF16 ? "bf16" : "f32";
+}
+
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
 {
     const struct lf_plan_bytes *b = &p->bytes;
@@ -83,7 +88,7 @@ json_t *lf_plan_json(const lf_plan *p, lf_err *err)
         json_array_append_new(segments, chain_json(p, (int)i));
     json_t *j =
         json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "target", p->o.target->name, "compute",
-                  p->o.compute == LF_BF16 ? "bf16" : "f32", "numeric", p->o.mode == LF_INVARIANT ? "invariant" : "fast",
+                  lf_compute_name(p->o.compute), "numeric", p->o.mode == LF_INVARIANT ? "invariant" : "fast",
                   "threads", p->o.threads, "parameters", (json_int_t)lf_pstore_elements(p->ps), "trained",
                   (json_int_t)lf_pstore_elements_trained(p->ps), "workspace_exact", p->work_exact, "bytes", bytes,
                   "segments", segments);

@@ -82,7 +82,7 @@ static void one_node(struct pass *p, struct lf_node n)
         const bool weight = row->in_types[k] == 'w', stored = g->t[n.in[k]].role == LF_ROLE_PARAM;
         if (row->in_types[k] == 'c' || (weight && !stored))
             n.in[k] = input_as_compute(p, n.in[k], n.block);
-        else if (weight && p->compute == LF_BF16)
+        else if (weight && p->compute != LF_F32)
             n.in[k] = lf_graph_copy(g, n.in[k]);
     }
     for (size_t k = 0; row->out_types[k]; k++) {

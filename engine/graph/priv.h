@@ -458,10 +458,13 @@ struct lf_pstore {
     size_t bytes[LF_P_KINDS], pack_bytes;
     char *data[LF_P_KINDS], *pack;
     struct lf_back *back;  /* NULL: not bound */
+    enum lf_dtype copy_type; /* of LF_P_COPY: the plan's compute type, or bf16 */
     uint64_t version;      /* of the weights */
     uint64_t copy_version; /* the copies were made from */
     uint64_t pack_version; /* the panels were made from */
 };
+/* "f32", "bf16", "fp16" */
+const char *lf_compute_name(enum lf_dtype compute);
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
 /* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them. */

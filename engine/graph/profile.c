@@ -152,7 +152,7 @@ static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const
         o->node[i].op = row->name;
         o->node[i].again = n->clone;
         o->node[i].layer = n->block;
-        o->node[i].bf16 = n->in[0] && g->t[n->in[0]].dtype == LF_BF16;
+        o->node[i].bf16 = n->in[0] && (g->t[n->in[0]].dtype == LF_BF16 || g->t[n->in[0]].dtype == LF_F16);
         o->node[i].flops = row->flops ? row->flops(g, n, false) : 0;
         o->node[i].bytes = lf_node_traffic(g, n);
     }

@@ -10,6 +10,7 @@
 
 #include "engine/back/back.h"
 #include "engine/base/bf16.h"
+#include "engine/base/f16.h"
 #include "engine/base/rng.h"
 #include "engine/graph/priv.h"
 
@@ -21,9 +22,9 @@ const char *lf_pkind_name(enum lf_pkind kind)
     return (unsigned)kind < LF_P_KINDS ? names[kind] : "?";
 }
 
-static enum lf_dtype kind_dtype(enum lf_pkind kind)
+static enum lf_dtype kind_dtype(const lf_pstore *ps, enum lf_pkind kind)
 {
-    return kind == LF_P_COPY ? LF_BF16 : LF_F32;
+    return kind == LF_P_COPY ? ps->copy_type : LF_F32;
 }
 
 size_t lf_align_up(size_t x, size_t align)
@@ -50,6 +51,7 @@ lf_pstore *lf_pstore_create(lf_err *err)
         return NULL;
     }
     ps->version = 1;
+    ps->copy_type = LF_BF16;
     return ps;
 }
 
@@ -248,7 +250,7 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
             g->off[k] = ps->bytes[k];
             if (g->need[k])
                 ps->bytes[k] +=
-                    lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(kind_dtype((enum lf_pkind)k)), align);
+                    lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(kind_dtype(ps, (enum lf_pkind)k)), align);
         }
         g->pack_off = ps->pack_bytes;
         if (g->need_pack)
@@ -293,7 +295,7 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     const struct lf_pgroup *g = &ps->g[p->group];
     if (!ps->back || !g->need[kind])
         return 0;
-    enum lf_dtype dt = kind_dtype(kind);
+    enum lf_dtype dt = kind_dtype(ps, kind);
     *out = (struct lf_pview){.name = p->d.name,
                              .kind = kind,
                              .dtype = dt,
@@ -322,7 +324,7 @@ static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_
     if (!rc && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
         uint16_t h[CHUNK];
         for (size_t e = 0; e < n; e++)
-            h[e] = lf_bf16_of(src[e]);
+            h[e] = ps->copy_type == LF_F16 ? lf_f16_of(src[e]) : lf_bf16_of(src[e]);
         rc = ps->back->ops->copy_in(ps->back, (uint16_t *)v.data + at, h, n * sizeof *h, err);
     }
     return rc;

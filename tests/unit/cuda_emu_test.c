@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/f16.h"
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
@@ -169,12 +170,15 @@ static void test_half(void)
 {
     bool same = true;
     for (uint32_t h = 0; h < 0x10000; h++)
-        same = same && (lf_f16_f((uint16_t)h) == (float)op_from_f16((uint16_t)h) || isnan(op_from_f16((uint16_t)h)));
+        same = same && ((lf_f16_f((uint16_t)h) == (float)op_from_f16((uint16_t)h) &&
+                         lf_f32_of_f16((uint16_t)h) == lf_f16_f((uint16_t)h)) ||
+                        (isnan(op_from_f16((uint16_t)h)) && isnan(lf_f32_of_f16((uint16_t)h))));
     tap_ok(same, "all 65536 halves widen as the definition says");
     int64_t bad = -1;
     for (int64_t i = 0; i < 400000 && bad < 0; i++) {
         const float x = (float)(op_rand(3, i) * exp2(24 * op_rand(4, i)));
-        if (lf_f_f16(x) != op_to_f16((double)x) || lf_f_bf16(x) != op_to_bf16((double)x))
+        if (lf_f_f16(x) != op_to_f16((double)x) || lf_f16_of(x) != op_to_f16((double)x) ||
+            lf_f_bf16(x) != op_to_bf16((double)x))
             bad = i;
     }
     tap_ok(bad < 0, "rounding to f16 and bf16 agrees with arithmetic (first difference: %lld)", (long long)bad);
