@@ -84,6 +84,10 @@ gpu_programs() {
     for f in check.sh bench.sh check-gpu bench-gpu README.md gpu_peer.py; do
         if [ -e "$src/tests/gpu/$f" ]; then cp "$src/tests/gpu/$f" "$bundle/gpu/"; fi
     done
+    # What the whole-model tests read, below $LF_SRCDIR.
+    mkdir -p "$bundle/gpu/data/tests/golden-gpu" "$bundle/gpu/data/tests/golden"
+    cp "$src"/tests/golden-gpu/*.ini "$bundle/gpu/data/tests/golden-gpu/"
+    cp -R "$src/tests/golden/families" "$bundle/gpu/data/tests/golden/"
 }
 if [ $# -gt 0 ]; then gpu_programs "$@"; fi
 

@@ -14,4 +14,5 @@ include tests/bench/model.mk
 include tests/bench/ledger.mk
 include tests/bench/convert.mk
 include tests/gpu/local.mk
+include tests/golden-gpu/local.mk
 include tests/bench/post.mk

@@ -6,6 +6,14 @@
 
 #include "tests/golden/families/family.h"
 #include "tests/tap/tap.h"
+#ifdef FAMILY_CUDA /* tests/golden-gpu */
+#include "tests/golden-gpu/device.h"
+#define TARGET    golden_cuda_target()
+#define BACK(err) golden_cuda_back(err)
+#else
+#define TARGET    NULL
+#define BACK(err) lf_back_cpu_create(lf_target_host()->isa, 1, err)
+#endif
 
 /* As make_families.py has them. */
 static const struct lf_adamw_opts adam = {0.9f, 0.95f, 1e-8f, 0.1f};
@@ -38,11 +46,11 @@ static int plan(rig *r, const family *f, bool train, lf_err *err)
 int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute, enum lf_numeric mode, bool train,
              lf_err *err)
 {
-    struct lf_plan_opts po = {.threads = 1, .compute = compute, .mode = mode};
+    struct lf_plan_opts po = {.target = TARGET, .threads = 1, .compute = compute, .mode = mode};
     *r = (rig){.loss = -1};
     if (!(r->dec = lf_decoder_create(c, f->length, err)) || !(r->ps = lf_pstore_create(err)) ||
         !(r->plan = lf_plan_create(r->ps, &po, err)) || plan(r, f, train, err) ||
-        !(r->back = lf_back_cpu_create(lf_target_host()->isa, 1, err)) ||
+        !(r->back = BACK(err)) ||
         !(r->ex = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){0}, err))) {
         rig_close(r);
         return err->rc;

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Backends of whole-model tests: the CPU, or CUDA: on the emulator, with LF_REQUIRE_GPU=1 in the environment on GPU 0.
+ */
+#ifndef LF_TESTS_GOLDEN_GPU_DEVICE_H
+#define LF_TESTS_GOLDEN_GPU_DEVICE_H
+
+#include "engine/graph/plan.h"
+
+/* Is a real GPU asked for? */
+bool golden_on_gpu(void);
+/* A training step needs kernels that the CUDA backend does not have yet: everything is skipped, on a GPU a failure. */
+void golden_need_kernels(void);
+/* Bails out where a GPU is required and missing. */
+lf_back *golden_cuda_back(lf_err *err);
+const struct lf_target *golden_cuda_target(void);
+
+#endif
