@@ -41,6 +41,9 @@ json_t *lf_doctor_rlimits(void);
 /* The same of another node: findings under `check`. */
 void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where, const json_t *limits);
 
+/* doctor_gpu.c: driver, GPUs, whether this build carries code for them. */
+void lf_doctor_gpus(lf_doctor *d);
+
 /* doctor_slurm.c, doctor_pbs.c: reachable, flavour, the site's settings that matter. */
 void lf_doctor_slurm(lf_doctor *d);
 void lf_doctor_pbs(lf_doctor *d);

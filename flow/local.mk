@@ -17,7 +17,7 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
   flow/describe.h flow/describe.c flow/table.h flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
   flow/cmd_plan.c flow/cmd_run.c flow/cmd_batch.h flow/cmd_batch.c flow/cmd_status.c flow/cmd_config.c \
   flow/cmd_logs.c flow/cmd_show.c flow/cmd_cancel.c flow/cmd_metrics.c \
-  flow/cmd_ledger.c flow/cmd_doctor.c flow/doctor.h flow/doctor_fs.c flow/doctor_limits.c \
+  flow/cmd_ledger.c flow/cmd_doctor.c flow/doctor.h flow/doctor_fs.c flow/doctor_limits.c flow/doctor_gpu.c \
   flow/doctor_slurm.c flow/doctor_pbs.c flow/doctor_launch.c flow/cmd_gc.c \
   flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/report_plot.c flow/report_tables.c flow/init_texts.h
 # Asking.

@@ -26,6 +26,12 @@ like out 'mojibake: 1 rows' "and says what it found"
 LOONG_LIBEXEC=$LF_BUILDDIR/stages "$LF" doctor --data odd.jsonl --json >out 2>err
 like out '"rows": 1' "as JSON too"
 rm odd.jsonl
+if [ -e "$LF_BUILDDIR/tests/libcuemu.so" ]; then
+    LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so "$LF" doctor --scheduler local >gpus 2>&1
+    grep -q 'CUDA driver 13.0 shows 2 GPUs; this build carries' gpus &&
+        grep -q 'GPU 1: emulated GPU 1, compute capability 9.0, 8 GiB' gpus
+    is $? 0 "doctor tells of GPUs"
+fi
 runs 0 "$LF" doctor --scheduler local --json
 python=$(tr -d ' \n' <out)
 case $python in *'"failures":0'*'"ok":true'*) ;; *) false ;; esac

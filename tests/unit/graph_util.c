@@ -4,6 +4,8 @@
  */
 #include "tests/unit/graph_util.h"
 
+#include "engine/graph/priv.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,6 +266,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     if (o->freeze)
         lf_pstore_freeze(u->ps, o->freeze, true);
     u->p = lf_plan_create(u->ps, &o->plan, &err);
+    if (u->p && o->kernels)
+        u->p->k = o->kernels;
     lf_graph *g = gu_graph(&u->m, u->ps, "train", true, &err);
     MUST(u->p ? 0 : -1);
     MUST(u->train = lf_plan_add(
@@ -287,7 +291,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     MUST(lf_plan_finish(u->p, &err));
     if (o->tamper)
         o->tamper(u->p);
-    u->b = lf_back_cpu_create(lf_target_host()->isa, o->plan.threads, &err);
+    u->b = o->open_back ? o->open_back(o->plan.threads, &err)
+                        : lf_back_cpu_create(lf_target_host()->isa, o->plan.threads, &err);
     MUST(u->b ? 0 : -1);
     u->ex = lf_exec_create(u->p, u->b, &(struct lf_exec_opts){.poison = o->poison, .profile = o->profile}, &err);
     MUST(u->ex ? 0 : -1);

@@ -28,6 +28,8 @@ struct gu_opts {
     int dp_ranks;               /* > 0: data-parallel, in small buckets */
     const char *freeze;         /* prefix */
     void (*tamper)(lf_plan *p); /* between planning and binding */
+    lf_back *(*open_back)(int threads, lf_err *err); /* NULL: the CPU's */
+    const struct lf_kernels *kernels;                /* to plan with, where not those of the target */
 };
 
 struct gu {
