@@ -69,6 +69,8 @@ static const struct {
     {"sft", "a published model and conversations -> a fine-tuned model and its files", lf_init_sft},
     {"eval", "measure a checkpoint and let it write", lf_init_eval},
     {"dpo", "pairs of answers -> a model that prefers the better ones", lf_init_dpo},
+    {"rlhf", "a published model, chats, preferences -> reward model -> PPO -> files", lf_init_rlhf},
+    {"grpo", "questions with answers that can be checked -> a model that gives more right ones", lf_init_grpo},
 };
 #define N_USES (sizeof uses / sizeof uses[0])
 

@@ -10,5 +10,7 @@ extern const char *const lf_init_tokenize[];
 extern const char *const lf_init_sft[];
 extern const char *const lf_init_eval[];
 extern const char *const lf_init_dpo[];
+extern const char *const lf_init_rlhf[];
+extern const char *const lf_init_grpo[];
 
 #endif

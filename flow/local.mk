@@ -58,7 +58,7 @@ uninstall-hook:
 	rm -f $(DESTDIR)$(bashcompdir)/loong-flow $(DESTDIR)$(zshcompdir)/_loong-flow $(DESTDIR)$(fishcompdir)/loong-flow.fish
 
 CLEANFILES += flow/init_texts.c
-LF_INIT_TEMPLATES_SRC = $(srcdir)/templates/init/pretrain.ini $(srcdir)/templates/init/tokenize.ini $(srcdir)/templates/init/sft.ini $(srcdir)/templates/init/eval.ini $(srcdir)/templates/init/dpo.ini
+LF_INIT_TEMPLATES_SRC = $(srcdir)/templates/init/pretrain.ini $(srcdir)/templates/init/tokenize.ini $(srcdir)/templates/init/sft.ini $(srcdir)/templates/init/eval.ini $(srcdir)/templates/init/dpo.ini $(srcdir)/templates/init/rlhf.ini $(srcdir)/templates/init/grpo.ini
 
 # The pipelines of templates/init become arrays of lines.
 flow/init_texts.c: $(LF_INIT_TEMPLATES_SRC) $(srcdir)/flow/init_texts.awk

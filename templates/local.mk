@@ -1,5 +1,5 @@
 # Pipelines to begin with; they are compiled into loong-flow (flow/local.mk).
-LF_INIT_TEMPLATES = templates/init/pretrain.ini templates/init/tokenize.ini templates/init/sft.ini templates/init/eval.ini templates/init/dpo.ini
+LF_INIT_TEMPLATES = templates/init/pretrain.ini templates/init/tokenize.ini templates/init/sft.ini templates/init/eval.ini templates/init/dpo.ini templates/init/rlhf.ini templates/init/grpo.ini
 EXTRA_DIST += $(LF_INIT_TEMPLATES) templates/README.md
 
 # Job scripts: installed data, which a project or a site may replace.

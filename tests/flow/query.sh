@@ -100,7 +100,7 @@ unlike out 'would delete' "there is nothing left to delete"
 mkdir fresh && cd fresh || exit 99
 runs 0 "$LF" init --list
 cp out uses
-echo text >corpus.txt; echo text >heldout.txt; echo "{}" >preferences.jsonl; echo "{}" >chats.jsonl; mkdir checkpoint tokenizer base-model
+echo text >corpus.txt; echo text >heldout.txt; echo "{}" >preferences.jsonl; echo "{}" >questions.jsonl; echo "{}" >held-out.jsonl; echo "{}" >chats.jsonl; mkdir checkpoint tokenizer base-model
 for use in $(awk '{ print $1 }' uses); do
     runs 0 "$LF" init "$use" --output "$use.ini"
     LF_MODELS_DIR=$LF_SRCDIR/models "$LF_BUILDDIR/loong-flow" validate "$use.ini" >out 2>err
