@@ -111,6 +111,8 @@ static void read_algorithm(struct lf_pg_config *c, const lf_optset *o)
     c->epochs = int_or(o, "epochs", a->epochs);
     c->dynamic_sampling = bool_or(o, "dynamic_sampling", a->dynamic);
     c->dynamic_rounds = lf_optset_int(o, "dynamic_rounds");
+    c->ptx_data = lf_optset_str(o, "ptx_data");
+    c->ptx_coef = lf_optset_float(o, "ptx_coef");
 }
 
 static void read_shaping(struct lf_pg_config *c, const lf_optset *o)
@@ -130,6 +132,7 @@ static void read_training(struct lf_pg_config *c, const lf_optset *o)
     c->steps = lf_optset_int(o, "steps");
     c->prompts = lf_optset_int(o, "prompts");
     c->minibatch = int_or(o, "minibatch", c->prompts * c->samples);
+    c->ptx_batch = int_or(o, "ptx_batch", c->minibatch);
     c->max_prompt = lf_optset_int(o, "max_prompt");
     c->max_tokens = lf_optset_int(o, "max_tokens");
     c->temperature = lf_optset_float(o, "temperature");
@@ -154,6 +157,7 @@ static void read_operation(struct lf_pg_config *c, const lf_optset *o)
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);
     c->device = lf_stage_device(o);
+    c->plan_ranks = (int)lf_optset_int(o, "ranks");
     c->rows = lf_optset_int(o, "micro_tokens");
     c->slots = lf_optset_int(o, "batch");
     c->step_rows = lf_optset_int(o, "step_rows");
@@ -267,12 +271,11 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct ppo *p = self;
     struct lf_pg_sink sink = {.log = log_line, .stop = lf_stop_requested};
-    (void)comm; /* one rank */
     int rc = lf_infer_tokenizer(&p->tok, p->tokenizer, err);
     rc = rc ? rc : lf_infer_end_tokens(&p->end, &p->c.n_end, p->tok, p->tokenizer, p->eos, p->n_eos, err);
     p->c.tokenizer = p->tok;
     p->c.end = p->end;
-    return rc ? rc : lf_pg_run(&p->c, &sink, err);
+    return rc ? rc : lf_pg_run(&p->c, &sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)
@@ -282,6 +285,6 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_ppo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .profile = profile};
+    const lf_stage stage = {.table = &lf_ppo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true, .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -37,15 +37,7 @@ enum lf_device lf_stage_device(const lf_optset *o)
 
 int lf_stage_agree(lf_comm *comm, int rc, lf_err *err)
 {
-    if (!comm)
-        return rc;
-    int64_t v[] = {rc == LF_EINTR, rc != 0 && rc != LF_EINTR};
-    int failed = lf_comm_all_reduce(comm, v, 2, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
-    if (failed)
-        return rc ? rc : failed;
-    if (v[1])
-        return lf_comm_agree_ok(comm, rc == LF_EINTR ? 0 : rc, err);
-    return v[0] && !rc ? lf_fail(err, LF_EINTR, "another rank was asked to stop") : rc;
+    return lf_comm_agree_stop(comm, rc, err);
 }
 
 static int print_config(const lf_optset *o, lf_err *err)

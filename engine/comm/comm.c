@@ -331,6 +331,19 @@ int lf_comm_agree_ok(lf_comm *c, int rc, lf_err *err)
                    (long long)lf_comm_peer_pid(c, who));
 }
 
+int lf_comm_agree_stop(lf_comm *c, int rc, lf_err *err)
+{
+    if (!c)
+        return rc;
+    int64_t v[] = {rc == LF_EINTR, rc != 0 && rc != LF_EINTR};
+    int failed = lf_comm_all_reduce(c, v, 2, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
+    if (failed)
+        return rc ? rc : failed;
+    if (v[1])
+        return lf_comm_agree_ok(c, rc == LF_EINTR ? 0 : rc, err);
+    return v[0] && !rc ? lf_fail(err, LF_EINTR, "another rank was asked to stop") : rc;
+}
+
 /* ---- splitting ---- */
 
 struct ticket {

@@ -159,6 +159,10 @@ int lf_comm_agree_max(lf_comm *c, int64_t *value, lf_err *err);
  * failed. For steps where one rank may fail alone (opening a file) and the others must not wait for it. */
 int lf_comm_agree_ok(lf_comm *c, int rc, lf_err *err);
 
+/* The same where one rank may have been asked to stop (LF_EINTR): a failure of one is a failure of all, and so is a stop. c NULL:
+ * one process, returns rc. */
+int lf_comm_agree_stop(lf_comm *c, int rc, lf_err *err);
+
 /* Elements [*first, *first + *count) of n belong to `rank` of `size`: even chunks, the first n % size one longer. */
 void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count);
 

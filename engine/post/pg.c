@@ -11,9 +11,12 @@
 #include "engine/base/sys.h"
 #include "engine/post/pg_priv.h"
 
-static bool asked_to_stop(const lf_pg *p)
+/* What all ranks do at a safe point. */
+static int look_around(const lf_pg *p, bool *stop, bool *late, lf_err *err)
 {
-    return p->sink->stop && p->sink->stop();
+    *stop = p->sink->stop && p->sink->stop();
+    *late = p->c->save_time_s > 0 && lf_now_s() - p->last_save >= p->c->save_time_s;
+    return lf_pg_decide(p, stop, late, err);
 }
 
 /* Collect what a run needs: nothing is trained yet. */
@@ -22,6 +25,7 @@ static int set_up(lf_pg *p, lf_err *err)
     char *rollouts = NULL;
     p->arena = lf_arena_create(err);
     int rc = p->arena ? lf_pg_open_data(p, err) : LF_ENOMEM;
+    rc = rc ? rc : lf_pg_ptx_open(p, err);
     rc = rc ? rc : lf_pg_reward_open(p, err);
     rc = rc ? rc : lf_pg_models(p, err);
     if (!rc && !(rollouts = lf_path_join(p->c->out, "rollouts", err)))
@@ -31,7 +35,8 @@ static int set_up(lf_pg *p, lf_err *err)
     if (rc)
         return rc;
     p->fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
-    if (!p->fingerprint || json_object_set_new(p->fingerprint, "rows", json_integer(p->rows)))
+    if (!p->fingerprint || json_object_set_new(p->fingerprint, "rows", json_integer(p->rows)) ||
+        json_object_set_new(p->fingerprint, "ranks", json_integer(p->ranks)))
         return LF_ENOMEM;
     int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)), total = p->c->steps * (updates > 0 ? updates : 1);
     p->schedule = (lf_schedule){.kind = p->c->schedule, .peak = p->c->lr, .min = p->c->min_lr, .warmup = p->c->warmup_steps * updates, .total = total};
@@ -72,15 +77,16 @@ static void close_round(lf_pg *p)
         p->s.updates++;
 }
 
-static bool due(const lf_pg *p)
+static bool due(const lf_pg *p, bool late)
 {
     bool round = p->s.done == 0 && p->c->save_interval > 0 && p->s.round % p->c->save_interval == 0;
-    return p->s.round < p->c->steps && (round || (p->c->save_time_s > 0 && lf_now_s() - p->last_save >= p->c->save_time_s));
+    return p->s.round < p->c->steps && (round || late);
 }
 
 static int one_round(lf_pg *p, lf_err *err)
 {
     struct lf_pg_update u = {0};
+    bool stop, late;
     lf_pg_sums_begin(&u.pg);
     int rc = lf_pg_rollout(p, err);
     if (rc == LF_EINTR) {
@@ -88,47 +94,57 @@ static int one_round(lf_pg *p, lf_err *err)
         return stop_here(p, err);
     }
     if (!rc && p->s.done == 0)
-        rc = lf_pg_show(p, err);
+        rc = lf_pg_agree(p, lf_pg_first(p) ? lf_pg_show(p, err) : 0, err);
     const int64_t n = rc ? 0 : lf_pg_updates(p->c, p->r.n);
     for (int64_t k = p->s.done; k < n && !rc; k++) {
         rc = lf_pg_update_step(p, k, &u, err);
-        rc = rc ? rc : lf_pg_report(p, &u, err);
+        if (!rc)
+            rc = lf_pg_agree(p, lf_pg_report(p, &u, err), err);
         if (rc || k + 1 == n)
             break;
-        if (asked_to_stop(p))
+        rc = look_around(p, &stop, &late, err);
+        if (!rc && stop)
             return stop_here(p, err);
-        if (due(p))
+        if (!rc && due(p, late))
             rc = lf_pg_save(p, false, err);
     }
     if (rc)
         return rc;
     if (n == 0)
         rc = lf_pg_report(p, &u, err);
+    rc = lf_pg_agree(p, rc, err);
     close_round(p);
     lf_pg_report_round(p, &u);
-    return rc ? rc : due(p) ? lf_pg_save(p, false, err) : 0;
+    rc = rc ? rc : look_around(p, &stop, &late, err);
+    return rc ? rc : stop && p->s.round < p->c->steps ? stop_here(p, err) : due(p, late) ? lf_pg_save(p, false, err) : 0;
 }
 
 static int rounds(lf_pg *p, lf_err *err)
 {
-    int rc = 0;
+    bool stop, late;
+    int rc = look_around(p, &stop, &late, err);
+    if (!rc && stop && p->s.round < p->c->steps)
+        return stop_here(p, err);
     while (p->s.round < p->c->steps && !rc)
-        rc = asked_to_stop(p) ? stop_here(p, err) : one_round(p, err);
+        rc = one_round(p, err);
     return rc ? rc : lf_pg_save(p, true, err);
 }
 
-int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_err *err)
+int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_comm *comm, lf_err *err)
 {
-    lf_pg p = {.c = c, .sink = sink};
+    lf_pg p = {.c = c, .sink = sink, .comm = comm, .rank = comm ? comm->rank : 0, .ranks = comm ? comm->size : 1};
     bool done = false;
+    if (comm) /* one rank may be slow for long; one that is dead is noticed all the same */
+        lf_comm_phase(comm, "policy gradients", 0);
     int rc = lf_pg_check(c, err);
-    rc = rc ? rc : set_up(&p, err);
-    rc = rc ? rc : lf_pg_start(&p, &done, err);
+    rc = lf_pg_agree(&p, rc ? rc : set_up(&p, err), err);
+    rc = rc ? rc : lf_pg_agree(&p, lf_pg_start(&p, &done, err), err);
+    rc = rc ? rc : lf_pg_same(&p, done, err);
     if (!rc && done)
         lf_pg_log(&p, 2, "%s/checkpoint is in place: nothing to do", c->out);
     if (!rc && !done) {
-        rc = lf_pg_metrics_open(&p, err);
-        rc = rc ? rc : lf_pg_writer_open(&p, err);
+        rc = lf_pg_first(&p) ? lf_pg_metrics_open(&p, err) : 0;
+        rc = lf_pg_agree(&p, rc ? rc : lf_pg_writer_open(&p, err), err);
         p.last_save = lf_now_s();
         if (!rc)
             tell_memory(&p);
@@ -137,6 +153,8 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_er
         if (p.metrics && (!rc || rc == LF_EINTR) && lf_frame_sync(p.metrics, &sync))
             rc = lf_fail(err, sync.rc, "metrics: %s", sync.text);
     }
+    if (comm)
+        lf_comm_phase(comm, NULL, 0);
     lf_pg_close(&p);
     return rc;
 }

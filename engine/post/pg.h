@@ -10,19 +10,23 @@
  *   adapter/                                 with an adapter: it and the critic; checkpoint/ is the policy that it makes of init_from,
  *                                            and the intermediate ones hold the adapter alone
  *   rollouts/step-NNNNNNNN.h5                every round (rollout.h); NNNNNNNN counts rounds from 1
- *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their scores
+ *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their scores; rank R > 0 writes .part-R
  *
  * Invariants
  *   1. A checkpoint holds all that what follows depends on: weights and moments of both models, counters, KL coefficient, running
  *      statistics and the key of the round under way, whose file is the rollout buffer.
  *   2. A round is a function of (weights, prompts, sampling, seed): its key. A file or a part is used again only under its key, so a run
  *      that is killed anywhere ends with the same weights and metrics, bit for bit.
+ *   3. Ranks share the prompts of a round and the micro-batches of an update. Every rank holds the whole round, so advantages and
+ *      whitening are over all of it; a round from equal weights has the same bits for any number of ranks, gradients differ by the
+ *      order of f32 sums.
  */
 #ifndef LF_POST_PG_H
 #define LF_POST_PG_H
 
 #include <jansson.h>
 
+#include "engine/comm/comm.h"
 #include "engine/graph/plan.h"
 #include "engine/model/adapter.h"
 #include "engine/post/policy_loss.h"
@@ -64,6 +68,9 @@ struct lf_pg_config {
     struct lf_kl_control kl;
     struct lf_kl_opts kl_est;
     struct lf_shaping shaping;
+    const char *ptx_data; /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL: none */
+    double ptx_coef;      /* of its mean loss of a token */
+    int64_t ptx_batch;    /* documents of an update */
     bool dynamic_sampling; /* groups of equal scores are replaced */
     int64_t dynamic_rounds;
 
@@ -76,6 +83,7 @@ struct lf_pg_config {
 
     enum lf_schedule_kind schedule;
     int64_t warmup_steps; /* rounds */
+    int plan_ranks;                          /* lf_pg_plan: ranks to plan for; a run asks its comm */
     const struct lf_adapter_config *adapter; /* of the actor; NULL: its weights are trained */
     const char *const *freeze;               /* patterns over the actor's tensors that stay */
     size_t n_freeze;
@@ -114,7 +122,7 @@ struct lf_pg_config {
 int lf_pg_check(const struct lf_pg_config *c, lf_err *err);
 /* Adds parameters, bytes (by model, and together), steps and notes to plan. */
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err);
-/* LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: not finite. */
-int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_err *err);
+/* LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: not finite. comm: the ranks, which see the same files; NULL: alone. */
+int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_comm *comm, lf_err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "engine/model/weights.h"
 
 #define SCORE_WEIGHT "score.weight"
+#define BUCKET_BYTES ((size_t)25 << 20) /* of gradients that ranks sum at a time */
 
 struct lf_pg_model {
     lf_model_config mc;
@@ -22,7 +23,7 @@ struct lf_pg_model {
     lf_back *back; /* borrowed */
     lf_exec *ex;
     /* packed */
-    int chain, base; /* base: without the adapter */
+    int chain, base, lm; /* base: without the adapter; lm: at temperature 1 */
     int64_t docs;
     int32_t *tokens, *targets, *positions, *cu;
     float *lp;  /* [3, rows]: log-probabilities, entropies, scores */
@@ -44,6 +45,23 @@ static int add_packed(lf_pg_model *m, lf_err *err)
     m->chain = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = m->s.train, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA}, err);
     lf_graph_destroy(g);
     return m->chain < 0 ? m->chain : 0;
+}
+
+/* At temperature 1 the chain of the policy will do; otherwise there is one more, which gives to the same gradients. */
+static int add_lm(lf_pg_model *m, lf_err *err)
+{
+    struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context};
+    struct lf_decoder_heads h = {.train = true, .logp = true, .inv_temperature = 1};
+    if (!(m->s.temperature < 1) && !(m->s.temperature > 1)) {
+        m->lm = m->chain;
+        return 0;
+    }
+    lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, "lm", &r, &h, err);
+    if (!g)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    m->lm = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = true, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA << 2}, err);
+    lf_graph_destroy(g);
+    return m->lm < 0 ? m->lm : 0;
 }
 
 /* Log-probabilities of the weights below the adapter. */
@@ -96,12 +114,16 @@ static int make_plan(lf_pg_model *m, lf_err *err)
         rc = err && err->rc ? err->rc : LF_ENOMEM;
     if (!rc)
         rc = add_packed(m, err);
+    if (!rc && m->s.lm)
+        rc = add_lm(m, err);
     if (!rc && m->s.reference)
         rc = add_base(m, err);
     if (!rc && m->s.slots > 0)
         rc = add_generation(m, err);
     if (!rc && m->s.train)
         rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
+    if (!rc && m->s.train)
+        rc = lf_plan_data_parallel(m->plan, m->s.ranks > 1 ? m->s.ranks : 1, BUCKET_BYTES, err);
     return rc ? rc : lf_plan_finish(m->plan, err);
 }
 
@@ -126,7 +148,7 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struc
         return LF_ENOMEM;
     m->mc = *mc;
     m->s = *s;
-    m->base = -1;
+    m->base = m->lm = -1;
     if (s->score) /* one number per token in the place of the head over the vocabulary */
         m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
@@ -164,6 +186,16 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
     if (m->ex && (!m->paged || !lf_paged_bind(m->paged, m->ex, b, err)))
         return 0;
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
+}
+
+static int reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    return lf_comm_all_reduce(user, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+void lf_pg_model_connect(lf_pg_model *m, lf_comm *comm)
+{
+    lf_exec_set_reduce(m->ex, reduce, comm);
 }
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m) { return m->ps; }
@@ -340,6 +372,22 @@ int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *o
         return lf_fail(err, LF_EINVAL, "%s was planned without its base", m->s.name);
     int rc = run_packed(m, m->base, docs, order, n, LF_FIRST, err);
     return rc ? rc : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+}
+
+int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err)
+{
+    if (m->lm < 0)
+        return lf_fail(err, LF_EINVAL, "%s was planned without plain text", m->s.name);
+    int rc = run_packed(m, m->lm, docs, order, n, LF_ACCUM, err);
+    return rc ? rc : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+}
+
+int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err)
+{
+    if (m->lm == m->chain)
+        return lf_pg_backward(m, v, err);
+    int rc = lf_exec_write(m->ex, m->lm, 0, "dlp", m->dlp, (size_t)m->s.rows * sizeof(float), err);
+    return rc ? rc : lf_exec_run(m->ex, m->lm, LF_BWD, 0, v, err);
 }
 
 int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)

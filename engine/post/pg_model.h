@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include "engine/comm/comm.h"
 #include "engine/graph/exec.h"
 #include "engine/infer/gen.h"
 #include "engine/model/adapter.h"
@@ -29,10 +30,12 @@ struct lf_pg_model_spec {
     int threads;
     enum lf_device device; /* planned for */
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
+    int ranks;                                      /* train: gradients are summed over so many; 0: 1 */
     struct lf_adamw_opts adam;                      /* train */
     const struct lf_adapter_config *adapter; /* train this beside the weights, which stay; NULL: train those */
     const char *const *freeze;               /* patterns over names of tensors that are not trained */
     size_t n_freeze;
+    bool lm;                                 /* train: losses on plain text too, lf_pg_forward_lm */
     bool reference;                          /* with an adapter: the model without it can be run, lf_pg_forward_base */
     int64_t slots, step_rows, kv_tokens, page_tokens; /* generation; slots 0: none. kv_tokens 0: slots * context */
 };
@@ -44,6 +47,8 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struc
 void lf_pg_model_destroy(lf_pg_model *m);
 /* Take memory on b, which outlives m. */
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
+/* With ranks > 1: over whom lf_pg_step sums gradients. Borrowed. */
+void lf_pg_model_connect(lf_pg_model *m, lf_comm *comm);
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m);
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m);
@@ -74,7 +79,10 @@ int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n,
 int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err);
 /* The same without the adapter, forward alone: log-probabilities of the weights below it. With `reference` only. */
 int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err);
-/* After either: f32 [rows], borrowed until the next run; NULL without that output. */
+/* The same at temperature 1, for plain text: targets and gradients are those of lp alone. With `lm` only. */
+int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err);
+int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);
+/* After any of them: f32 [rows], borrowed until the next run; NULL without that output. */
 const float *lf_pg_lp(const lf_pg_model *m);
 const float *lf_pg_entropy(const lf_pg_model *m);
 const float *lf_pg_score(const lf_pg_model *m);

@@ -7,6 +7,7 @@
  *     'S' u32 index, n, ended, tokens [n], log-probabilities [n]
  *     'R' u32 index, scores f64 [n_sources]
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,33 +149,90 @@ static int begin_own(lf_pg_part *f, const char *key, bool own, lf_err *err)
     return rc;
 }
 
+static int read_file(lf_pg_part *f, const lf_pg *p, const char *path, const char *key, bool *same, lf_err *err)
+{
+    struct reading q = {f, key, 0, false};
+    int64_t offset = 0;
+    int rc = lf_frame_read(path, &offset, on_record, &q, err);
+    if (rc == LF_EFORMAT) { /* damaged: what was read before stays good */
+        lf_pg_log(p, 1, "%s", err->text);
+        lf_err_clear(err);
+        rc = 0;
+        q.same = false;
+    }
+    *same = q.same;
+    return rc;
+}
+
+typedef int (*on_path)(void *ctx, const char *path, lf_err *err);
+
+/* fn for the files of all ranks in DIR/rollouts that are of this round, however many ranks there were. */
+static int each_part(const char *dir, int64_t round, void *ctx, on_path fn, lf_err *err)
+{
+    char *path = lf_pg_rollout_path(dir, round, ".part", err), *slash = path ? strrchr(path, '/') : NULL;
+    if (!path)
+        return LF_ENOMEM;
+    *slash = '\0';
+    DIR *d = opendir(path);
+    int rc = 0;
+    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+        if (strncmp(e->d_name, slash + 1, strlen(slash + 1)) != 0)
+            continue;
+        char *full = lf_path_join(path, e->d_name, err);
+        rc = full ? fn(ctx, full, err) : LF_ENOMEM;
+        free(full);
+    }
+    if (d)
+        closedir(d);
+    free(path);
+    return rc;
+}
+
+struct all_files {
+    lf_pg_part *f;
+    const lf_pg *p;
+    const char *key;
+    bool own; /* what this rank wrote under this key is among them, whole */
+};
+
+static int read_part(void *ctx, const char *path, lf_err *err)
+{
+    struct all_files *a = ctx;
+    bool same;
+    int rc = read_file(a->f, a->p, path, a->key, &same, err);
+    if (!rc && strcmp(path, a->f->path) == 0)
+        a->own = same;
+    return rc;
+}
+
 int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err)
 {
-    bool own = false;
-    int rc = 0;
-    *f = (lf_pg_part){.n_sources = p->n_sources};
-    for (size_t i = 0; i <= p->c->n_resume_from && !rc; i++) {
-        bool last = i == p->c->n_resume_from;
-        char *path = lf_pg_rollout_path(last ? p->c->out : p->c->resume_from[i], p->s.round + 1, ".part", err);
-        struct reading q = {f, key, 0, false};
-        int64_t offset = 0;
-        if (!path)
-            return LF_ENOMEM;
-        if (lf_io_exists(path))
-            rc = lf_frame_read(path, &offset, on_record, &q, err);
-        if (rc == LF_EFORMAT) { /* damaged: what was read before stays good */
-            lf_pg_log(p, 1, "%s", err->text);
-            lf_err_clear(err);
-            rc = 0;
-            q.same = false;
-        }
-        own = last && q.same;
-        if (last)
-            f->path = path;
-        else
-            free(path);
-    }
-    return rc ? rc : begin_own(f, key, own, err);
+    struct all_files a = {f, p, key, false};
+    char ending[32] = ".part";
+    if (p->rank)
+        snprintf(ending, sizeof ending, ".part-%d", p->rank);
+    *f = (lf_pg_part){.n_sources = p->n_sources, .path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ending, err)};
+    int rc = f->path ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i <= p->c->n_resume_from && !rc; i++)
+        rc = each_part(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1, &a, read_part, err);
+    rc = lf_pg_agree(p, rc, err); /* all have read before one writes */
+    return rc ? rc : begin_own(f, key, a.own, err);
+}
+
+static int remove_part(void *ctx, const char *path, lf_err *err)
+{
+    (void)ctx;
+    return unlink(path) != 0 && lf_io_exists(path) ? lf_fail_errno(err, "%s", path) : 0;
+}
+
+int lf_pg_part_remove(const lf_pg *p, int64_t round, lf_err *err)
+{
+    return each_part(p->c->out, round, NULL, remove_part, err);
+}
+
+int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n, bool ended, lf_err *err)
+{
+    return keep_sequence(f, index, tokens, logprob, n, ended, err);
 }
 
 int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob, size_t n, bool ended, lf_err *err)
@@ -195,11 +253,9 @@ const struct lf_pg_part_seq *lf_pg_part_at(const lf_pg_part *f, size_t index)
     return index < f->cap && f->seq[index].there ? &f->seq[index] : NULL;
 }
 
-void lf_pg_part_close(lf_pg_part *f, bool remove)
+void lf_pg_part_close(lf_pg_part *f)
 {
     lf_frame_writer_close(f->w, NULL);
-    if (remove && f->path)
-        unlink(f->path);
     for (size_t i = 0; i < f->cap; i++) {
         free(f->seq[i].tokens);
         free(f->seq[i].logprob);

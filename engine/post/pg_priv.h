@@ -28,9 +28,9 @@ struct lf_pg_state {
 
 /* Of a round, after generation; functions of the rollout alone. */
 struct lf_pg_round_stats {
-    double score, score_std, reward, reward_min, reward_max;
-    double kl, adv_abs, value, ret, explained;
-    double prompt_len, len, len_min, len_max, ended_len, ended;
+    double score, score_std, score_min, score_max, reward, reward_min, reward_max;
+    double kl, adv, adv_abs, adv_min, adv_max, value, value_min, value_max, ret, ret_min, ret_max, explained;
+    double prompt_len, prompt_min, prompt_max, len, len_min, len_max, ended_len, ended;
     double flat; /* share of groups whose scores are equal */
     double source[64], source_std[64];
 };
@@ -39,6 +39,7 @@ struct lf_pg_round_stats {
 struct lf_pg_update {
     struct lf_pg_sums pg;
     struct lf_value_sums value;
+    double ptx; /* mean loss of a token of plain text */
     double grad_norm, critic_grad_norm, lr, critic_lr;
     bool first; /* of its round: weights are those that generated */
     double seconds;
@@ -47,9 +48,13 @@ struct lf_pg_update {
 typedef struct lf_pg {
     const struct lf_pg_config *c;
     const struct lf_pg_sink *sink;
+    lf_comm *comm; /* NULL: alone */
+    int rank, ranks;
     lf_shardset *data;
     uint64_t *docs; /* documents that are short enough */
     uint64_t n_docs;
+    lf_shardset *ptx;
+    uint64_t *ptx_docs, n_ptx; /* documents with a token to predict */
     int64_t context, rows;
     int64_t longest; /* prompt */
     lf_model_config mc;
@@ -59,6 +64,7 @@ typedef struct lf_pg {
     bool ref_below; /* the reference is the actor without its adapter */
     char base[LF_HASH_HEX]; /* identity of init_from */
     lf_cmd *command;
+    struct lf_cmd_counts asked; /* by all ranks */
     lf_rm *reward_model;
     char *sources;
     size_t n_sources;
@@ -89,6 +95,27 @@ int lf_pg_models(lf_pg *p, lf_err *err);  /* plans */
 int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with; reference always */
 void lf_pg_close(lf_pg *p);
 
+/* pg_ranks.c: what ranks do together; nothing with one of them. All of them are collective. */
+static inline bool lf_pg_first(const lf_pg *p) { return p->rank == 0; }
+/* Does sequence `index` of a round belong to this rank? Completions of a prompt stay together. */
+static inline bool lf_pg_mine(const lf_pg *p, size_t index)
+{
+    return (int)(index / (size_t)p->c->samples % (size_t)p->ranks) == p->rank;
+}
+int lf_pg_agree(const lf_pg *p, int rc, lf_err *err);
+/* stop: this rank was asked to; late: rank 0 thinks that it is time to save. */
+int lf_pg_decide(const lf_pg *p, bool *stop, bool *late, lf_err *err);
+/* Do all ranks stand at the same place, with the same settings and weights? */
+int lf_pg_same(const lf_pg *p, bool done, lf_err *err);
+struct lf_pg_part;
+/* Sequences [from, to) of the round under way, from those who generated them to all. */
+int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t to, lf_err *err);
+/* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the round. */
+int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
+/* x[n], each filled by one rank and 0 elsewhere. */
+int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err);
+int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err);
+
 /* pg_rollout.c: p->r becomes the round p->s.round + 1, generated, taken up again or read; published. LF_EINTR: stopped, what is
  * finished is kept. */
 int lf_pg_rollout(lf_pg *p, lf_err *err);
@@ -107,16 +134,22 @@ typedef struct lf_pg_part {
     lf_frame_writer *w;
     char *path;
 } lf_pg_part;
+/* Reads the files of all ranks, and begins this one's. */
 int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err);
 int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob, size_t n, bool ended, lf_err *err);
+/* The same of a sequence that another rank writes down. */
+int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n, bool ended, lf_err *err);
 int lf_pg_part_score(lf_pg_part *f, size_t index, const double *score, lf_err *err);
 const struct lf_pg_part_seq *lf_pg_part_at(const lf_pg_part *f, size_t index); /* NULL: not there */
-void lf_pg_part_close(lf_pg_part *f, bool remove);
+void lf_pg_part_close(lf_pg_part *f);
+/* Take the files of all ranks out of this incarnation's out. */
+int lf_pg_part_remove(const lf_pg *p, int64_t round, lf_err *err);
 /* "DIR/rollouts/step-NNNNNNNN<ending>", owned. */
 char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_err *err);
 
 /* pg_reward.c */
 int lf_pg_reward_open(lf_pg *p, lf_err *err);
+struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p);
 /* Text of a completion. */
 int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_err *err);
 /* score[n_sources]: of sequence i of r by every source but the reward model. */
@@ -130,6 +163,12 @@ int lf_pg_advantages(lf_pg *p, lf_err *err); /* reference, values, token rewards
 int lf_pg_round_statistics(lf_pg *p, lf_err *err);
 /* Mini-batch number k of the round. */
 int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
+
+/* pg_ptx.c: plain text beside the rewards. */
+int lf_pg_ptx_open(lf_pg *p, lf_err *err);
+/* Its gradients on top of those of the update under way. */
+int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err);
+void lf_pg_ptx_close(lf_pg *p);
 
 /* pg_state.c */
 int lf_pg_writer_open(lf_pg *p, lf_err *err);

@@ -34,10 +34,12 @@ static double std_of(double sum, double squares, double n)
 static void lengths(struct lf_pg_round_stats *st, const lf_rollout *r)
 {
     double ended = 0;
-    st->len_min = INFINITY;
+    st->len_min = st->prompt_min = INFINITY;
     for (size_t i = 0; i < r->n; i++) {
         double len = (double)(r->first[i + 1] - r->first[i]);
         st->prompt_len += (double)r->prompt_len[i] / (double)r->n;
+        st->prompt_min = fmin(st->prompt_min, (double)r->prompt_len[i]);
+        st->prompt_max = fmax(st->prompt_max, (double)r->prompt_len[i]);
         st->len += len / (double)r->n;
         st->len_min = fmin(st->len_min, len);
         st->len_max = fmax(st->len_max, len);
@@ -51,11 +53,13 @@ static void lengths(struct lf_pg_round_stats *st, const lf_rollout *r)
 static void scores(struct lf_pg_round_stats *st, const lf_rollout *r)
 {
     double sum = 0, squares = 0, n = (double)r->n, flat = 0;
-    st->reward_min = INFINITY;
-    st->reward_max = -INFINITY;
+    st->reward_min = st->score_min = INFINITY;
+    st->reward_max = st->score_max = -INFINITY;
     for (size_t i = 0; i < r->n; i++) {
         sum += r->score[i];
         squares += r->score[i] * r->score[i];
+        st->score_min = fmin(st->score_min, r->score[i]);
+        st->score_max = fmax(st->score_max, r->score[i]);
         st->reward += r->reward[i] / n;
         st->reward_min = fmin(st->reward_min, r->reward[i]);
         st->reward_max = fmax(st->reward_max, r->reward[i]);
@@ -82,9 +86,18 @@ static int tokens(struct lf_pg_round_stats *st, const lf_pg *p, lf_err *err)
 {
     const lf_rollout *r = &p->r;
     const size_t n = (size_t)r->first[r->n];
+    st->adv_min = st->ret_min = st->value_min = INFINITY;
+    st->adv_max = st->ret_max = st->value_max = -INFINITY;
     for (size_t t = 0; t < n; t++) {
+        st->adv += r->adv[t] / (double)n;
         st->adv_abs += fabs(r->adv[t]) / (double)n;
+        st->adv_min = fmin(st->adv_min, r->adv[t]);
+        st->adv_max = fmax(st->adv_max, r->adv[t]);
         st->ret += r->ret[t] / (double)n;
+        st->ret_min = fmin(st->ret_min, r->ret[t]);
+        st->ret_max = fmax(st->ret_max, r->ret[t]);
+        st->value_min = r->value ? fmin(st->value_min, (double)r->value[t]) : 0;
+        st->value_max = r->value ? fmax(st->value_max, (double)r->value[t]) : 0;
         st->kl += r->ref ? (double)r->logprob[t] - (double)r->ref[t] : 0;
         st->value += r->value ? (double)r->value[t] / (double)n : 0;
     }
@@ -151,19 +164,26 @@ static void add_round(lf_buf *b, const lf_pg *p)
     const struct lf_pg_round_stats *s = &p->st;
     add(b, "score", s->score);
     add(b, "score_std", s->score_std);
+    add(b, "score_min", s->score_min);
+    add(b, "score_max", s->score_max);
     add(b, "reward", s->reward);
     add(b, "reward_min", s->reward_min);
     add(b, "reward_max", s->reward_max);
     add(b, "frac_reward_zero_std", s->flat);
     add(b, "groups_dropped", (double)p->r.dropped);
     add(b, "prompt_length", s->prompt_len);
+    add(b, "prompt_length_min", s->prompt_min);
+    add(b, "prompt_length_max", s->prompt_max);
     add(b, "completion_length", s->len);
     add(b, "completion_length_min", s->len_min);
     add(b, "completion_length_max", s->len_max);
     add(b, "terminated_length", s->ended_len);
     add(b, "eos", s->ended * (double)p->r.n);
     add(b, "clipped_ratio", 1 - s->ended);
+    add(b, "advantage", s->adv);
     add(b, "advantage_abs", s->adv_abs);
+    add(b, "advantage_min", s->adv_min);
+    add(b, "advantage_max", s->adv_max);
     if (p->want_ref) {
         add(b, "objective_kl", s->kl);
         add(b, "non_score_reward", p->c->kl_in_reward ? -p->s.beta * s->kl : 0);
@@ -172,7 +192,11 @@ static void add_round(lf_buf *b, const lf_pg *p)
     }
     if (p->want_critic) {
         add(b, "value", s->value);
+        add(b, "value_min", s->value_min);
+        add(b, "value_max", s->value_max);
         add(b, "return", s->ret);
+        add(b, "return_min", s->ret_min);
+        add(b, "return_max", s->ret_max);
         add(b, "explained_variance", s->explained);
     }
     const char *name = p->sources;
@@ -192,6 +216,8 @@ static void add_policy(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         return;
     add(b, "loss", s->loss);
     add(b, "policy_loss", s->pg);
+    if (p->ptx)
+        add(b, "ptx_loss", u->ptx);
     add(b, "entropy", s->entropy / n);
     if (p->want_ref && !p->c->kl_in_reward)
         add(b, "kl", s->kl / n);
@@ -208,6 +234,8 @@ static void add_policy(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         add(b, "mismatch_max", s->diff_max);
         add(b, "mismatch_mean", s->diff / n);
         add(b, "token_mult_prob_error", s->mult / n);
+        add(b, "gen_kl_error", s->gen_kl / n);
+        add(b, "js_divergence", s->js / n);
     }
     add(b, "grad_norm", u->grad_norm);
     add(b, "lr", u->lr);
@@ -233,7 +261,7 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
     if (p->gen_s > 0 && p->gen_tokens > 0)
         add(b, "gen_tokens_per_s", (double)p->gen_tokens / p->gen_s);
     if (p->command) {
-        const struct lf_cmd_counts *n = lf_cmd_get_counts(p->command);
+        const struct lf_cmd_counts *n = &p->asked;
         add(b, "command_restarts", (double)n->restarts);
         add(b, "command_fallbacks", (double)n->fallbacks);
         for (int f = 0; f < LF_CMD_FAULTS; f++)

@@ -34,11 +34,24 @@ int lf_pg_reward_open(lf_pg *p, lf_err *err)
     return 0;
 }
 
+struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
+{
+    return (struct lf_rm_opts){.threads = p->c->threads,
+                               .device = p->c->device,
+                               .rank = p->rank,
+                               .local_rank = p->comm ? p->comm->local_rank : 0,
+                               .bf16 = p->c->compute == LF_BF16,
+                               .max_context = p->context,
+                               .rows = p->rows,
+                               .docs = 256,
+                               .profile = p->c->profile,
+                               .label = "reward"};
+}
+
 /* Memory of its own: it stands beside the plans of the others. */
 static int open_model(lf_pg *p, lf_err *err)
 {
-    struct lf_rm_opts o = {.threads = p->c->threads, .bf16 = p->c->compute == LF_BF16, .max_context = p->context, .rows = p->rows, .docs = 256,
-                           .profile = p->c->profile, .label = "reward"};
+    const struct lf_rm_opts o = lf_pg_reward_opts(p);
     int rc = lf_rm_open(&p->reward_model, p->c->reward_model, &o, err);
     if (rc)
         return lf_err_prefix(err, "reward_model");

@@ -91,7 +91,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     for (size_t i = 0; i < q->n && !rc; i++)
         for (size_t s = 0; s < group; s++) {
             size_t index = (size_t)(from - first + (int64_t)i) * group + s;
-            if (lf_pg_part_at(part, index))
+            if (lf_pg_part_at(part, index) || !lf_pg_mine(p, index))
                 continue;
             g.index[k] = index;
             /* Raw sampling: the model divides its logits by the temperature, every token keeps its probability. */
@@ -109,7 +109,9 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
         rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g, p->sink->stop, &stats, err);
     free(g.jobs);
     free(g.index);
-    return rc;
+    rc = lf_pg_agree(p, rc, err);
+    const size_t base = (size_t)(from - first) * group;
+    return rc ? rc : lf_pg_share_sequences(p, part, base, base + q->n * group, err);
 }
 
 /* Put the sequences of prompts [from, from + n) behind p->r; wanted[i]: it has no scores yet. */
@@ -131,19 +133,34 @@ static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts 
     return rc;
 }
 
-static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, lf_err *err)
+/* Scores of those sequences from `before` on that are wanted and this rank's; index0: number of the first in the round. */
+static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wanted, size_t index0, lf_err *err)
 {
-    const size_t group = (size_t)p->c->samples, before = p->r.n;
-    bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
-    int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
-    rc = rc ? rc : lf_pg_score_model(p, &p->r, before, wanted, err);
-    for (size_t i = 0; i < q->n * group && !rc; i++) {
+    const size_t n = p->r.n - before;
+    bool *mine = lf_calloc(n + 1, sizeof *mine, err);
+    int rc = mine ? 0 : LF_ENOMEM;
+    for (size_t i = 0; i < n && !rc; i++)
+        mine[i] = wanted[i] && lf_pg_mine(p, index0 + i);
+    rc = rc ? rc : lf_pg_score_model(p, &p->r, before, mine, err);
+    for (size_t i = 0; i < n && !rc; i++) {
         double *score = p->r.source + (before + i) * p->n_sources;
-        if (!wanted[i])
+        if (!mine[i])
             continue;
         rc = lf_pg_score_one(p, &p->r, before + i, score, err);
-        rc = rc ? rc : lf_pg_part_score(part, (size_t)(from - first) * group + i, score, err);
+        rc = rc ? rc : lf_pg_part_score(part, index0 + i, score, err);
     }
+    free(mine);
+    return rc;
+}
+
+static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, lf_err *err)
+{
+    const size_t group = (size_t)p->c->samples, before = p->r.n, index0 = (size_t)(from - first) * group;
+    bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
+    int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
+    rc = rc ? rc : score_mine(p, part, before, wanted, index0, err);
+    rc = lf_pg_agree(p, rc, err);
+    rc = rc ? rc : lf_pg_share_scores(p, before, wanted, index0, err);
     free(wanted);
     return rc;
 }
@@ -201,7 +218,7 @@ static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
         struct prompts q = {0};
         size_t before = p->r.n, need = want - p->r.n / p->r.group;
         double t0 = lf_now_s();
-        rc = read_prompts(&q, p, from, need, err);
+        rc = lf_pg_agree(p, read_prompts(&q, p, from, need, err), err);
         rc = rc ? rc : generate(p, part, &q, first, from, err);
         double t1 = lf_now_s();
         rc = rc ? rc : collect(p, part, &q, first, from, err);
@@ -266,7 +283,7 @@ static int find_published(lf_pg *p, const char *key, lf_err *err)
 }
 
 /* What stands in out under this round's name is of another key: of settings or weights that are no more. */
-static int publish(lf_pg *p, lf_err *err)
+static int publish_first(lf_pg *p, lf_err *err)
 {
     char *path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ".h5", err);
     lf_buf aside;
@@ -284,6 +301,11 @@ static int publish(lf_pg *p, lf_err *err)
     lf_buf_fini(&aside);
     free(path);
     return rc;
+}
+
+static int publish(lf_pg *p, lf_err *err)
+{
+    return lf_pg_agree(p, lf_pg_first(p) ? publish_first(p, err) : 0, err);
 }
 
 static int begin(lf_pg *p, const char *key, lf_err *err)
@@ -304,7 +326,7 @@ static int generate_round(lf_pg *p, const char *key, lf_err *err)
     int rc = begin(p, key, err);
     if (rc)
         return rc;
-    rc = lf_pg_part_open(&part, p, key, err);
+    rc = lf_pg_agree(p, lf_pg_part_open(&part, p, key, err), err);
     if (!rc)
         rc = fill_round(p, &part, err);
     p->r.step = step; /* a round of which groups were dropped was made anew */
@@ -317,8 +339,8 @@ static int generate_round(lf_pg *p, const char *key, lf_err *err)
         rc = publish(p, err);
     if (!rc)
         p->s.prompts = p->r.next_prompt;
-    lf_pg_part_close(&part, !rc);
-    return rc;
+    lf_pg_part_close(&part);
+    return rc || !lf_pg_first(p) ? rc : lf_pg_part_remove(p, step, err);
 }
 
 /* The round of another run: its completions and scores; the rest is computed here. */
@@ -338,6 +360,7 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
             rc = lf_fail(err, LF_EINVAL, "%s: token %d is outside the model's vocabulary of %lld", path, (int)r.tokens[i], (long long)p->mc.vocab);
     if (!rc)
         rc = begin(p, key, err);
+    rc = lf_pg_agree(p, rc, err);
     free(path);
     if (rc) {
         lf_rollout_fini(&r);
@@ -355,6 +378,14 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
     return rc ? rc : publish(p, err);
 }
 
+/* All ranks see the file of the round, or none does. */
+static int all_found(const lf_pg *p, int64_t found, lf_err *err)
+{
+    int64_t v[] = {found, -found};
+    int rc = p->comm ? lf_comm_all_reduce(p->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err) : 0;
+    return rc || v[0] == -v[1] ? rc : lf_fail(err, LF_EIO, "some ranks see the rollout of round %lld and others do not: out must be on a filesystem that all share", (long long)p->s.round + 1);
+}
+
 int lf_pg_rollout(lf_pg *p, lf_err *err)
 {
     char key[LF_HASH_HEX];
@@ -365,8 +396,10 @@ int lf_pg_rollout(lf_pg *p, lf_err *err)
     else
         rc = lf_pg_key(key, p, err);
     int found = rc ? rc : find_published(p, key, err);
-    if (found < 0)
-        return found;
+    rc = lf_pg_agree(p, found < 0 ? found : 0, err);
+    rc = rc ? rc : all_found(p, found, err);
+    if (rc)
+        return rc;
     if (found) {
         memcpy(p->s.key, key, sizeof key);
         if (!under_way) {

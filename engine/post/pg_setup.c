@@ -33,6 +33,8 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "critic_from: there is a critic with advantage = gae only");
     if (c->ref_from && !(c->kl.beta > 0))
         return lf_fail(err, LF_EINVAL, "ref_from has no use without kl_coef");
+    if ((c->ptx_coef > 0) != (c->ptx_data != NULL))
+        return lf_fail(err, LF_EINVAL, "ptx_coef and ptx_data belong together: give both or neither");
     if (c->adapter && c->adapter->dropout > 0)
         return lf_fail(err, LF_EINVAL, "lora_dropout: what is trained must be the policy that generated; leave it out");
     int rc = check_group(c, err);
@@ -88,6 +90,7 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .threads = c->threads,
                                      .device = c->device,
                                      .profile = c->profile,
+                                     .ranks = p->ranks,
                                      .adam = c->adam,
                                      .page_tokens = c->page_tokens};
 }
@@ -112,6 +115,7 @@ static int plan_models(lf_pg *p, lf_err *err)
     s.freeze = c->freeze;
     s.n_freeze = c->n_freeze;
     s.reference = p->ref_below;
+    s.lm = c->ptx_data != NULL;
     int rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
     if (!rc && p->want_ref && !p->ref_below) {
         s = spec_of(p, "ref");
@@ -146,12 +150,19 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     rc = rc ? rc : plan_models(p, err);
     if (rc)
         return rc;
-    p->back = lf_back_create(&(struct lf_device_opts){.device = p->c->device, .threads = p->c->threads}, err);
+    p->back = lf_back_create(&(struct lf_device_opts){.device = p->c->device,
+                                                      .rank = p->rank,
+                                                      .local_rank = p->comm ? p->comm->local_rank : 0,
+                                                      .threads = p->c->threads}, err);
     rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
     if (!rc && p->ref)
         rc = lf_pg_model_bind(p->ref, p->back, err);
     if (!rc && p->critic)
         rc = lf_pg_model_bind(p->critic, p->back, err);
+    if (!rc && p->comm)
+        lf_pg_model_connect(p->actor, p->comm);
+    if (!rc && p->comm && p->critic)
+        lf_pg_model_connect(p->critic, p->comm);
     return rc;
 }
 
@@ -201,6 +212,7 @@ void lf_pg_close(lf_pg *p)
     lf_rm_close(p->reward_model);
     lf_rollout_fini(&p->r);
     lf_shardset_close(p->data);
+    lf_pg_ptx_close(p);
     json_decref(p->fingerprint);
     lf_arena_destroy(p->arena);
     free(p->docs);
@@ -209,27 +221,52 @@ void lf_pg_close(lf_pg *p)
 
 /* ---- --plan ---- */
 
+static int add_sizes(json_t *models, const char *name, const struct lf_plan_bytes *b, struct lf_plan_bytes *sum, lf_err *err)
+{
+    sum->params += b->params;
+    sum->grads += b->grads;
+    sum->optimizer += b->optimizer;
+    sum->saved += b->saved;
+    sum->transient += b->transient;
+    sum->workspace += b->workspace;
+    sum->inputs += b->inputs;
+    sum->state += b->state;
+    sum->total += b->total;
+    json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b->params, "grads", (double)b->grads, "optimizer",
+                          (double)b->optimizer, "activations", (double)b->arena, "cache", (double)b->state, "inputs", (double)b->inputs, "total",
+                          (double)b->total);
+    return json_object_set_new(models, name, o) ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+}
+
 static int add_bytes(json_t *models, const char *name, const lf_pg_model *m, struct lf_plan_bytes *sum, lf_err *err)
 {
     struct lf_plan_bytes b;
     if (!m)
         return 0;
     int rc = lf_plan_bytes(lf_pg_model_get_plan(m), &b);
-    if (rc)
-        return lf_fail(err, rc, "the plan of the %s has no sizes", name);
-    sum->params += b.params;
-    sum->grads += b.grads;
-    sum->optimizer += b.optimizer;
-    sum->saved += b.saved;
-    sum->transient += b.transient;
-    sum->workspace += b.workspace;
-    sum->inputs += b.inputs;
-    sum->state += b.state;
-    sum->total += b.total;
-    json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
-                          (double)b.optimizer, "activations", (double)b.arena, "cache", (double)b.state, "inputs", (double)b.inputs, "total",
-                          (double)b.total);
-    return json_object_set_new(models, name, o) ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+    return rc ? lf_fail(err, rc, "the plan of the %s has no sizes", name) : add_sizes(models, name, &b, sum, err);
+}
+
+/* The reward model has a plan of its own; one that an earlier stage has yet to make is taken to be of the policy's shape. */
+static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes *sum, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    lf_model_config mc;
+    struct lf_plan_bytes b;
+    if (!p->c->reward_model)
+        return 0;
+    int rc = lf_runner_config(&mc, p->c->reward_model, &why);
+    if (rc == LF_ENOENT) {
+        mc = p->mc;
+        mc.output = LF_OUTPUT_SCORE;
+        if (json_array_append_new(notes, json_string("the reward model does not exist yet; it is counted as one of the policy's shape")))
+            return lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    } else if (rc) {
+        return lf_fail(err, rc, "reward_model: %s", why.text);
+    }
+    struct lf_rm_opts o = lf_pg_reward_opts(p);
+    rc = lf_rm_plan_bytes(&b, &mc, &o, err);
+    return rc ? lf_err_prefix(err, "reward_model") : add_sizes(models, "reward_model", &b, sum, err);
 }
 
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
@@ -240,6 +277,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     rc = rc ? rc : add_bytes(models, "actor", p->actor, &b, err);
     rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
     rc = rc ? rc : add_bytes(models, "critic", p->critic, &b, err);
+    rc = rc ? rc : add_reward_model(p, models, notes, &b, err);
     struct lf_plan_memory mem = {.host = 0};
     lf_plan_memory(&mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b.total);
     double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
@@ -250,10 +288,15 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
                                   (double)b.optimizer, "activations", (double)(b.saved + b.transient), "cache", (double)b.state,
                                   "workspace", (double)b.workspace, "inputs", (double)b.inputs, "host", mem.host, "device", mem.device,
                                   "total", mem.total);
+        struct lf_plan_comm a = {0}, k = {0};
+        lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);
+        if (p->critic)
+            lf_plan_comm(lf_pg_model_get_plan(p->critic), &k);
+        json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", a.sent_bytes + k.sent_bytes, "messages_per_step", (json_int_t)(a.messages + k.messages));
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
         int bad = json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) | json_object_set(plan, "notes", notes) |
-                  json_object_set_new(plan, "ranks", json_integer(1)) | json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
+                  json_object_set_new(plan, "ranks", json_integer(p->ranks)) | json_object_set_new(plan, "comm", comm) | json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
                   json_object_set_new(plan, "steps", json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))) |
                   json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
                   json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
@@ -268,7 +311,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
 
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
 {
-    lf_pg p = {.c = c, .longest = c->max_prompt};
+    lf_pg p = {.c = c, .longest = c->max_prompt, .ranks = c->plan_ranks > 1 ? c->plan_ranks : 1};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
     if (rc == LF_ENOENT) {

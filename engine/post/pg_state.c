@@ -133,8 +133,13 @@ static json_t *identity(const lf_pg *p)
 {
     char id[LF_HASH_HEX];
     lf_hash_hex(id, lf_shardset_id(p->data));
-    return json_pack("{s:s,s:I,s:I,s:b}", "data", id, "seed", (json_int_t)p->c->seed, "max_prompt", (json_int_t)p->c->max_prompt, "critic",
-                     p->want_critic);
+    json_t *o = json_pack("{s:s,s:I,s:I,s:b}", "data", id, "seed", (json_int_t)p->c->seed, "max_prompt", (json_int_t)p->c->max_prompt,
+                          "critic", p->want_critic);
+    if (o && p->ptx) {
+        lf_hash_hex(id, lf_shardset_id(p->ptx));
+        json_object_set_new(o, "ptx", json_pack("[s,I]", id, (json_int_t)p->c->ptx_batch));
+    }
+    return o;
 }
 
 static json_t *state_json(const lf_pg *p, lf_err *err)
@@ -163,8 +168,10 @@ static json_t *state_json(const lf_pg *p, lf_err *err)
 static int save_at(lf_pg *p, const char *dir, bool again, lf_err *err)
 {
     double t0 = lf_now_s();
-    json_t *state = state_json(p, err);
-    int rc = state ? 0 : LF_ENOMEM;
+    json_t *state = lf_pg_first(p) ? state_json(p, err) : NULL;
+    int rc = state || !lf_pg_first(p) ? 0 : LF_ENOMEM;
+    if (!lf_pg_first(p))
+        goto out;
     if (!rc && p->metrics)
         rc = lf_frame_sync(p->metrics, err);
     enum lf_artifact_state there = LF_ARTIFACT_ABSENT;
@@ -215,9 +222,9 @@ static int save_adapter(lf_pg *p, const char *checkpoint, lf_err *err)
 {
     char *dir = lf_path_join(p->c->out, "adapter", err);
     const struct lf_merge_opts mo = {.base = p->c->init_from, .adapter = dir, .out = checkpoint, .threads = p->c->threads};
-    int rc = dir ? check_there(p, dir, err) : LF_ENOMEM;
+    int rc = !dir ? LF_ENOMEM : lf_pg_first(p) ? check_there(p, dir, err) : 0;
     rc = rc ? rc : save_at(p, dir, true, err);
-    rc = rc ? rc : lf_adapter_merge(&mo, NULL, err);
+    rc = rc || !lf_pg_first(p) ? rc : lf_adapter_merge(&mo, NULL, err);
     free(dir);
     return rc;
 }
@@ -229,7 +236,7 @@ int lf_pg_save(lf_pg *p, bool final, lf_err *err)
     char *dir = final ? lf_path_join(p->c->out, "checkpoint", err) : lf_ckpt_step_dir(p->c->out, p->s.updates, err);
     int rc = !dir ? LF_ENOMEM : final && p->c->adapter ? save_adapter(p, dir, err) : save_at(p, dir, !final, err);
     free(dir);
-    return rc;
+    return lf_pg_agree(p, rc, err);
 }
 
 /* ---- going on ---- */

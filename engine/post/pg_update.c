@@ -67,7 +67,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     const lf_rollout *r = &p->r;
     struct batches b;
     int rc = batches_make(&b, m, r, NULL, r->n, err);
-    for (int64_t k = 0; k < b.n && !rc; k++) {
+    for (int64_t k = p->rank; k < b.n && !rc; k += p->ranks) {
         size_t from = b.start[k], to = b.start[k + 1];
         rc = what == OF_BASE ? lf_pg_forward_base(m, b.docs, b.order + from, to - from, err)
                              : lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
@@ -80,7 +80,8 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
         }
     }
     batches_free(&b);
-    return rc;
+    rc = lf_pg_agree(p, rc, err);
+    return rc ? rc : lf_pg_share_floats(p, out, (size_t)r->first[r->n], err);
 }
 
 /* ---- advantages ---- */
@@ -238,15 +239,26 @@ static void scatter_actor(void *ctx, size_t at, size_t row, size_t t)
     q->dentropy[row] = (float)q->a->dentropy[at];
 }
 
+/* A rank without a micro-batch has gradients of zero. */
+static int nothing(lf_pg_model *m, lf_err *err)
+{
+    const uint32_t none = 0;
+    int rc = lf_pg_forward(m, NULL, &none, 0, LF_FIRST, err);
+    lf_pg_zero_gradients(m);
+    return rc ? rc : lf_pg_backward(m, LF_FIRST, err);
+}
+
 static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
 {
     struct lf_pg_opts o = p->c->loss;
     int rc = 0;
     o.kl_coef = p->want_ref && !p->c->kl_in_reward ? p->s.beta : 0;
     lf_pg_sums_begin(&u->pg);
-    for (int64_t k = 0; k < b->n && !rc; k++) {
+    if (p->rank >= b->n)
+        return nothing(p->actor, err);
+    for (int64_t k = p->rank; k < b->n && !rc; k += p->ranks) {
         struct lf_pg_sums sums;
-        enum lf_variant v = k ? LF_ACCUM : LF_FIRST;
+        enum lf_variant v = k >= p->ranks ? LF_ACCUM : LF_FIRST;
         rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
         if (rc)
             break;
@@ -288,10 +300,10 @@ static void scatter_critic(void *ctx, size_t at, size_t row, size_t t)
 
 static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
 {
-    int rc = 0;
-    for (int64_t k = 0; k < b->n && !rc; k++) {
+    int rc = p->rank >= b->n ? nothing(p->critic, err) : 0;
+    for (int64_t k = p->rank; k < b->n && !rc; k += p->ranks) {
         struct lf_value_sums sums;
-        enum lf_variant v = k ? LF_ACCUM : LF_FIRST;
+        enum lf_variant v = k >= p->ranks ? LF_ACCUM : LF_FIRST;
         rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
         if (rc)
             break;
@@ -371,12 +383,16 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
         rc = batches_make(&b, p->actor, &p->r, seqs, n, err);
     if (!rc && actor)
         rc = train_actor(p, &b, &norm, &a, u, err);
+    if (!rc && actor)
+        rc = lf_pg_ptx_train(p, u, err);
     if (!rc && p->want_critic)
         rc = batches_make(&cb, p->critic, &p->r, seqs, n, err);
     if (!rc && p->want_critic)
         rc = train_critic(p, &cb, &norm, &a, u, err);
     if (rc == LF_ENUMERIC)
         lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1, (long long)k + 1);
+    rc = lf_pg_agree(p, rc, err);
+    rc = rc ? rc : lf_pg_share_sums(p, u, err);
     if (!rc)
         rc = optimize(p, k, actor, u, err);
     if (!rc) {

@@ -36,6 +36,8 @@ void lf_pg_sums_add(struct lf_pg_sums *to, const struct lf_pg_sums *m)
     to->approx_kl += m->approx_kl;
     to->diff += m->diff;
     to->mult += m->mult;
+    to->gen_kl += m->gen_kl;
+    to->js += m->js;
     to->diff_max = fmax(to->diff_max, m->diff_max);
     to->clip_low += m->clip_low;
     to->clip_high += m->clip_high;
@@ -113,6 +115,14 @@ static int check_token(const struct lf_pg_opts *o, const struct lf_pg_batch *b, 
     return what ? lf_fail(err, LF_ENUMERIC, "sequence %zu, token %lld: the %s is not finite", i, (long long)(t - b->s.first[i]), what) : 0;
 }
 
+static const struct lf_kl_opts raw_k3 = {LF_KL_K3, false, MAX_LOG_RATIO, 0};
+
+static double jensen_shannon(double lp, double old)
+{
+    const double top = fmax(lp, old), m = top + (log1p(exp(fmin(lp, old) - top)) - log(2)); /* equal: exactly 0 in the end */
+    return 0.5 * (lf_kl(&raw_k3, m, lp) + lf_kl(&raw_k3, m, old));
+}
+
 /* What is the same for every way to form ratios: KL, entropy, metrics of a token. Returns its part of the loss. */
 static double extras(const struct lf_pg_opts *o, const struct lf_pg_batch *b, int64_t t, double w, double *dlp, double *dentropy,
                      struct lf_pg_sums *s)
@@ -132,6 +142,8 @@ static double extras(const struct lf_pg_opts *o, const struct lf_pg_batch *b, in
         dentropy[t] = -w * o->entropy_coef;
     s->approx_kl += 0.5 * x * x;
     s->diff += fabs(x);
+    s->gen_kl += lf_kl(&raw_k3, b->old[t], b->lp[t]);
+    s->js += jensen_shannon(b->lp[t], b->old[t]);
     s->mult += exp(fmin(fabs(x), MAX_LOG_RATIO));
     s->diff_max = fmax(s->diff_max, fabs(x));
     s->tokens++;

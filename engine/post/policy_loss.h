@@ -50,6 +50,10 @@ struct lf_pg_sums {
     double approx_kl;                    /* (lp - old)^2 / 2 */
     double diff, diff_max;               /* |lp - old| */
     double mult;                         /* exp |lp - old|, at most e^20: NeMo-RL's token_mult_prob_error times tokens */
+    /* Estimates of how far the trained policy P is from the generator G, of tokens that G drew, as NeMo-RL has them: with
+     * k(a, b) = exp(b - a) - 1 - (b - a) and the mixture m = log((p + q) / 2) of lp and old, k(old, lp) for KL(G || P) and
+     * (k(m, lp) + k(m, old)) / 2 for the Jensen-Shannon divergence */
+    double gen_kl, js;
     double clip_low, clip_high, clip_dual; /* tokens whose loss the bound decided */
     int64_t tokens;
 };

@@ -109,6 +109,20 @@ json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err 
     return j;
 }
 
+int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err)
+{
+    lf_rm *r = lf_calloc(1, sizeof *r, err);
+    if (!r)
+        return LF_ENOMEM;
+    r->model = *c;
+    r->o = *o;
+    int rc = make_plan(r, err);
+    if (!rc && lf_plan_bytes(r->plan, out))
+        rc = lf_fail(err, LF_EINVAL, "the plan of the reward model has no sizes");
+    lf_rm_close(r);
+    return rc;
+}
+
 static int load(lf_rm *r, const char *dir, lf_err *err)
 {
     const struct lf_device_opts d = {

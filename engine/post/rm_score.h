@@ -88,6 +88,9 @@ int lf_rm_open(lf_rm **out, const char *dir, const struct lf_rm_opts *o, lf_err 
 void lf_rm_close(lf_rm *r);
 /* Plan JSON (lf_plan_json) without weights or a device; owned. */
 json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err);
+struct lf_plan_bytes; /* engine/graph/plan.h */
+/* Its sizes alone, for who has it beside plans of his own. */
+int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err);
 
 const lf_model_config *lf_rm_config(const lf_rm *r);
 int64_t lf_rm_max_context(const lf_rm *r);

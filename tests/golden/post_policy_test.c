@@ -139,7 +139,7 @@ static void write_rollouts(const struct golden *g, const char *kind, char dir[40
 
 /* ---- a run ---- */
 
-static const char *const columns[] = {"loss", "grad_norm", "entropy", "clip_frac", "kl", "value_loss", "critic_grad_norm", "value_clip_frac", "approx_kl", "objective_kl", "kl_coef"};
+static const char *const columns[] = {"loss", "grad_norm", "entropy", "clip_frac", "kl", "value_loss", "critic_grad_norm", "value_clip_frac", "approx_kl", "ptx_loss", "objective_kl", "kl_coef"};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 struct curve {
     int n;
@@ -185,7 +185,7 @@ static void train(struct lf_pg_config *c, const char *name, struct curve *out)
     c->out = dir;
     c->metrics = metrics;
     *out = (struct curve){0};
-    if (lf_pg_run(c, &sink, &err) || lf_frame_read(metrics, &offset, read_record, out, &err) || out->n != c->steps * c->epochs)
+    if (lf_pg_run(c, &sink, NULL, &err) || lf_frame_read(metrics, &offset, read_record, out, &err) || out->n != c->steps * c->epochs)
         tap_bail("%s: %s", name, err.text);
     c->out = c->metrics = NULL;
 }
@@ -202,7 +202,7 @@ static double apart(const double *got, const double *want, int n)
 /* The worst over those columns that the reference has of this algorithm. */
 static double distance(const struct golden *g, const char *kind, const struct curve *c, int *compared)
 {
-    static const char *const names[COLUMNS] = {"loss", "norm", "entropy", "clip", "kl", "value", "value_norm", "value_clip", "approx_kl"};
+    static const char *const names[COLUMNS] = {"loss", "norm", "entropy", "clip", "kl", "value", "value_norm", "value_clip", "approx_kl", "ptx"};
     double want[STEPS], worst = 0;
     char name[64];
     *compared = 0;
@@ -305,7 +305,7 @@ static void one(const struct golden *g, const char *kind, struct lf_pg_config c)
     snprintf(name, sizeof name, "%s-first", kind);
     train(&few, name, &other);
     gradients(g, kind, name, LF_WEIGHTS_PREFIX);
-    if (c.advantage == LF_PG_ADV_GAE)
+    if (strcmp(kind, "ppo") == 0)
         gradients(g, "critic", name, "critic/");
 
     c.loss.clip_low *= 0.9;
@@ -371,8 +371,8 @@ static void controller(const struct golden *g, const struct curve *c)
     read_as(g->st, "ppo.kl", LF_ST_F64, ROUNDS, kl);
     read_as(g->st, "ppo.beta", LF_ST_F64, ROUNDS, beta);
     for (int r = 0; r < ROUNDS; r++) {
-        got_kl[r] = c->x[9][r * EPOCHS];
-        got_beta[r] = c->x[10][r * EPOCHS];
+        got_kl[r] = c->x[10][r * EPOCHS];
+        got_beta[r] = c->x[11][r * EPOCHS];
     }
     tap_ok(apart(got_kl, kl, ROUNDS) < BAND && apart(got_beta, beta, ROUNDS) < BAND && fabs(beta[ROUNDS - 1] - beta[0]) > 1e-3,
            "ppo: KL of the rounds within %.2g, its coefficient within %.2g", apart(got_kl, kl, ROUNDS), apart(got_beta, beta, ROUNDS));
@@ -422,6 +422,11 @@ int main(void)
     double worst = distance(&g, "ppo", &ppo, &n);
     tap_ok(n == 8 && worst <= BAND, "ppo: in one micro-batch too, within %.2g", worst);
     controller(&g, &ppo);
+    c = ppo_config(&g);
+    c.ptx_data = g.data; /* every update takes each of its documents once */
+    c.ptx_coef = 0.7;
+    c.ptx_batch = ALL / GROUP;
+    one(&g, "ppo-ptx", c);
     differences(&g, &ppo);
     lf_rule_destroy(g.rule);
     lf_st_close(g.st);

@@ -114,6 +114,7 @@ same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "every completion was scored once
 same "$("$tool" record "$dir/a.m" | wc -l | tr -d ' ')" 24 "a record for each mini-batch"
 same "$(member a 1 mismatch_max) $(member a 9 mismatch_max) $(member a 17 mismatch_max)" "0 0 0" \
     "the generator's log-probabilities are those of the training graph, in every round"
+same "$(member a 9 js_divergence) $(member a 9 gen_kl_error) $(member a 9 token_mult_prob_error)" "0 0 1" "nor is there a divergence of them"
 same "$(member a 9 ratio_min) $(member a 9 ratio_max) $(member a 9 approx_kl)" "1 1 0" "the ratio is exactly 1 on the first mini-batch of a round"
 [ "$(member a 16 ratio_max)" != 1 ]
 ok $? "and not on the last"
@@ -206,6 +207,17 @@ same $rc 75 "PPO asked to stop in an epoch"
 rm -f "$dir/w/when"
 run q $pp --reward-command "$command"
 same "$(id q/checkpoint)" "$(id p/checkpoint)" "policy, critic and their moments are the same bits"
+for at in "20 kill" "32 late-kill"; do
+    rm -rf "$dir/w" "$dir/q" "$dir/q.m"
+    mkdir "$dir/w"
+    echo "$at" >"$dir/w/when"
+    run q $pp --reward-command "$command"
+    [ $rc -ge 128 ]
+    ok $? "PPO killed: $at"
+    rm -f "$dir/w/when"
+    run q $pp --reward-command "$command"
+    same "$(id q/checkpoint)" "$(id p/checkpoint)" "PPO killed: $at: and started again: the same policy, critic and moments"
+done
 
 # --- a reward model, which the critic begins with, beside a rule ---
 { cat "$LF_SRCDIR/models/tiny-llama.ini"; echo "output = score"; } >"$dir/rm.ini"
@@ -215,6 +227,16 @@ run v $pp --reward-model "$dir/rm" --reward-model-weight 0.5 --critic-from "$dir
 ok $? "a reward model beside a rule; the critic begins with its weights"
 awk "BEGIN { d = $(member v 1 score) - 2 - 0.5 * $(member v 1 reward_model); exit !(d < 1e-12 && d > -1e-12) }"
 ok $? "the score is the weighted sum of both"
+run v-plan $pp --plan --reward-model "$dir/rm"
+rm_bytes=$(tr -d ' \n' <"$dir/stdout" | sed 's/.*"reward_model":{[^}]*"total":\([0-9]*\).*/\1/')
+with=$(tr -d ' \n' <"$dir/stdout" | sed 's/.*"bytes":{[^}]*"total":\([0-9]*\).*/\1/')
+run v-plan $pp --plan --reward-command "$command"
+without=$(tr -d ' \n' <"$dir/stdout" | sed 's/.*"bytes":{[^}]*"total":\([0-9]*\).*/\1/')
+[ "$rm_bytes" -gt 100000 ] && [ $((with - without)) -ge "$rm_bytes" ]
+ok $? "--plan counts the reward model: $rm_bytes bytes"
+run v-plan $pp --plan --reward-model "$dir/not-there"
+[ $rc -eq 0 ] && grep -q "does not exist yet" "$dir/stdout"
+ok $? "and one that is yet to be made"
 run v2 --reward-model "$dir/ckpt"
 [ $rc -eq 1 ] && grep -qF "reward_model" "$dir/err"
 ok $? "a policy is no reward model"
@@ -231,6 +253,9 @@ run lora-dora $lora --lora-dora --reward-command "$command"
 same "$(member lora-dora 1 mismatch_max) $(member lora-dora 17 mismatch_max) $(member lora-dora 1 objective_kl)" "0 0 0" "so does DoRA"
 run lora-two $lora --ref-from "$dir/ckpt" --reward-command "$command"
 same "$(id lora-two/checkpoint)" "$(id lora/checkpoint)" "a second model as the reference changes no bit"
+run dora $lora --lora-dora --steps 2 --reward-command "$command"
+[ "$rc $(member dora 1 mismatch_max) $(member dora 9 mismatch_max) $(member dora 1 objective_kl)" = "0 0 0 0" ]
+ok $? "weight-decomposed: the same"
 run lora-plan $lora --plan --reward-command "$command"
 [ $rc -eq 0 ] && ! grep -q '"ref":{' "$dir/stdout"
 ok $? "but there is none"

@@ -70,6 +70,25 @@ static void kl_control(void)
 
 static const int64_t one4[] = {0, 4}, one3[] = {0, 3};
 
+/* How far the trained policy is from the generator: NeMo-RL's three numbers. */
+static void mismatch(void)
+{
+    static const double lp[] = {-1, -2, -.5, -3}, old[] = {-1.5, -2, -.9, -2.7}, adv[4] = {0};
+    const struct lf_pg_opts o = {.clip_low = .2, .clip_high = .2};
+    const struct lf_pg_norm norm = {4, 1};
+    struct lf_pg_batch b = {{1, one4, NULL}, lp, old, NULL, NULL, adv};
+    struct lf_pg_sums s;
+    double dlp[4];
+    lf_err err = LF_ERR_INIT;
+    tap_rc(lf_pg_loss(&o, &b, &norm, dlp, NULL, &s, &err), 0, &err, NULL, "loss");
+    tap_f64(s.gen_kl, 0.2813641890, 1e-9, "gen_kl_error");
+    tap_f64(s.js, 0.0620059394, 1e-9, "js_divergence");
+    tap_f64(s.mult, 5.4904047759, 1e-9, "token_mult_prob_error");
+    b.lp = old;
+    tap_rc(lf_pg_loss(&o, &b, &norm, dlp, NULL, &s, &err), 0, &err, NULL, "loss");
+    tap_ok(s.gen_kl == 0 && s.js == 0 && s.mult == 4, "the same policy: exactly 0, 0 and 1 of each token");
+}
+
 static void gae(void)
 {
     static const double r[] = {-.01, .02, -.03, .5}, v[] = {.1, .2, .3, .4};
@@ -474,6 +493,7 @@ int main(void)
     kl_values();
     kl_gradients();
     kl_control();
+    mismatch();
     gae();
     gae_masks();
     whitening();

@@ -18,6 +18,7 @@ A development tool (torch, transformers, trl, accelerate, safetensors, numpy); t
         KIND.advantage f64              per token of the completions
         KIND.COLUMN f64                 [20] of each update, EPOCHS of a round, all sequences in each: loss (all of it), norm, entropy,
                                         clip (share of tokens that a bound decided, not for ratios of sequences), kl (mean over tokens)
+        ppo-ptx.ptx f64                 [20] mean loss of a token of all prompts, which are mixed in as plain text with coefficient PTX
         ppo.value, ppo.value_norm, ppo.value_clip, ppo.approx_kl;  ppo.kl, ppo.beta of each round
         named.*                         what a peer has otherwise, see below
 
@@ -63,7 +64,8 @@ KINDS = {
     "rloo": dict(beta=0.05, low=0.2, high=0.2, noise=0.05),
 }
 PPO = dict(temperature=0.8, gamma=0.98, lam=0.95, low=0.2, high=0.25, dual=1.3, value_clip=0.2, penalty=0.4, clip=1.1, beta=0.1, target=1.0,
-           horizon=100.0, critic_lr=2e-3, entropy=0.0, noise=0.15)
+           horizon=100.0, critic_lr=2e-3, noise=0.15)
+PTX = 0.7
 
 
 class Rounds:
@@ -263,14 +265,22 @@ def ppo_round(model, ref, critic, data, seqs, beta):
     return ids, seen, keep, old, values, adv, ret, kl
 
 
-def train_ppo(model, ref, critic, data, out):
+def plain_text(model, data):
+    """Mean loss of a token of the documents of the prompts, at temperature 1."""
+    docs = data.prompt[::GROUP]
+    total = sum(torch.nn.functional.cross_entropy(model(input_ids=torch.from_numpy(d)[None], use_cache=False).logits[0, :-1],
+                                                  torch.from_numpy(d)[1:], reduction="sum") for d in docs)
+    return total / sum(len(d) - 1 for d in docs)
+
+
+def train_ppo(model, ref, critic, data, out, kind):
     o, rows, beta, all_old, all_adv = PPO, collections.defaultdict(list), PPO["beta"], [], []
     opt, copt = optimizer(model, LR), optimizer(critic, o["critic_lr"])
     for r in range(ROUNDS):
         seqs = list(data.of(r))
         ids, seen, keep, old, values, raw, ret, kl = ppo_round(model, ref, critic, data, seqs, beta)
         adv = ppo.whiten(raw)
-        if r == 0:
+        if r == 0 and kind == "ppo":
             out["named.whiten"] = torch.cat(ppo.whiten(raw[:N // 2]) + ppo.whiten(raw[N // 2:]))
         all_old += old
         all_adv += adv
@@ -282,12 +292,17 @@ def train_ppo(model, ref, critic, data, out):
             parts = [ppo.policy_loss(x, y, a, o["low"], o["high"], o["dual"]) for x, y, a in zip(lp, old, adv)]
             loss = sum(x for x, _ in parts) / n
             rows["loss"].append(loss.item())
+            if kind == "ppo-ptx":
+                text = plain_text(model, data)
+                rows["ptx"].append(text.item())
+                loss = loss + PTX * text
             rows["clip"].append(sum(int(c) for _, c in parts) / n)
             rows["entropy"].append(sum(x.sum().item() for x in h) / n)
             squares = sum(((x - y) ** 2).sum().item() for x, y in zip(lp, old)) / 2
             rows["approx_kl"].append(squares / n)
-            out["named.approx_kl"] = torch.tensor([squares / (len(seqs) * keep)], dtype=torch.float64)
-            rows["norm"].append(finish(model, opt, loss, "ppo"))
+            if kind == "ppo":
+                out["named.approx_kl"] = torch.tensor([squares / (len(seqs) * keep)], dtype=torch.float64)
+            rows["norm"].append(finish(model, opt, loss, kind))
             v = flat(critic_values(critic, ids, seen, keep), data, seqs)
             parts = [ppo.value_loss(x, y, q, o["value_clip"]) for x, y, q in zip(v, values, ret)]
             loss = sum(x for x, _ in parts) / n
@@ -295,8 +310,10 @@ def train_ppo(model, ref, critic, data, out):
             rows["value_clip"].append(sum(int(c) for _, c in parts) / n)
             rows["value_norm"].append(finish(critic, copt, loss, "critic"))
         beta = ppo.adapt(beta, kl, o["target"], o["horizon"], N)
-    out["ppo.old"], out["ppo.advantage"] = torch.cat(all_old).to(torch.float32), torch.cat(all_adv)
-    out.update({"ppo." + c: torch.tensor(x, dtype=torch.float64) for c, x in rows.items()})
+    if kind == "ppo-ptx":
+        rows = {c: rows[c] for c in ("loss", "norm", "ptx")}
+    out[kind + ".old"], out[kind + ".advantage"] = torch.cat(all_old).to(torch.float32), torch.cat(all_adv)
+    out.update({kind + "." + c: torch.tensor(x, dtype=torch.float64) for c, x in rows.items()})
 
 
 def publish(model, d):
@@ -324,10 +341,11 @@ def main():
         heat(critic, 4)
         first, cfirst = ({k: v.clone() for k, v in m.state_dict().items()} for m in (model, critic))
         ref.load_state_dict(first)
-        for kind in [*KINDS, "ppo"]:
+        for kind in [*KINDS, "ppo", "ppo-ptx"]:
             model.load_state_dict(first)
-            if kind == "ppo":
-                train_ppo(model, ref, critic, data, out)
+            critic.load_state_dict(cfirst)
+            if kind.startswith("ppo"):
+                train_ppo(model, ref, critic, data, out, kind)
             else:
                 train_trl(model, ref, kind, data, out)
             g = lambda c: "-" if kind + "." + c not in out else "%.4f..%.4f" % (out[kind + "." + c][0], out[kind + "." + c][-1])  # noqa: E731
@@ -336,7 +354,7 @@ def main():
         critic.load_state_dict(cfirst)
     publish(model, OUT)
     publish(critic, os.path.join(OUT, "critic"))
-    for kind in [*KINDS, "ppo", "critic"]:
+    for kind in [*KINDS, "ppo", "ppo-ptx", "critic"]:
         shutil.copy(os.path.join(OUT, "critic" if kind == "critic" else "", "config.json"), os.path.join(OUT, "grad-" + kind))
     for k in ("named.dapo", "named.bnpo", "named.approx_kl"):
         print(k, out[k].item())
