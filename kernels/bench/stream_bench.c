@@ -114,159 +114,223 @@ static void optimizer(void)
     free(v);
 }
 
-static void rows(int bf16)
+/* What the kernels over rows read and write, in one of the two types. */
+struct row_mem {
+    int bf16;
+    uint8_t t;
+    double e; /* bytes of an element */
+    void *x, *delta, *sum, *y, *w, *b, *big, *up, *dy, *dup;
+    float *mean, *rstd, *dw, *db, *cs, *sn, *table;
+    int32_t *pos, *tok;
+    int64_t *sample;
+};
+
+static void rows_alloc(struct row_mem *m, int bf16)
 {
-    const uint8_t t = bf16 ? LF_BF16 : LF_F32;
-    const double e = bf16 ? 2 : 4;
-    void *x = fill(R * C, bf16, 1), *delta = fill(R * C, bf16, 2), *sum = pages(R * C * 4), *y = pages(R * FF * 4),
-         *w = fill(C, 0, 3), *b = fill(C, 0, 4);
-    void *big = fill((int64_t)R * FF, bf16, 5), *up = fill((int64_t)R * FF, bf16, 6),
-         *dy = fill((int64_t)R * FF, bf16, 7), *dup = pages((size_t)R * FF * 4);
-    float *mean = fill(R, 0, 8), *rstd = fill(R, 0, 9), *dw = pages(C * 4), *db = pages(C * 4);
+    *m = (struct row_mem){.bf16 = bf16, .t = bf16 ? LF_BF16 : LF_F32, .e = bf16 ? 2 : 4};
+    m->x = fill(R * C, bf16, 1), m->delta = fill(R * C, bf16, 2), m->w = fill(C, 0, 3), m->b = fill(C, 0, 4);
+    m->sum = pages(R * C * 4), m->y = pages(R * FF * 4), m->dup = pages((size_t)R * FF * 4);
+    m->big = fill((int64_t)R * FF, bf16, 5), m->up = fill((int64_t)R * FF, bf16, 6),
+    m->dy = fill((int64_t)R * FF, bf16, 7);
+    m->mean = fill(R, 0, 8), m->rstd = fill(R, 0, 9), m->dw = pages(C * 4), m->db = pages(C * 4);
+    m->cs = fill(256 * 32, 0, 10), m->sn = fill(256 * 32, 0, 11), m->table = fill((int64_t)V * C, 0, 12);
+    m->pos = pages(R * 4), m->tok = pages(R * 4), m->sample = pages(R * 8);
+    for (int i = 0; i < R; i++) {
+        m->pos[i] = i % 256;
+        m->tok[i] = (int32_t)((uint32_t)i * 2654435761u % V);
+    }
+}
+
+static void rows_free(const struct row_mem *m)
+{
+    void *all[] = {m->x,    m->delta, m->sum, m->y,  m->w,  m->b,  m->big,   m->up,  m->dy,  m->dup,
+                   m->mean, m->rstd,  m->dw,  m->db, m->cs, m->sn, m->table, m->pos, m->tok, m->sample};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void norms(const struct row_mem *m)
+{
     struct lf_k_norm_fwd nf = {.rows = R,
                                .heads = 1,
                                .c = C,
-                               .x = x,
-                               .delta = delta,
-                               .w = w,
-                               .b = b,
-                               .sum = sum,
-                               .y = y,
-                               .mean = mean,
-                               .rstd = rstd,
+                               .x = m->x,
+                               .delta = m->delta,
+                               .w = m->w,
+                               .b = m->b,
+                               .sum = m->sum,
+                               .y = m->y,
+                               .mean = m->mean,
+                               .rstd = m->rstd,
                                .ldx = C,
                                .lddelta = C,
                                .ldsum = C,
                                .ldy = C,
                                .eps = 1e-5f,
                                .layer = true,
-                               .x_type = t,
-                               .y_type = t,
+                               .x_type = m->t,
+                               .y_type = m->t,
                                .w_type = LF_F32};
-    measure("layernorm + residual fwd", bf16, 4 * e * R * C, run_norm_fwd, &nf);
+    measure("layernorm + residual fwd", m->bf16, 4 * m->e * R * C, run_norm_fwd, &nf);
     struct lf_k_norm_bwd nb = {.rows = R,
                                .heads = 1,
                                .c = C,
-                               .x = x,
-                               .dy = dy,
-                               .dres = delta,
-                               .w = w,
-                               .mean = mean,
-                               .rstd = rstd,
-                               .dx = y,
-                               .dw = dw,
-                               .db = db,
+                               .x = m->x,
+                               .dy = m->dy,
+                               .dres = m->delta,
+                               .w = m->w,
+                               .mean = m->mean,
+                               .rstd = m->rstd,
+                               .dx = m->y,
+                               .dw = m->dw,
+                               .db = m->db,
                                .ldx = C,
                                .lddy = C,
                                .lddres = C,
                                .lddx = C,
                                .layer = true,
-                               .x_type = t,
-                               .dy_type = t,
+                               .x_type = m->t,
+                               .dy_type = m->t,
                                .w_type = LF_F32};
     nb.work_bytes = o.k->norm_bwd.work(&nb, o.threads);
     nb.work = pages(nb.work_bytes);
-    measure("layernorm + residual bwd", bf16, 4 * e * R * C, run_norm_bwd, &nb);
+    measure("layernorm + residual bwd", m->bf16, 4 * m->e * R * C, run_norm_bwd, &nb);
+    free(nb.work);
+}
+
+static void activations(const struct row_mem *m)
+{
     struct lf_k_act_fwd af = {
-        .rows = R, .c = FF, .ldx = FF, .ldy = FF, .x = big, .y = y, .act = LF_ACT_GELU_TANH, .x_type = t};
-    measure("gelu_tanh fwd", bf16, 2 * e * R * FF, run_act_fwd, &af);
+        .rows = R, .c = FF, .ldx = FF, .ldy = FF, .x = m->big, .y = m->y, .act = LF_ACT_GELU_TANH, .x_type = m->t};
+    measure("gelu_tanh fwd", m->bf16, 2 * m->e * R * FF, run_act_fwd, &af);
     struct lf_k_act_bwd ab = {.rows = R,
                               .c = FF,
                               .ldx = FF,
                               .lddy = FF,
                               .lddx = FF,
-                              .x = big,
-                              .dy = dy,
-                              .dx = y,
+                              .x = m->big,
+                              .dy = m->dy,
+                              .dx = m->y,
                               .act = LF_ACT_GELU_TANH,
-                              .x_type = t};
-    measure("gelu_tanh bwd", bf16, 3 * e * R * FF, run_act_bwd, &ab);
-    struct lf_k_glu_fwd gf = {
-        .rows = R, .c = FF, .ldx = FF, .ldy = FF, .gate = big, .up = up, .y = y, .act = LF_ACT_SILU, .x_type = t};
-    measure("swiglu fwd", bf16, 3 * e * R * FF, run_glu_fwd, &gf);
+                              .x_type = m->t};
+    measure("gelu_tanh bwd", m->bf16, 3 * m->e * R * FF, run_act_bwd, &ab);
+}
+
+static void gated(const struct row_mem *m)
+{
+    struct lf_k_glu_fwd gf = {.rows = R,
+                              .c = FF,
+                              .ldx = FF,
+                              .ldy = FF,
+                              .gate = m->big,
+                              .up = m->up,
+                              .y = m->y,
+                              .act = LF_ACT_SILU,
+                              .x_type = m->t};
+    measure("swiglu fwd", m->bf16, 3 * m->e * R * FF, run_glu_fwd, &gf);
     struct lf_k_glu_bwd gb = {.rows = R,
                               .c = FF,
                               .ldx = FF,
                               .lddy = FF,
                               .lddx = FF,
-                              .gate = big,
-                              .up = up,
-                              .dy = dy,
-                              .dgate = y,
-                              .dup = dup,
+                              .gate = m->big,
+                              .up = m->up,
+                              .dy = m->dy,
+                              .dgate = m->y,
+                              .dup = m->dup,
                               .act = LF_ACT_SILU,
-                              .x_type = t};
-    measure("swiglu bwd", bf16, 5 * e * R * FF, run_glu_bwd, &gb);
-    int32_t *pos = pages(R * 4), *tok = pages(R * 4);
-    int64_t *sample = pages(R * 8);
-    for (int i = 0; i < R; i++) {
-        pos[i] = i % 256;
-        tok[i] = (int32_t)((uint32_t)i * 2654435761u % V);
-    }
-    float *cs = fill(256 * 32, 0, 10), *sn = fill(256 * 32, 0, 11);
+                              .x_type = m->t};
+    measure("swiglu bwd", m->bf16, 5 * m->e * R * FF, run_glu_bwd, &gb);
+}
+
+static void rotary(const struct row_mem *m)
+{
     struct lf_k_rope ro = {.rows = R,
                            .heads = 24,
                            .d = 64,
                            .rot = 64,
                            .max_pos = 256,
-                           .x = big,
-                           .y = big,
+                           .x = m->big,
+                           .y = m->big,
                            .ldx = FF,
                            .ldy = FF,
-                           .position = pos,
-                           .cos = cs,
-                           .sin = sn,
-                           .x_type = t};
-    measure("rope, 24 heads of 64", bf16, 2 * e * R * 24 * 64, run_rope, &ro);
+                           .position = m->pos,
+                           .cos = m->cs,
+                           .sin = m->sn,
+                           .x_type = m->t};
+    measure("rope, 24 heads of 64", m->bf16, 2 * m->e * R * 24 * 64, run_rope, &ro);
+}
+
+static void sums(const struct row_mem *m)
+{
     struct lf_step_record rec = {.seed = 1};
     struct lf_k_dropout dr = {.rows = R,
                               .c = C,
                               .ldx = C,
                               .ldres = C,
                               .ldy = C,
-                              .x = x,
-                              .residual = delta,
-                              .y = y,
-                              .sample = sample,
-                              .position = pos,
+                              .x = m->x,
+                              .residual = m->delta,
+                              .y = m->y,
+                              .sample = m->sample,
+                              .position = m->pos,
                               .p = 0.1f,
                               .site = 1,
-                              .x_type = t,
+                              .x_type = m->t,
                               .rec = &rec};
-    measure("dropout + residual", bf16, 3 * e * R * C, run_dropout, &dr);
-    struct lf_k_axpby ax = {
-        .n = (int64_t)R * FF, .a = big, .b = up, .y = y, .alpha = 1, .beta = 1, .a_type = t, .b_type = t, .y_type = t};
-    measure("sum of two", bf16, 3 * e * R * FF, run_axpby, &ax);
-    float *table = fill((int64_t)V * C, 0, 12);
+    measure("dropout + residual", m->bf16, 3 * m->e * R * C, run_dropout, &dr);
+    struct lf_k_axpby ax = {.n = (int64_t)R * FF,
+                            .a = m->big,
+                            .b = m->up,
+                            .y = m->y,
+                            .alpha = 1,
+                            .beta = 1,
+                            .a_type = m->t,
+                            .b_type = m->t,
+                            .y_type = m->t};
+    measure("sum of two", m->bf16, 3 * m->e * R * FF, run_axpby, &ax);
+}
+
+static void embedding(const struct row_mem *m)
+{
     struct lf_k_embed_fwd ef = {.rows = R,
                                 .c = C,
                                 .v = V,
                                 .max_pos = 256,
-                                .token = tok,
-                                .position = pos,
-                                .wte = table,
-                                .wpe = table,
-                                .y = y,
+                                .token = m->tok,
+                                .position = m->pos,
+                                .wte = m->table,
+                                .wpe = m->table,
+                                .y = m->y,
                                 .scale = 1,
                                 .w_type = LF_F32,
-                                .y_type = t};
-    measure("embedding fwd", bf16, (8 + e) * R * C, run_embed_fwd, &ef);
+                                .y_type = m->t};
+    measure("embedding fwd", m->bf16, (8 + m->e) * R * C, run_embed_fwd, &ef);
     struct lf_k_embed_bwd eb = {.rows = R,
                                 .c = C,
                                 .v = V,
                                 .max_pos = 256,
-                                .token = tok,
-                                .position = pos,
-                                .dy = dy,
-                                .dwte = table,
+                                .token = m->tok,
+                                .position = m->pos,
+                                .dy = m->dy,
+                                .dwte = m->table,
                                 .scale = 1,
                                 .accumulate = true,
-                                .dy_type = t};
-    measure("embedding bwd, V 50257", bf16, (8 + e) * R * C, run_embed_bwd, &eb);
-    void *all[] = {x,    delta, sum, y,       w,   b,   big,    up, dy, dup,  mean,
-                   rstd, dw,    db,  nb.work, pos, tok, sample, cs, sn, table};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
+                                .dy_type = m->t};
+    measure("embedding bwd, V 50257", m->bf16, (8 + m->e) * R * C, run_embed_bwd, &eb);
+}
+
+static void rows(int bf16)
+{
+    struct row_mem m;
+    rows_alloc(&m, bf16);
+    norms(&m);
+    activations(&m);
+    gated(&m);
+    rotary(&m);
+    sums(&m);
+    embedding(&m);
+    rows_free(&m);
 }
 
 int main(int argc, char **argv)

@@ -39,7 +39,7 @@ static void run(const char *what, parse_fn parse, const struct vec *v, size_t n)
 }
 #define RUN(what, parse, v) run(what, parse, v, sizeof(v) / sizeof((v)[0]))
 
-static void test_numbers(void)
+static void test_whole(void)
 {
     static const struct vec i64[] = {
         {"0", 0, NULL},
@@ -60,6 +60,11 @@ static void test_numbers(void)
         {"0x10", 0, "not a whole number"},
         {"1e3", 0, "not a whole number"},
     };
+    RUN("i64", lf_parse_i64, i64);
+}
+
+static void test_counts(void)
+{
     static const struct vec count[] = {
         {"0", 0, NULL},
         {"4096", 4096, NULL},
@@ -86,6 +91,11 @@ static void test_numbers(void)
         {"4x", 0, "unknown unit \"x\""},
         {"1e6", 0, "unknown unit"},
     };
+    RUN("count", lf_parse_count, count);
+}
+
+static void test_sizes(void)
+{
     static const struct vec bytes[] = {
         {"0", 0, NULL},
         {"512", 512, NULL},
@@ -106,6 +116,11 @@ static void test_numbers(void)
         {"G", 0, "not a size"},
         {"", 0, "not a size"},
     };
+    RUN("bytes", lf_parse_bytes, bytes);
+}
+
+static void test_durations(void)
+{
     static const struct vec duration[] = {
         {"0", 0, NULL},
         {"90", 90, NULL},
@@ -137,9 +152,6 @@ static void test_numbers(void)
         {"2562047788015216:00:00", 0, "does not fit"},
         {"0.5s", 0, "not a whole number"},
     };
-    RUN("i64", lf_parse_i64, i64);
-    RUN("count", lf_parse_count, count);
-    RUN("bytes", lf_parse_bytes, bytes);
     RUN("duration", lf_parse_duration, duration);
 }
 
@@ -317,7 +329,10 @@ static void test_utf8(void)
 
 int main(void)
 {
-    test_numbers();
+    test_whole();
+    test_counts();
+    test_sizes();
+    test_durations();
     test_floats();
     test_formats();
     test_buf();
