@@ -9,6 +9,7 @@ kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda
 EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c
 LF_CUDA_LIBS = -ldl
 include kernels/cuda_stream.mk
+include kernels/cuda_attn.mk
 LF_CU_CODE += kernels/cuda/dora.cu
 LF_CU_EMU_CODE += kernels/cuda/emu/cu_dora.c
 kernels_libkernels_a_SOURCES += kernels/cuda/dora.c

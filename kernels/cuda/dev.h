@@ -96,6 +96,28 @@ LF_DEV uint32_t lf_f_u32(float x)
     return __float_as_uint(x);
 }
 
+/* Two values rounded, lo in the low half. */
+LF_DEV uint32_t lf_pack_bf16(float lo, float hi)
+{
+    uint32_t r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+LF_DEV uint32_t lf_pack_f16(float lo, float hi)
+{
+    uint32_t r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+
+/* 2^x to about 2 units in the last place, exact for 0 and -inf; results below 2^-126 are 0. */
+LF_DEV float lf_exp2(float x)
+{
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
 /* Asynchronous copies of 16 bytes from global to shared memory; `ok` false writes zeros and reads nothing. A thread
  * groups its copies with commit; wait(n) returns when at most n of its groups are under way; __syncthreads makes them
  * visible to others. */

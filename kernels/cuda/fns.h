@@ -57,7 +57,14 @@
     X(xent, xent_sums)                                                                                                 \
     X(xent, logit_stats)
 
-#define LF_CU_FNS_ATTN(X)
+#define LF_CU_FNS_ATTN(X)                                                                                              \
+    X(attn_fwd, attn_fwd_bf16_64)                                                                                      \
+    X(attn_fwd, attn_fwd_f16_64)                                                                                       \
+    X(attn_fwd, attn_fwd_bf16_128)                                                                                     \
+    X(attn_fwd, attn_fwd_f16_128)                                                                                      \
+    X(attn_fwd, attn_fwd_bf16_256)                                                                                     \
+    X(attn_fwd, attn_fwd_f16_256)                                                                                      \
+    X(attn_f32, attn_fwd_f32)
 
 #define LF_CU_FNS_CACHE(X)                                                                                             \
     X(rope, rope)                                                                                                      \
@@ -87,6 +94,8 @@
     X(grouped)                                                                                                         \
     X(xent)                                                                                                            \
     X(rope)                                                                                                            \
+    X(attn_fwd)                                                                                                        \
+    X(attn_f32)                                                                                                        \
     X(dora)                                                                                                            \
     X(rows)
 

@@ -39,7 +39,7 @@
     X(linear_xent)                                                                                                     \
     X(logit_stats)
 
-#define LF_CUDA_LIST_ATTN(X)
+#define LF_CUDA_LIST_ATTN(X) X(attn_fwd)
 
 #define LF_CUDA_LIST_CACHE(X)                                                                                          \
     X(rope)                                                                                                            \

@@ -57,22 +57,48 @@ OP_FN double attn_ref_keep(const struct attn_case *c, int64_t r, int64_t h, int6
     return (double)lf_u01(w[j % 4]) >= (double)(float)c->drop ? 1 / (1 - (double)(float)c->drop) : 0;
 }
 
-/* What the kernels are given for it. Owned by the caller's arrays of c->rows. */
-OP_FN struct lf_k_attn_drop attn_ref_drop(const struct attn_case *c, int64_t *sample, int32_t *position,
-                                          struct lf_step_record *rec)
-{
-    for (int64_t r = 0; r < c->rows; r++) {
-        sample[r] = 3 + r / ATTN_REF_ROW;
-        position[r] = (int32_t)(r % ATTN_REF_ROW);
-    }
-    *rec = (struct lf_step_record){.seed = ATTN_REF_SEED};
-    return (struct lf_k_attn_drop){
-        .p = (float)c->drop, .site = ATTN_REF_SITE, .sample = sample, .position = position, .rec = rec};
-}
-
 OP_FN double attn_ref_slope(const struct attn_case *c, int64_t h)
 {
     return c->alibi ? 1.0 / (double)(int64_t)(4 << h) : 0.0;
+}
+/* What the kernels read beside tensors, in memory that they can reach. */
+struct attn_given {
+    struct op_buf mem;
+    const int32_t *cu, *prefix;
+    const float *alibi;
+    struct lf_k_attn_drop drop;
+};
+OP_FN struct attn_given attn_give(const struct attn_case *c)
+{
+    struct space {
+        struct lf_step_record rec;
+        int64_t sample[256];
+        int32_t position[256], cu[12], prefix[12];
+        float alibi[8];
+    };
+    struct attn_given g = {.mem = op_alloc(sizeof(struct space))};
+    struct space *s = g.mem.p;
+    memset(s, 0, sizeof *s);
+    for (int64_t r = 0; r < c->rows; r++) {
+        s->sample[r] = 3 + r / ATTN_REF_ROW;
+        s->position[r] = (int32_t)(r % ATTN_REF_ROW);
+    }
+    s->rec.seed = ATTN_REF_SEED;
+    for (int64_t h = 0; h < c->heads; h++)
+        s->alibi[h] = (float)attn_ref_slope(c, h);
+    for (int64_t n = 0; n <= c->n_docs; n++)
+        s->cu[n] = c->cu[n];
+    for (int64_t n = 0; n < c->n_docs; n++)
+        s->prefix[n] = c->prefix[n];
+    g.cu = s->cu;
+    g.prefix = c->open ? s->prefix : NULL;
+    g.alibi = c->alibi ? s->alibi : NULL;
+    g.drop = (struct lf_k_attn_drop){.p = (float)c->drop,
+                                     .site = ATTN_REF_SITE,
+                                     .sample = s->sample,
+                                     .position = s->position,
+                                     .rec = &s->rec};
+    return g;
 }
 OP_FN double attn_ref_scale(const struct attn_case *c)
 {

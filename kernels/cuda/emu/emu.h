@@ -126,6 +126,19 @@ LF_DEV uint16_t lf_f_bf16(float x)
 float lf_f16_f(uint16_t h);
 uint16_t lf_f_f16(float x);
 
+LF_DEV uint32_t lf_pack_bf16(float lo, float hi)
+{
+    return (uint32_t)lf_f_bf16(hi) << 16 | lf_f_bf16(lo);
+}
+LF_DEV uint32_t lf_pack_f16(float lo, float hi)
+{
+    return (uint32_t)lf_f_f16(hi) << 16 | lf_f_f16(lo);
+}
+LF_DEV float lf_exp2(float x)
+{
+    return exp2f(x);
+}
+
 void lf_cp_async16(void *dst, const void *src, bool ok);
 void lf_cp_commit(void);
 void lf_cp_wait(int n);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the attention kernels of this backend share on the device: what a row sees, scores, dropout and the combination
+ * of tiles.
+ *
+ * The numeric contract, the same for training (attn_fwd) and generation (attn_paged). A tile of LF_ATTN_TILE keys gives
+ * a row, from that row's visible keys alone, m_t = max of the scores (base 2: score * log2 e)     p = 2^(score - m_t)
+ * l_t = sum p     o_t = p v with sums in the order of the keys' places in the tile; and tiles combine in ascending
+ * order by M' = max(M, m_t)     l = l 2^(M - M') + l_t 2^(m_t - M')     o = o 2^(M - M') + o_t 2^(m_t - M'). A tile's
+ * part knows nothing of other tiles, so who computes it and when changes no bit; a tile in which a row sees nothing has
+ * m_t = -inf, weighs 0 and leaves the row as it was.
+ */
+#ifndef LF_KERNELS_CUDA_ATTN_DEV_H
+#define LF_KERNELS_CUDA_ATTN_DEV_H
+
+#include "kernels/cuda/dev.h"
+
+enum { ATTN_T = LF_ATTN_TILE };
+#define ATTN_LOG2E 1.4426950408889634f
+#define ATTN_LN2   0.69314718055994531f
+
+/* The same for all rows of a call. A score x, the bare product q . k, counts as sl * x in base 2; where softcap or
+ * ALiBi (or a scale that is not positive, which would turn the maximum over) come in, x is `bent` first and sl is 1. */
+struct attn_call {
+    float scale, softcap, sl;
+    int window;
+    bool causal, bent;
+};
+LF_DEV struct attn_call attn_call_of(float scale, float softcap, int window, bool causal, bool alibi)
+{
+    struct attn_call c;
+    c.scale = scale;
+    c.softcap = softcap;
+    c.window = window;
+    c.causal = causal;
+    c.bent = softcap > 0.0f || alibi || !(scale > 0.0f);
+    c.sl = c.bent ? 1.0f : scale * ATTN_LOG2E;
+    return c;
+}
+
+/* Score in base 2 of a product, distance = query position - key position. *cap: the softcap's slope. */
+LF_DEV float attn_bend(const struct attn_call *c, float x, float slope, int distance, float *cap)
+{
+    float v = x * c->scale;
+    *cap = 1.0f;
+    if (c->softcap > 0.0f) {
+        const float t = tanhf(v / c->softcap);
+        v = c->softcap * t;
+        *cap = fmaf(-t, t, 1.0f);
+    }
+    return fmaf(-slope, (float)distance, v) * ATTN_LOG2E;
+}
+
+/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query at position pos
+ * sees. */
+LF_DEV void attn_range(const struct attn_call *c, int pos, int len, int prefix, int *lo, int *hi)
+{
+    const int open = pos + 1 > prefix ? pos + 1 : prefix;
+    *hi = c->causal && open < len ? open : len;
+    *lo = c->window > 0 && pos - c->window + 1 > 0 ? pos - c->window + 1 : 0;
+    if (*lo > *hi)
+        *lo = *hi;
+}
+
+/* A query row and its running result. */
+struct attn_row {
+    int pos, lo, hi; /* visible keys */
+    float slope, m, l;
+    uint64_t draw; /* Philox counter of the row */
+};
+LF_DEV void attn_row_clear(struct attn_row *r)
+{
+    r->pos = r->lo = r->hi = 0;
+    r->slope = r->l = 0.0f;
+    r->m = -INFINITY;
+    r->draw = 0;
+}
+
+/* Adds a tile's part: weights of what there was and of the tile. */
+LF_DEV void attn_combine(struct attn_row *r, float mt, float lt, float *was, float *now)
+{
+    const float m = fmaxf(r->m, mt), base = m == -INFINITY ? 0.0f : m;
+    *was = lf_exp2(r->m - base);
+    *now = lf_exp2(mt - base);
+    r->l = fmaf(lt, *now, r->l * *was);
+    r->m = m;
+}
+LF_DEV float attn_inverse(float l)
+{
+    return l == 0.0f ? 0.0f : 1.0f / l;
+}
+LF_DEV float attn_lse(const struct attn_row *r)
+{
+    return r->l == 0.0f ? -INFINITY : fmaf(r->m, ATTN_LN2, logf(r->l));
+}
+
+/* Dropout of a call. */
+struct attn_draws {
+    float p, keep;
+    uint32_t site, b; /* b: counter of the head */
+    uint64_t seed;
+};
+LF_DEV struct attn_draws attn_draws_of(const struct lf_k_attn_drop *d, int h)
+{
+    struct attn_draws r;
+    r.p = d->p;
+    r.keep = 1.0f / (1.0f - d->p);
+    r.site = d->site;
+    r.b = (uint32_t)h << 22;
+    r.seed = d->p > 0.0f ? d->rec->seed : 0;
+    return r;
+}
+LF_DEV uint64_t attn_draw_row(const struct lf_k_attn_drop *d, int64_t row)
+{
+    return (uint64_t)d->sample[row] + ((uint64_t)(uint32_t)d->position[row] << 40);
+}
+/* 1 / (1 - p) or 0 of one key. */
+LF_DEV float attn_keep(const struct attn_draws *d, uint64_t draw, int key)
+{
+    uint32_t w[4];
+    lf_philox(w, d->seed, d->site, draw, d->b + (uint32_t)(key / 4));
+    const uint32_t low = key & 1 ? w[1] : w[0], high = key & 1 ? w[3] : w[2];
+    return lf_u01(key & 2 ? high : low) >= d->p ? d->keep : 0.0f;
+}
+
+/* The document that row r of the call lies in: the last of n with cu[i] <= r (empty ones before it are passed over). */
+LF_DEV int attn_find(const int32_t *cu, int n, int r)
+{
+    int lo = 0, hi = n;
+    while (lo < hi) { /* smallest i with cu[i + 1] > r */
+        const int mid = (lo + hi) / 2;
+        if (cu[mid + 1] > r)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+/* One document's share of a block of rows. */
+struct attn_doc {
+    int begin, len, prefix;
+    int first, last; /* rows of the block in it, as positions: first ... last */
+};
+/* Document i as rows [r0, r1) meet it; false: they do not. */
+LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *prefix, int i, int r0, int r1, int rows)
+{
+    const int begin = cu[i], cut = cu[i + 1] < rows ? cu[i + 1] : rows;
+    d->begin = begin;
+    d->len = cut - begin;
+    d->prefix = prefix ? prefix[i] : 0;
+    d->first = (r0 > begin ? r0 : begin) - begin;
+    d->last = (r1 < cut ? r1 : cut) - 1 - begin;
+    return d->last >= d->first;
+}
+
+/* Row t of the call as document d has it; a row outside it sees nothing. */
+LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const struct attn_doc *d, int t,
+                           const struct lf_k_attn_drop *drop)
+{
+    const int i = t - d->begin;
+    const bool in = i >= d->first && i <= d->last;
+    r->pos = i;
+    r->lo = r->hi = 0;
+    if (in)
+        attn_range(c, i, d->len, d->prefix, &r->lo, &r->hi);
+    if (in && drop->p > 0.0f)
+        r->draw = attn_draw_row(drop, t);
+}
+
+/* Keys that rows first ... last of a document see together, and those that every one of them sees. */
+struct attn_span {
+    int lo, hi, all_lo, all_hi;
+};
+LF_DEV struct attn_span attn_span_of(const struct attn_call *c, int first, int last, int len, int prefix)
+{
+    struct attn_span s;
+    attn_range(c, first, len, prefix, &s.lo, &s.all_hi);
+    attn_range(c, last, len, prefix, &s.all_lo, &s.hi);
+    return s;
+}
+
+#endif
