@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
 #include "engine/infer/runner.h"
 #include "engine/post/rm_train.h"
 #include "stages/opts.h"
@@ -19,6 +20,7 @@ struct rm {
     lf_arena *arena;
     struct lf_train_config c;
     const char *score_init;
+    bool dropout; /* the description has some, and it is left out */
     lf_rm_train *objective;
 };
 
@@ -89,6 +91,7 @@ static int describe(struct rm *r, lf_err *err)
     if (c->model.output != LF_OUTPUT_SCORE)
         rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
     c->model.output = LF_OUTPUT_SCORE;
+    r->dropout = lf_decoder_has_dropout(&c->model);
     c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout = c->model.attn_prob_dropout = 0;
     if (!rc)
         rc = lf_model_config_finish(&c->model, err);
@@ -110,6 +113,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct rm *r = self;
     int rc = lf_stage_agree(comm, describe(r, err), err);
+    if (!rc && r->dropout && (!comm || comm->rank == 0))
+        lf_log(1, "the model's dropout is not applied: scores are compared without it");
     return rc ? rc : lf_train_run(&r->c, &lf_train_stage_sink, comm, err);
 }
 

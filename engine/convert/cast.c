@@ -3,6 +3,7 @@
  * Floating-point types into one another. */
 #include <string.h>
 
+#include "engine/base/bf16.h"
 #include "engine/convert/move.h"
 
 static float f32_of_bits(uint32_t u)
@@ -52,14 +53,6 @@ static uint16_t f16_of_f64(double x)
     return (uint16_t)(sign | (e >= -14 ? ((uint64_t)(e + 14) << 10) + keep : keep));
 }
 
-static uint16_t bf16_of_f32(float f)
-{
-    uint32_t u = bits_of_f32(f);
-    if ((u & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(u >> 16 | 0x40); /* NaN */
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
 static uint16_t bf16_of_f64(double x)
 {
     float f = (float)x;
@@ -67,7 +60,7 @@ static uint16_t bf16_of_f64(double x)
     /* Rounding twice goes wrong only where f lies half way between two bf16 and is not exact: step to the side of x. */
     if ((u & 0xffff) == 0x8000 && (double)f != x) /* NOLINT: exactness is the question */
         u += ((x < 0 ? -x : x) > (double)(f < 0 ? -f : f)) ? 1 : (uint32_t)-1;
-    return bf16_of_f32(f32_of_bits(u));
+    return lf_bf16_of(f32_of_bits(u));
 }
 
 static double get(enum lf_st_dtype t, const void *src, int64_t i)

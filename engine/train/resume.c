@@ -129,6 +129,10 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
     lf_train_differences(json_object_get(state, "optimizer"), json_object_get(is, "optimizer"), "", &why);
     lf_train_differences(json_object_get(state, "schedule"), json_object_get(is, "schedule"), "schedule ", &why);
     lf_train_difference(json_object_get(state, "batch"), json_object_get(is, "batch"), "", "batch", &why);
+    const double noise = get_real(state, "neftune_alpha");
+    if ((isfinite(noise) ? noise : 0) < t->c->neftune_alpha || noise > t->c->neftune_alpha)
+        lf_buf_addf(&why, "%sneftune_alpha was %g, is %g", why.len ? "; " : "", isfinite(noise) ? noise : 0.0,
+                    t->c->neftune_alpha);
     if (t->c->objective)
         lf_train_differences(json_object_get(state, "objective"), t->c->objective->identity, "", &why);
     json_decref(is);
@@ -349,6 +353,8 @@ static int fresh(lf_trainer *t, lf_err *err)
     int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
     if (!rc && t->c->init_from)
         rc = start_from_weights(t, err);
+    if (!rc && t->c->objective && lf_decoder_has_dropout(&t->mc))
+        lf_train_log(t, 1, "the model's dropout is not applied: this objective compares passes of one function");
     if (!rc)
         rc = lf_pstore_adapter_start(t->m.ps, err);
     if (!rc && t->c->adapter_from)

@@ -86,6 +86,8 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
         bad = json_object_set_new(o, "scaler", json_pack("{s:f,s:I,s:I}", "scale", t->s.scaler.scale, "good",
                                                          (json_int_t)t->s.scaler.good, "overflows",
                                                          (json_int_t)t->s.scaler.overflows));
+    if (!bad && c->neftune_alpha > 0)
+        bad = json_object_set_new(o, "neftune_alpha", json_real(c->neftune_alpha));
     if (!bad && c->adapter)
         bad = json_object_set_new(o, "adapter", lf_adapter_to_json(c->adapter, err)) |
               json_object_set_new(o, "base", json_string(t->base));

@@ -204,6 +204,10 @@ run loraon --adapter "$dir/lora/out/adapter" --lr 5e-3
 same "$rc $(column loraon 4 1)" "0 $LN2" "one that goes on begins there too: where it begins is the reference"
 run loraon2 --adapter "$dir/lora/out/adapter" --lr 5e-3 --reference "$dir/lora/out/reference"
 same $rc 1 "the reference of the base alone is refused for it"
+sed 's/^max_positions/mlp_dropout = 0.1\nmax_positions/; s/^steps = .*/steps = 1/' "$dir/base.ini" >"$dir/dropped.ini"
+"$LF_BUILDDIR/stages/lf-pretrain" --config "$dir/dropped.ini" --out "$dir/dropped" 2>"$dir/err"
+run dropped --init-from "$dir/dropped/checkpoint" --steps 1
+says "dropout is not applied" "that a model's dropout is left out is told"
 run short --seq-length 26 --steps 2
 says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
 same $rc 0 "and left out"

@@ -98,6 +98,8 @@ ok $? "--plan"
 "$stages/lf-rm" --data x --init-from "$dir/nothing" --steps 2 --plan 2>"$dir/err" | grep -q 'does not exist yet'
 ok $? "--plan of a checkpoint that is not there yet"
 rm_ base --epochs 3
+grep -q "dropout is not applied" "$dir/err"
+ok $? "a model with dropout: that it is left out is told"
 same $rc 0 "a run to the end"
 awk -v a="$(field base valid_accuracy)" -v l="$(field base valid_loss)" 'BEGIN { exit !(a > 0.9 && l < 0.45) }'
 ok $? "it tells good from bad on pairs it has not seen: $(field base valid_accuracy)"

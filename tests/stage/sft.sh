@@ -280,6 +280,9 @@ same $rc 0 "NEFTune"
 [ "$(id neftune)" != "$(id full)" ]
 ok $? "changes the weights"
 killed nefkill neftune --neftune-alpha 5
+rm -rf "$dir/nefkill/out/checkpoint"
+run nefkill --neftune-alpha 6 --steps 25
+says "neftune_alpha was 5, is 6" "other noise on resume is told"
 
 # what does not go together
 rm -rf "$dir/lora/out/checkpoint" "$dir/lora/out/adapter"
