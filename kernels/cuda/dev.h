@@ -69,6 +69,11 @@ LF_DEV int lf_popc(unsigned v)
 {
     return __popc(v);
 }
+/* The lanes whose v equals this lane's. */
+LF_DEV unsigned lf_match_any(int v)
+{
+    return __match_any_sync(0xffffffffu, v);
+}
 
 LF_DEV float lf_bf16_f(uint16_t h)
 {

@@ -26,9 +26,19 @@
     X(rows, row_gate_fwd)                                                                                              \
     X(rows, row_gate_bwd)
 
-#define LF_CU_FNS_EMBED(X)
+#define LF_CU_FNS_EMBED(X)                                                                                             \
+    X(sort, sort_count)                                                                                                \
+    X(sort, sort_tiles)                                                                                                \
+    X(sort, sort_bins)                                                                                                 \
+    X(sort, sort_place)                                                                                                \
+    X(embed, embed_fwd)                                                                                                \
+    X(embed, embed_add)
 
-#define LF_CU_FNS_OPTIM(X)
+#define LF_CU_FNS_OPTIM(X)                                                                                             \
+    X(optim, grad_norm)                                                                                                \
+    X(optim, grad_norm_end)                                                                                            \
+    X(optim, adamw)                                                                                                    \
+    X(optim, moe_balance)
 
 #define LF_CU_FNS_MOE(X)
 
@@ -88,15 +98,18 @@
     LF_CU_FNS_DORA(X)
 
 #define LF_CU_FILES(X)                                                                                                 \
-    X(elementwise)                                                                                                     \
-    X(gemm)                                                                                                            \
-    X(colsum)                                                                                                          \
-    X(grouped)                                                                                                         \
-    X(xent)                                                                                                            \
-    X(rope)                                                                                                            \
-    X(attn_fwd)                                                                                                        \
     X(attn_f32)                                                                                                        \
+    X(attn_fwd)                                                                                                        \
+    X(colsum)                                                                                                          \
     X(dora)                                                                                                            \
-    X(rows)
+    X(elementwise)                                                                                                     \
+    X(embed)                                                                                                           \
+    X(gemm)                                                                                                            \
+    X(grouped)                                                                                                         \
+    X(optim)                                                                                                           \
+    X(rope)                                                                                                            \
+    X(rows)                                                                                                            \
+    X(sort)                                                                                                            \
+    X(xent)
 
 #endif

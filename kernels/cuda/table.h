@@ -24,9 +24,14 @@
     X(row_gate_fwd)                                                                                                    \
     X(row_gate_bwd)
 
-#define LF_CUDA_LIST_EMBED(X)
+#define LF_CUDA_LIST_EMBED(X)                                                                                          \
+    X(embed_fwd)                                                                                                       \
+    X(embed_bwd)
 
-#define LF_CUDA_LIST_OPTIM(X)
+#define LF_CUDA_LIST_OPTIM(X)                                                                                          \
+    X(grad_norm)                                                                                                       \
+    X(adamw)                                                                                                           \
+    X(moe_balance)
 
 #define LF_CUDA_LIST_MOE(X)
 

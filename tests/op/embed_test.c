@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embed_fwd and embed_bwd against the formulas in f64, on every instruction set, f32 and bf16; threads bit for bit.
- * Tokens repeat, some do not exist, tables are overwritten or added to.
+ * embed_fwd and embed_bwd against the formulas in f64, on every instruction set and on CUDA, all types; threads bit for
+ * bit. Tokens repeat, some do not exist, tables are overwritten or added to.
  */
 #include "config.h"
 
 #include "tests/op/op_test.h"
 
+enum { TYPES = OP_LAST_FLOAT + 1 };
 static lf_queue *queue[4];
 
 struct ecase {
@@ -18,7 +19,7 @@ struct ecase {
 static const struct ecase cases[] = {
     {0, 4, 3, 5, true, false, 1, 0},        {1, 1, 1, 3, true, true, 1, 2},
     {37, 33, 11, 20, true, false, 1, 2},    {700, 130, 50, 64, false, true, 11.25f, 0},
-    {300, 768, 900, 300, true, true, 1, 0},
+    {300, 768, 900, 300, true, true, 1, 0}, {5000, 8, 3000, 7, true, true, 1, 0},
 };
 
 struct edata {
@@ -79,7 +80,7 @@ static void test_forward(const struct lf_kernels *k, const struct ecase *e, cons
 {
     struct op_buf y[4];
     bool same = true;
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = op_alloc((size_t)(e->rows * e->c) * lf_dtype_size((enum lf_dtype)yt));
         struct lf_k_embed_fwd a = {.rows = e->rows,
                                    .c = e->c,
@@ -99,29 +100,43 @@ static void test_forward(const struct lf_kernels *k, const struct ecase *e, cons
     }
     tap_ok(same, "embed_fwd: same bits with 1 to 3 threads, %s", k->family);
     op_ok(op_compare(y[1].p, yt, d->y, NULL, e->rows * e->c, 3e-7), "embed_fwd");
-    for (int t = 1; t <= 3; t++)
+    for (int t = 1; t <= OP_THREADS; t++)
         op_free(&y[t]);
 }
 
 /* wte NULL: the row of the position alone, whatever the token. */
 static void test_positions_alone(const struct lf_kernels *k)
 {
-    float wpe[3 * 5], y[2 * 5];
-    const int32_t position[2] = {1, 0}, token[2] = {-1, 7};
+    struct op_buf table = op_alloc(15 * 4), out = op_alloc(10 * 4), position = op_alloc(8), token = op_alloc(8);
+    float *wpe = table.p, *y = out.p;
+    memcpy(position.p, (const int32_t[]){1, 0}, 8);
+    memcpy(token.p, (const int32_t[]){-1, 7}, 8);
     for (int i = 0; i < 15; i++)
         wpe[i] = (float)i;
-    const struct lf_k_embed_fwd a = {.rows = 2, .c = 5, .v = 1, .max_pos = 3, .token = token, .position = position,
-                                     .wpe = wpe, .y = y, .scale = 9, .pos_offset = 1};
+    const struct lf_k_embed_fwd a = {.rows = 2,
+                                     .c = 5,
+                                     .v = 1,
+                                     .max_pos = 3,
+                                     .token = token.p,
+                                     .position = position.p,
+                                     .wpe = wpe,
+                                     .y = y,
+                                     .scale = 9,
+                                     .pos_offset = 1};
     tap_ok(k->embed_fwd.check(&a) == 0 && k->embed_fwd.run(queue[1], &a) == 0 && memcmp(y, wpe + 10, 20) == 0 &&
                memcmp(y + 5, wpe + 5, 20) == 0,
            "embed_fwd: positions alone, %s", k->family);
+    op_free(&table);
+    op_free(&out);
+    op_free(&position);
+    op_free(&token);
 }
 
 static void test_backward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d, int yt)
 {
     struct op_buf dt[4], dp[4];
     bool same = true;
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         dt[t] = op_alloc((size_t)(e->v * e->c) * 4);
         dp[t] = op_alloc((size_t)(e->max_pos * e->c) * 4);
         for (int64_t i = 0; i < e->v * e->c; i++)
@@ -141,15 +156,19 @@ static void test_backward(const struct lf_kernels *k, const struct ecase *e, con
                                    .pos_offset = e->offset,
                                    .accumulate = e->accumulate,
                                    .dy_type = (uint8_t)yt};
+        a.work_bytes = k->embed_bwd.work(&a, t);
+        struct op_buf work = op_alloc(a.work_bytes);
+        a.work = work.p;
         same = same && k->embed_bwd.check(&a) == 0 && k->embed_bwd.run(queue[t], &a) == 0 &&
                memcmp(dt[1].p, dt[t].p, dt[1].bytes) == 0 && memcmp(dp[1].p, dp[t].p, dp[1].bytes) == 0 &&
-               op_guards_intact(&dt[t]) && op_guards_intact(&dp[t]);
+               op_guards_intact(&dt[t]) && op_guards_intact(&dp[t]) && op_guards_intact(&work);
+        op_free(&work);
     }
     tap_ok(same, "embed_bwd: same bits with 1 to 3 threads, %s", k->family);
     op_ok(op_compare(dt[1].p, LF_F32, d->dt, d->at, e->v * e->c, 1e-6), "embed_bwd dwte");
     op_ok(op_compare(dp[1].p, LF_F32, d->dp, d->ap, e->max_pos * e->c, 1e-6), "embed_bwd dwpe");
     op_prove(dt[1].p, LF_F32, d->dt, d->at, e->v * e->c, 1e-6, e->v * e->c / 2);
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         op_free(&dt[t]);
         op_free(&dp[t]);
     }
@@ -157,30 +176,30 @@ static void test_backward(const struct lf_kernels *k, const struct ecase *e, con
 
 int main(void)
 {
-    for (int t = 1; t <= 3; t++)
-        queue[t] = lf_cpu_queue_create(t);
-    for (int types = 0; types < 4; types++)
+    for (int t = 1; t <= OP_THREADS; t++)
+        queue[t] = op_queue_create(t);
+    for (int types = 0; types < TYPES * TYPES; types++)
         for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-            struct edata d = data_make(&cases[n], types & 1, types >> 1);
-            for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-                const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+            struct edata d = data_make(&cases[n], types % TYPES, types / TYPES);
+            for (int b = 0; b < OP_BACKENDS; b++) {
+                const struct lf_kernels *k = op_kernels(b);
                 if (!k)
                     continue;
-                test_forward(k, &cases[n], &d, types & 1, types >> 1);
-                test_backward(k, &cases[n], &d, types >> 1);
+                test_forward(k, &cases[n], &d, types % TYPES, types / TYPES);
+                test_backward(k, &cases[n], &d, types / TYPES);
             }
             double *p[] = {d.y, d.dt, d.dp, d.at, d.ap};
-            struct op_buf *b[] = {&d.wte, &d.wpe, &d.dy, &d.token, &d.pos};
+            struct op_buf *bufs[] = {&d.wte, &d.wpe, &d.dy, &d.token, &d.pos};
             for (size_t i = 0; i < 5; i++) {
                 free(p[i]);
-                op_free(b[i]);
+                op_free(bufs[i]);
             }
         }
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
-        if (lf_cpu_kernels((enum lf_isa)isa)) {
-            test_positions_alone(lf_cpu_kernels((enum lf_isa)isa));
+    for (int b = 0; b < OP_BACKENDS; b++)
+        if (op_kernels(b)) {
+            test_positions_alone(op_kernels(b));
         }
-    for (int t = 1; t <= 3; t++)
-        lf_cpu_queue_destroy(queue[t]);
+    for (int t = 1; t <= OP_THREADS; t++)
+        op_queue_destroy(queue[t]);
     return tap_done();
 }

@@ -12,13 +12,14 @@ static const int64_t length[TENSORS] = {1, 0, 17, 32769, 70001, 5};
 static lf_queue *queue[4];
 
 struct model {
-    struct lf_opt_tensor t[TENSORS];
-    struct op_buf buf[TENSORS][5]; /* master, m, v, grad, copy */
+    struct lf_opt_tensor *t;
+    struct op_buf table, buf[TENSORS][5]; /* table: t; master, m, v, grad, copy */
 };
 
 static struct model model_make(void)
 {
-    struct model m;
+    struct model m = {.table = op_alloc(TENSORS * sizeof *m.t)};
+    m.t = m.table.p;
     for (int i = 0; i < TENSORS; i++) {
         for (int f = 0; f < 4; f++)
             m.buf[i][f] = op_random(length[i], LF_F32, (uint64_t)(10 * i + f), 1.0);
@@ -42,6 +43,7 @@ static void model_free(struct model *m)
     for (int i = 0; i < TENSORS; i++)
         for (int f = 0; f < 5; f++)
             op_free(&m->buf[i][f]);
+    op_free(&m->table);
 }
 
 static bool model_same(const struct model *a, const struct model *b)
@@ -73,8 +75,9 @@ static void test_norm(const struct lf_kernels *k)
         for (int64_t e = 0; e < length[i]; e++)
             sum += (double)m.t[i].grad[e] * (double)m.t[i].grad[e];
     const double want = sqrt(sum) / 8;
-    struct lf_step_record rec[4];
-    for (int t = 1; t <= 3; t++) {
+    struct op_buf records = op_alloc(4 * sizeof(struct lf_step_record));
+    struct lf_step_record *rec = records.p;
+    for (int t = 1; t <= OP_THREADS; t++) {
         rec[t] = (struct lf_step_record){.clip_norm = 1.0f, .loss_scale = 8.0f};
         tap_ok(norm(k, &m, t, &rec[t]) && memcmp(&rec[1], &rec[t], sizeof rec[1]) == 0,
                "grad_norm: same bits with %d threads, %s", t, k->family);
@@ -91,25 +94,28 @@ static void test_norm(const struct lf_kernels *k)
     tap_i64(rec[1].skip, 1, "a NaN loss skips");
     ((float *)m.buf[4][3].p)[70000] = INFINITY;
     rec[1] = (struct lf_step_record){.clip_norm = 1.0f, .loss_scale = 1.0f};
-    norm(k, &m, 2, &rec[1]);
+    norm(k, &m, OP_THREADS, &rec[1]);
     tap_i64(rec[1].skip, 1, "an infinite gradient skips");
     struct model before = model_make();
     ((float *)before.buf[4][3].p)[70000] = INFINITY;
     struct lf_k_adamw a = {.n_tensors = TENSORS, .t = m.t, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .rec = &rec[1]};
     rec[1].lr = 0.1f;
-    tap_ok(k->adamw.run(queue[2], &a) == 0 && model_same(&m, &before), "a skipped step writes nothing");
+    tap_ok(k->adamw.run(queue[OP_THREADS], &a) == 0 && model_same(&m, &before), "a skipped step writes nothing");
     model_free(&m);
     model_free(&before);
+    op_free(&records);
 }
 
 static void test_adamw(const struct lf_kernels *k)
 {
     const float b1 = 0.9f, b2 = 0.95f, eps = 1e-8f;
-    struct lf_step_record rec = {.lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+    struct op_buf record = op_alloc(sizeof(struct lf_step_record));
+    struct lf_step_record *rec = record.p;
+    *rec = (struct lf_step_record){.lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
     struct model ref = model_make(), m[4];
-    for (int t = 1; t <= 3; t++) {
+    for (int t = 1; t <= OP_THREADS; t++) {
         m[t] = model_make();
-        struct lf_k_adamw a = {.n_tensors = TENSORS, .t = m[t].t, .beta1 = b1, .beta2 = b2, .eps = eps, .rec = &rec};
+        struct lf_k_adamw a = {.n_tensors = TENSORS, .t = m[t].t, .beta1 = b1, .beta2 = b2, .eps = eps, .rec = rec};
         tap_ok(k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 && model_same(&m[1], &m[t]),
                "adamw: same bits with %d threads, %s", t, k->family);
     }
@@ -118,12 +124,12 @@ static void test_adamw(const struct lf_kernels *k)
                *v = calloc((size_t)length[i] + 1, 8);
         bool copy = true;
         for (int64_t e = 0; e < length[i]; e++) {
-            double g = (double)ref.t[i].grad[e] * (double)rec.clip_factor,
-                   lr = (double)rec.lr * (double)ref.t[i].lr_scale;
+            double g = (double)ref.t[i].grad[e] * (double)rec->clip_factor,
+                   lr = (double)rec->lr * (double)ref.t[i].lr_scale;
             mm[e] = (double)b1 * (double)ref.t[i].m[e] + (1 - (double)b1) * g;
             v[e] = (double)b2 * (double)ref.t[i].v[e] + (1 - (double)b2) * g * g;
             p[e] = (double)ref.t[i].master[e] * (1 - lr * (double)ref.t[i].weight_decay) -
-                   lr * (mm[e] / (double)rec.bias_corr1) / (sqrt(v[e] / (double)rec.bias_corr2) + (double)eps);
+                   lr * (mm[e] / (double)rec->bias_corr1) / (sqrt(v[e] / (double)rec->bias_corr2) + (double)eps);
             if (ref.t[i].copy)
                 copy = copy && ((uint16_t *)m[1].t[i].copy)[e] == op_to_bf16((double)m[1].t[i].master[e]);
         }
@@ -137,23 +143,24 @@ static void test_adamw(const struct lf_kernels *k)
         free(mm);
         free(v);
     }
-    for (int t = 1; t <= 3; t++)
+    for (int t = 1; t <= OP_THREADS; t++)
         model_free(&m[t]);
     model_free(&ref);
+    op_free(&record);
 }
 
 int main(void)
 {
-    for (int t = 1; t <= 3; t++)
-        queue[t] = lf_cpu_queue_create(t);
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+    for (int t = 1; t <= OP_THREADS; t++)
+        queue[t] = op_queue_create(t);
+    for (int b = 0; b < OP_BACKENDS; b++) {
+        const struct lf_kernels *k = op_kernels(b);
         if (!k)
             continue;
         test_norm(k);
         test_adamw(k);
     }
-    for (int t = 1; t <= 3; t++)
-        lf_cpu_queue_destroy(queue[t]);
+    for (int t = 1; t <= OP_THREADS; t++)
+        op_queue_destroy(queue[t]);
     return tap_done();
 }

@@ -97,6 +97,14 @@ LF_DEV unsigned lf_ballot(int v)
     }
     return r;
 }
+LF_DEV unsigned lf_match_any(int v)
+{
+    const unsigned char *all = lf_emu_exchange(&v, sizeof v);
+    unsigned r = 0;
+    for (int i = 0; i < 32; i++)
+        r |= (unsigned)(memcmp(all + 64 * i, &v, sizeof v) == 0) << i;
+    return r;
+}
 LF_DEV int lf_popc(unsigned v)
 {
     return __builtin_popcount(v);

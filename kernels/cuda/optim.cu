@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The optimizer step over all tensors in one launch each: gradient norm (f64 sums of LF_OPT_PARTS fixed shares of the
+ * chunks, then a fixed tree), AdamW, the bias rule of balanced experts.
+ */
+#include "kernels/cuda/each.h"
+#include "kernels/cuda/optim.h"
+
+/* for every chunk of this block: tensor t, first element at of this thread, n elements */
+#define EACH_CHUNK(tensors, table)                                                                                     \
+    int64_t next = blockIdx.x, first = 0;                                                                              \
+    for (int64_t i = 0; i < (tensors); first += ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK, i++)                 \
+        for (const int64_t end = first + ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK; next < end;                 \
+             next += gridDim.x)
+
+LF_DEV int64_t chunk_at(int64_t chunk)
+{
+    return chunk * LF_OPT_CHUNK + 8 * (int64_t)threadIdx.x;
+}
+
+LF_DEV double block_sum_d(double v, double *scratch)
+{
+    double s = 0.0;
+    v = lf_warp_sum_d(v);
+    if (threadIdx.x % 32 == 0)
+        scratch[threadIdx.x / 32] = v;
+    __syncthreads();
+    for (int w = 0; w < LF_OPT_THREADS / 32; w++)
+        s += scratch[w];
+    return s;
+}
+
+LF_KERNEL(grad_norm, struct lf_k_grad_norm, LF_OPT_THREADS)
+{
+    LF_SHARED(double, scratch);
+    double s = 0.0;
+    EACH_CHUNK(a->n_tensors, a->t)
+    {
+        const struct lf_opt_tensor *t = &a->t[i];
+        const int64_t at = chunk_at(next - first);
+        float g[8];
+        lf_load_n(g, t->grad, at, LF_F32, lf_eight(t->n, at), lf_vec8(t->grad, 0, LF_F32));
+        LF_UNROLL for (int j = 0; j < 8; j++) s += (double)g[j] * (double)g[j];
+    }
+    s = block_sum_d(s, scratch);
+    if (threadIdx.x == 0)
+        ((double *)a->work)[blockIdx.x] = s;
+}
+
+LF_DEV bool finite_d(double v)
+{
+    return v - v == 0.0; /* NaN for NaN and infinity */
+}
+
+/* One block. */
+LF_KERNEL(grad_norm_end, struct lf_k_grad_norm, LF_OPT_THREADS)
+{
+    LF_SHARED(double, scratch);
+    const double *part = (const double *)a->work + threadIdx.x * (LF_OPT_PARTS / LF_OPT_THREADS);
+    double s = 0.0;
+    for (int i = 0; i < LF_OPT_PARTS / LF_OPT_THREADS; i++)
+        s += part[i];
+    s = block_sum_d(s, scratch);
+    if (threadIdx.x)
+        return;
+    struct lf_step_record *rec = a->rec;
+    const double scale = (double)rec->loss_scale, norm = sqrt(s) / scale, clip = (double)rec->clip_norm;
+    const double factor = clip > 0.0 && clip < norm + 1e-6 ? clip / (norm + 1e-6) : 1.0;
+    rec->grad_norm = (float)norm;
+    rec->clip_factor = (float)(factor / scale);
+    if (!finite_d((double)rec->grad_norm) || !finite_d(rec->loss_sum))
+        rec->skip = 1;
+}
+
+LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
+{
+    const struct lf_step_record *rec = a->rec;
+    if (rec->skip)
+        return;
+    const float clip = rec->clip_factor, c1 = 1.0f - a->beta1, c2 = 1.0f - a->beta2, ib1 = 1.0f / rec->bias_corr1,
+                ib2 = 1.0f / rec->bias_corr2;
+    EACH_CHUNK(a->n_tensors, a->t)
+    {
+        const struct lf_opt_tensor *t = &a->t[i];
+        const int64_t at = chunk_at(next - first);
+        const int n = lf_eight(t->n, at);
+        const bool vec = lf_vec8(t->grad, 0, LF_F32) && lf_vec8(t->m, 0, LF_F32) && lf_vec8(t->v, 0, LF_F32) &&
+                         lf_vec8(t->master, 0, LF_F32);
+        const float lr = rec->lr * t->lr_scale, decay = 1.0f - lr * t->weight_decay;
+        float p[8], m[8], v[8], g[8];
+        lf_load_n(g, t->grad, at, LF_F32, n, vec);
+        lf_load_n(m, t->m, at, LF_F32, n, vec);
+        lf_load_n(v, t->v, at, LF_F32, n, vec);
+        lf_load_n(p, t->master, at, LF_F32, n, vec);
+        LF_UNROLL for (int j = 0; j < 8; j++)
+        {
+            const float x = g[j] * clip;
+            m[j] = fmaf(a->beta1, m[j], c1 * x);
+            v[j] = fmaf(a->beta2, v[j], c2 * x * x);
+            p[j] = p[j] * decay - lr * (m[j] * ib1) / (sqrtf(v[j] * ib2) + a->eps);
+        }
+        lf_store_n(t->m, at, LF_F32, m, n, vec);
+        lf_store_n(t->v, at, LF_F32, v, n, vec);
+        lf_store_n(t->master, at, LF_F32, p, n, vec);
+        if (t->copy)
+            lf_store_n(t->copy, at, LF_BF16, p, n, lf_vec8(t->copy, 0, LF_BF16));
+    }
+}
+
+/* A warp for each tensor; counts are whole numbers, so their sum in f64 is exact in any order. */
+LF_KERNEL(moe_balance, struct lf_k_moe_balance, 32)
+{
+    const struct lf_opt_tensor *t = &a->t[blockIdx.x];
+    double sum = 0.0;
+    if (a->rec->skip)
+        return;
+    for (int64_t e = threadIdx.x; e < t->n; e += 32)
+        sum += (double)t->grad[e];
+    const double mean = lf_warp_sum_d(sum) / (double)t->n;
+    for (int64_t e = threadIdx.x; e < t->n; e += 32) {
+        const double g = (double)t->grad[e];
+        t->master[e] += g < mean ? t->lr_scale : g > mean ? -t->lr_scale : 0.0f;
+    }
+}
