@@ -40,7 +40,14 @@
     X(optim, adamw)                                                                                                    \
     X(optim, moe_balance)
 
-#define LF_CU_FNS_MOE(X)
+#define LF_CU_FNS_MOE(X)                                                                                               \
+    X(moe, moe_route)                                                                                                  \
+    X(moe, moe_route_bwd)                                                                                              \
+    X(moe, moe_stats)                                                                                                  \
+    X(moe, moe_sort)                                                                                                   \
+    X(moe, moe_combine)                                                                                                \
+    X(moe, moe_combine_bwd)                                                                                            \
+    X(moe, moe_stats_end)
 
 #define LF_CU_FNS_GEMM(X)                                                                                              \
     X(gemm, gemm_bf16_nt)                                                                                              \
@@ -106,6 +113,7 @@
     X(embed)                                                                                                           \
     X(gemm)                                                                                                            \
     X(grouped)                                                                                                         \
+    X(moe)                                                                                                             \
     X(optim)                                                                                                           \
     X(rope)                                                                                                            \
     X(rows)                                                                                                            \

@@ -103,7 +103,7 @@ LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
         lf_store_n(t->v, at, LF_F32, v, n, vec);
         lf_store_n(t->master, at, LF_F32, p, n, vec);
         if (t->copy)
-            lf_store_n(t->copy, at, LF_BF16, p, n, lf_vec8(t->copy, 0, LF_BF16));
+            lf_store_n(t->copy, at, t->copy_type, p, n, lf_vec8(t->copy, 0, t->copy_type));
     }
 }
 

@@ -33,7 +33,13 @@
     X(adamw)                                                                                                           \
     X(moe_balance)
 
-#define LF_CUDA_LIST_MOE(X)
+#define LF_CUDA_LIST_MOE(X)                                                                                            \
+    X(moe_route)                                                                                                       \
+    X(moe_route_bwd)                                                                                                   \
+    X(moe_stats)                                                                                                       \
+    X(moe_sort)                                                                                                        \
+    X(moe_combine)                                                                                                     \
+    X(moe_combine_bwd)
 
 #define LF_CUDA_LIST_GEMM(X)                                                                                           \
     X(gemm)                                                                                                            \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Routing, balancing and the way of rows to experts and back, on every instruction set: values against an f64 reference, the
+ * Routing, balancing and the way of rows to experts and back, on every instruction set and on CUDA: values against an f64 reference, the
  * backward against finite differences of that reference, and what must hold exactly: ties, NaN, empty experts, padding, threads.
  */
 #include "config.h"
@@ -25,6 +25,29 @@ static const struct rcase cases[] = {
     {23, 17, 3, 1, 1, true, true, true, 1, 22},      {12, 6, 2, 6, 3, true, false, false, 1, 12},
 };
 enum { N_CASES = sizeof cases / sizeof *cases, LAYERS = 3 };
+
+/* Zeros that kernels may read and write, until the test ends. */
+static void *zeros(size_t bytes)
+{
+    static struct op_buf kept[64];
+    static int n;
+    if (!bytes) { /* give all back */
+        while (n)
+            op_free(&kept[--n]);
+        return NULL;
+    }
+    if (n == 64)
+        tap_bail("too many pieces");
+    kept[n] = op_alloc(bytes);
+    return memset(kept[n++].p, 0, bytes);
+}
+
+static struct lf_step_record *record(struct lf_step_record r)
+{
+    struct lf_step_record *p = zeros(sizeof *p);
+    *p = r;
+    return p;
+}
 
 /* ---- the reference ---- */
 
@@ -101,7 +124,7 @@ static double ref_objective(const struct rcase *t, const double *l, const int32_
 
 struct rdata {
     struct op_buf logits, bias, ids, weights, scores, entropy, dweights, dlogits, load, counts;
-    int32_t cu[3];
+    int32_t *cu;
     struct lf_k_moe_route fwd;
 };
 
@@ -117,6 +140,7 @@ static void route_setup(struct rdata *d, const struct rcase *t)
     d->dlogits = op_alloc((size_t)n * 4);
     d->load = op_random(2 * t->experts, LF_F32, 14, 1);
     d->counts = op_random(t->experts, LF_F32, 15, 1);
+    d->cu = zeros(3 * sizeof *d->cu);
     d->cu[1] = (int32_t)((t->rows - t->pad) / 2);
     d->cu[2] = (int32_t)(t->rows - t->pad);
     d->fwd = (struct lf_k_moe_route){.rows = t->rows,
@@ -175,12 +199,12 @@ static void test_route(const struct lf_kernels *k, lf_queue *q, const struct rca
 
 static void test_route_bwd(const struct lf_kernels *k, lf_queue *q, const struct rcase *t, struct rdata *d, bool aux)
 {
-    const struct lf_step_record rec = {.inv_batches = 0.25f, .loss_scale = 8};
+    const struct lf_step_record *rec = record((struct lf_step_record){.inv_batches = 0.25f, .loss_scale = 8});
     const int64_t real = t->rows - t->pad, E = t->experts;
     const struct lf_k_moe_route_bwd b = {.rows = t->rows, .experts = E, .n_docs = 2, .lddlogits = E, .ids = d->ids.p,
         .cu_seqlens = d->cu, .weights = d->weights.p, .scores = d->scores.p, .dweights = d->dweights.p,
         .load = aux ? d->load.p : NULL, .dlogits = d->dlogits.p, .k = t->k, .layers = LAYERS, .scale = (float)t->scale,
-        .aux = 0.5f, .sigmoid = t->sigmoid, .renorm = t->renorm, .rec = &rec};
+        .aux = 0.5f, .sigmoid = t->sigmoid, .renorm = t->renorm, .rec = rec};
     if (k->moe_route_bwd.check(&b) || k->moe_route_bwd.run(q, &b))
         tap_bail("moe_route_bwd");
     double *want = calloc((size_t)(t->rows * E), sizeof *want), l[256], slope[256];
@@ -208,14 +232,14 @@ static void test_route_bwd(const struct lf_kernels *k, lf_queue *q, const struct
 static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rcase *t, struct rdata *d)
 {
     const int64_t E = t->experts, real = t->rows - t->pad;
-    struct lf_step_record rec = {.router_seen = 3, .router_aux = 1, .router_load = 1, .router_entropy = 1};
+    struct lf_step_record *rec = record((struct lf_step_record){.router_seen = 3, .router_aux = 1, .router_load = 1, .router_entropy = 1});
     double want[512] = {0}, counts[256], h = 0, top = 0, loss = 0;
     for (int64_t e = 0; e < E; e++)
         counts[e] = op_get(d->counts.p, e, LF_F32);
     struct op_buf load = op_alloc((size_t)E * 8);
     struct lf_k_moe_stats a = {.rows = t->rows, .experts = E, .n_docs = 2, .ids = d->ids.p, .cu_seqlens = d->cu,
         .scores = d->scores.p, .entropy = d->entropy.p, .prev = d->load.p, .load = load.p, .counts = d->counts.p, .k = t->k,
-        .layers = LAYERS, .accumulate = true, .rec = &rec};
+        .layers = LAYERS, .accumulate = true, .rec = rec};
     for (int64_t r = 0; r < real; r++) {
         double sum = 0;
         for (int64_t e = 0; e < E; e++)
@@ -237,11 +261,11 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
         tap_bail("moe_stats");
     op_ok(op_compare(load.p, LF_F32, want, NULL, 2 * E, 1e-6), "loads and shares, added to those before");
     op_ok(op_compare(d->counts.p, LF_F32, counts, NULL, E, 1e-6), "counts, accumulated");
-    tap_i64(rec.router_seen, 4, "one more layer was seen");
+    tap_i64(rec->router_seen, 4, "one more layer was seen");
     loss *= (double)E / pow((double)(real * LAYERS), 2);
-    double e1 = real ? fabs(rec.router_aux - 1 - loss) / (1 + fabs(loss)) : fabs(rec.router_aux - 1);
-    double e2 = fabs(rec.router_entropy - 1 - (real ? h / (double)real : 0));
-    double e3 = fabs(rec.router_load - 1 - (real ? top * (double)E / (double)(real * t->k) : 0));
+    double e1 = real ? fabs(rec->router_aux - 1 - loss) / (1 + fabs(loss)) : fabs(rec->router_aux - 1);
+    double e2 = fabs(rec->router_entropy - 1 - (real ? h / (double)real : 0));
+    double e3 = fabs(rec->router_load - 1 - (real ? top * (double)E / (double)(real * t->k) : 0));
     tap_ok(e1 < 1e-5 && e2 < 1e-5 && e3 < 1e-5, "balancing loss, entropy, busiest expert (%.1e %.1e %.1e)", e1, e2, e3);
     op_free(&load);
 }
@@ -250,8 +274,9 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
 static void test_loss_bounds(const struct lf_kernels *k, lf_queue *q)
 {
     enum { R = 8, E = 4 };
-    float scores[2][R * E], entropy[R] = {0}, load[2 * E];
-    int32_t ids[2][R], cu[2] = {0, R};
+    float(*scores)[R * E] = zeros(2 * sizeof *scores), *entropy = zeros(R * sizeof *entropy), *load = zeros(2 * E * sizeof *load);
+    int32_t(*ids)[R] = zeros(2 * sizeof *ids), *cu = zeros(2 * sizeof *cu);
+    cu[1] = R;
     for (int i = 0; i < R * E; i++) {
         scores[0][i] = 0.25f;
         scores[1][i] = i % E == 0 ? 1.0f : 0.0f;
@@ -259,19 +284,19 @@ static void test_loss_bounds(const struct lf_kernels *k, lf_queue *q)
         ids[1][i / E] = 0;
     }
     for (int one = 0; one < 2; one++) {
-        struct lf_step_record rec = {0};
+        struct lf_step_record *rec = record((struct lf_step_record){0});
         const struct lf_k_moe_stats a = {.rows = R, .experts = E, .n_docs = 1, .ids = ids[one], .cu_seqlens = cu, .scores = scores[one],
-                                         .entropy = entropy, .load = load, .k = 1, .layers = 1, .rec = &rec};
+                                         .entropy = entropy, .load = load, .k = 1, .layers = 1, .rec = rec};
         k->moe_stats.run(q, &a);
-        tap_ok(fabs(rec.router_aux - (one ? E : 1)) < 1e-6, "the loss of %s routing", one ? "collapsed" : "even");
+        tap_ok(fabs(rec->router_aux - (one ? E : 1)) < 1e-6, "the loss of %s routing", one ? "collapsed" : "even");
     }
 }
 
 static void test_edges(const struct lf_kernels *k, lf_queue *q)
 {
     enum { E = 20, K = 3 };
-    float l[3 * E], w[3 * K];
-    int32_t ids[3 * K];
+    float *l = zeros(3 * E * sizeof *l), *w = zeros(3 * K * sizeof *w);
+    int32_t *ids = zeros(3 * K * sizeof *ids);
     for (int i = 0; i < 3 * E; i++)
         l[i] = i < E ? 1.0f : i == E + 7 ? NAN : (float)(i % 5);
     for (int e = 0; e < E; e++)
@@ -305,7 +330,7 @@ static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
 {
     const int64_t m = rows * kk;
     struct op_buf row_of = op_alloc((size_t)m * 4), place = op_alloc((size_t)m * 4), off = op_alloc((size_t)(experts + 1) * 4);
-    int32_t *ids = calloc((size_t)m + 1, 4), *p = place.p, *r = row_of.p, *o = off.p;
+    int32_t *ids = zeros((size_t)(m + 1) * 4), *p = place.p, *r = row_of.p, *o = off.p;
     for (int64_t i = 0; i < m; i++) /* random; only odd experts; all to the last */
         ids[i] = how == 2 ? (int32_t)experts - 1 : (int32_t)((op_rand(5, i) + 1) / 2 * (double)experts);
     for (int64_t i = 0; i < m && how == 1; i++)
@@ -321,7 +346,7 @@ static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
     }
     tap_ok(ok, "%lld pairs in expert order, those of an expert in row order (%d)", (long long)m, how);
     tap_ok(op_guards_intact(&row_of) && op_guards_intact(&place) && op_guards_intact(&off), "nothing outside is written");
-    op_free(&row_of), op_free(&place), op_free(&off), free(ids);
+    op_free(&row_of), op_free(&place), op_free(&off), zeros(0);
 }
 
 /* ---- the sum and its backward ---- */
@@ -332,7 +357,7 @@ static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, 
     struct op_buf x = op_random(m * ldx, type, 1, 1), dy = op_random(rows * ldy, type, 2, 1), w = op_random(m, LF_F32, 3, 1);
     struct op_buf y = op_random(rows * ldy, type, 4, 1), dx = op_alloc((size_t)(m * ldx) * lf_dtype_size((enum lf_dtype)type));
     struct op_buf dw = op_alloc((size_t)m * 4);
-    int32_t *place = calloc((size_t)m, 4);
+    int32_t *place = zeros((size_t)m * 4);
     double *want = calloc((size_t)(m * ldx + rows * ldy), sizeof *want), *wdw = calloc((size_t)m, sizeof *wdw);
     for (int64_t i = 0; i < m; i++)
         place[i] = (int32_t)((i * 7 + 3) % m); /* 7 divides no m used here */
@@ -366,7 +391,7 @@ static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, 
     op_prove(dw.p, LF_F32, wdw, NULL, m, 3e-6 * (double)c, m - 1);
     tap_ok(op_guards_intact(&y) && op_guards_intact(&dx) && op_guards_intact(&dw), "nothing outside is written");
     op_free(&x), op_free(&dy), op_free(&w), op_free(&y), op_free(&dx), op_free(&dw);
-    free(place), free(want), free(wdw);
+    zeros(0), free(want), free(wdw);
 }
 
 static void test_gate(const struct lf_kernels *k, lf_queue *q, int64_t rows, int64_t c, int type)
@@ -398,27 +423,33 @@ static void test_gate(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
 
 static void test_balance(const struct lf_kernels *k, lf_queue *q)
 {
-    float bias[4] = {0, 1, -1, 0.5f}, counts[4] = {10, 2, 6, 6}, other[1] = {3}, one[1] = {7};
-    const struct lf_opt_tensor t[2] = {{.n = 4, .master = bias, .grad = counts, .lr_scale = 0.125f},
-                                       {.n = 1, .master = other, .grad = one, .lr_scale = 1}};
-    struct lf_step_record rec = {.skip = 1};
-    const struct lf_k_moe_balance a = {.n_tensors = 2, .t = t, .rec = &rec};
+    float *bias = zeros(16), *counts = zeros(16), *other = zeros(4), *one = zeros(4);
+    struct lf_opt_tensor *t = zeros(2 * sizeof *t);
+    memcpy(bias, (const float[]){0, 1, -1, 0.5f}, 16);
+    memcpy(counts, (const float[]){10, 2, 6, 6}, 16);
+    *other = 3;
+    *one = 7;
+    t[0] = (struct lf_opt_tensor){.n = 4, .master = bias, .grad = counts, .lr_scale = 0.125f};
+    t[1] = (struct lf_opt_tensor){.n = 1, .master = other, .grad = one, .lr_scale = 1};
+    struct lf_step_record *rec = record((struct lf_step_record){.skip = 1});
+    const struct lf_k_moe_balance a = {.n_tensors = 2, .t = t, .rec = rec};
     k->moe_balance.run(q, &a);
     tap_ok(bias[0] == 0 && bias[1] == 1, "a step that is skipped changes no bias");
-    rec.skip = 0;
+    rec->skip = 0;
     k->moe_balance.run(q, &a);
     tap_ok(bias[0] == -0.125f && bias[1] == 1.125f && bias[2] == -1 && bias[3] == 0.5f && other[0] == 3,
            "busy experts go down by the rate, idle ones up, those at the mean stay");
+    zeros(0);
 }
 
 /* Rows and sums do not depend on threads. */
 static void test_threads(const struct lf_kernels *k)
 {
     const struct rcase t = {700, 48, 5, 1, 1, false, true, false, 1, 20};
-    lf_queue *q[2] = {lf_cpu_queue_create(1), lf_cpu_queue_create(3)};
+    lf_queue *q[2] = {op_queue_create(1), op_queue_create(OP_THREADS)};
     struct rdata d[2];
-    float load[2][96];
-    struct lf_step_record rec[2] = {{0}, {0}};
+    float(*load)[96] = zeros(2 * sizeof *load);
+    struct lf_step_record *rec = zeros(2 * sizeof *rec);
     for (int i = 0; i < 2; i++) {
         route_setup(&d[i], &t);
         k->moe_route.run(q[i], &d[i].fwd);
@@ -431,15 +462,16 @@ static void test_threads(const struct lf_kernels *k)
            "1 and 3 threads: the same bits");
     for (int i = 0; i < 2; i++) {
         route_teardown(&d[i]);
-        lf_cpu_queue_destroy(q[i]);
+        op_queue_destroy(q[i]);
     }
+    zeros(0);
 }
 
 int main(void)
 {
-    lf_queue *q = lf_cpu_queue_create(2);
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++) {
-        const struct lf_kernels *k = lf_cpu_kernels((enum lf_isa)isa);
+    lf_queue *q = op_queue_create(2);
+    for (int b = 0; b < OP_BACKENDS; b++) {
+        const struct lf_kernels *k = op_kernels(b);
         if (!k)
             continue;
         for (size_t i = 0; i < N_CASES; i++) {
@@ -453,6 +485,7 @@ int main(void)
             test_route_bwd(k, q, &cases[i], &d, true);
             test_stats(k, q, &cases[i], &d);
             route_teardown(&d);
+            zeros(0);
         }
         test_loss_bounds(k, q);
         test_edges(k, q);
@@ -460,8 +493,9 @@ int main(void)
             test_sort(k, q, 1, 1, 1, how == 1 ? 0 : how);
             test_sort(k, q, 53, 4, 60, how);
             test_sort(k, q, 300, 2, 8, how);
+            test_sort(k, q, 701, 3, 10, how);
         }
-        for (int type = LF_F32; type <= LF_BF16; type++) {
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
             test_combine(k, q, 5, 2, 33, type, false);
             test_combine(k, q, 17, 4, 64, type, true);
             test_combine(k, q, 1, 8, 1, type, false);
@@ -470,6 +504,6 @@ int main(void)
         test_balance(k, q);
         test_threads(k);
     }
-    lf_cpu_queue_destroy(q);
+    op_queue_destroy(q);
     return tap_done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grad_norm and adamw over several tensors of odd lengths against the formulas in f64: norm, clip factor, loss scale,
- * non-finite gradients, weight decay groups, the bf16 copy, the skip flag; threads bit for bit.
+ * non-finite gradients, weight decay groups, the bf16 or fp16 copy, the skip flag; threads bit for bit.
  */
 #include "config.h"
 
@@ -32,6 +32,7 @@ static struct model model_make(void)
                                         .v = m.buf[i][2].p,
                                         .grad = m.buf[i][3].p,
                                         .copy = i % 2 ? m.buf[i][4].p : NULL,
+                                        .copy_type = i == 3 ? OP_LAST_FLOAT : LF_BF16,
                                         .lr_scale = i == 3 ? 0.5f : 1.0f,
                                         .weight_decay = i == 4 ? 0.0f : 0.1f};
     }
@@ -131,12 +132,14 @@ static void test_adamw(const struct lf_kernels *k)
             p[e] = (double)ref.t[i].master[e] * (1 - lr * (double)ref.t[i].weight_decay) -
                    lr * (mm[e] / (double)rec->bias_corr1) / (sqrt(v[e] / (double)rec->bias_corr2) + (double)eps);
             if (ref.t[i].copy)
-                copy = copy && ((uint16_t *)m[1].t[i].copy)[e] == op_to_bf16((double)m[1].t[i].master[e]);
+                copy = copy && ((uint16_t *)m[1].t[i].copy)[e] ==
+                                   (ref.t[i].copy_type == LF_F16 ? op_to_f16((double)m[1].t[i].master[e])
+                                                                 : op_to_bf16((double)m[1].t[i].master[e]));
         }
         op_ok(op_compare(m[1].t[i].m, LF_F32, mm, NULL, length[i], 3e-7), "adamw m");
         op_ok(op_compare(m[1].t[i].v, LF_F32, v, NULL, length[i], 3e-7), "adamw v");
         op_ok(op_compare(m[1].t[i].master, LF_F32, p, NULL, length[i], 5e-7), "adamw weights");
-        tap_ok(copy, "the bf16 copy is the rounded weight");
+        tap_ok(copy, "the copy is the rounded weight");
         if (length[i] > 100)
             op_prove(m[1].t[i].master, LF_F32, p, NULL, length[i], 5e-7, length[i] - 1);
         free(p);
