@@ -6,16 +6,19 @@
 
 Each turn is a fresh process of ours (a few optimizer steps; the times between its records count, not its start) and the same number of steps of
 a TRL process that waits in between (post_peer.py). Printed are medians over the turns of processed tokens per second, of wall and of CPU
-time, and the ratio ours / TRL; of TRL's ways (eager, compiled) the better counts. LF_BENCH_THREADS (2), LF_BENCH_TURNS (3), LF_BENCH_LIMIT
+time, and the ratio ours / TRL; of TRL's ways (eager, then compiled for what time is left) the better counts. LF_BENCH_THREADS (2), LF_BENCH_TURNS (3), LF_BENCH_LIMIT
 (seconds after which no new turn begins, 320; what is left out is named), LF_BENCH_DIR (a temporary directory).
 """
 import json
 import os
+import queue
+import signal
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -94,19 +97,31 @@ class Peer:
         env = dict(os.environ, OMP_NUM_THREADS=THREADS, **TUNED)
         self.how, self.log = how, tempfile.TemporaryFile()
         self.p = subprocess.Popen([sys.executable, PEER, what, work, prec, how, THREADS, *settings], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  stderr=self.log, text=True, env=env)
+                                  stderr=self.log, text=True, env=env, start_new_session=True)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
 
-    def turn(self, steps):
-        self.p.stdin.write("%d\n" % steps)
-        self.p.stdin.flush()
+    def read(self):
         for line in self.p.stdout:
             if line.startswith("{"):
-                return json.loads(line)
+                self.lines.put(line)
+        self.lines.put(None)
+
+    def turn(self, steps, until):
+        """None: no answer by then."""
+        self.p.stdin.write("%d\n" % steps)
+        self.p.stdin.flush()
+        try:
+            line = self.lines.get(timeout=max(1, until - time.monotonic()))
+        except queue.Empty:
+            return None
+        if line:
+            return json.loads(line)
         self.log.seek(0)
         sys.exit("post_peer.py, %s: %s" % (self.how, self.log.read().decode(errors="replace")[-1500:]))
 
     def close(self):
-        self.p.stdin.close()
+        os.killpg(self.p.pid, signal.SIGKILL)  # with what compiles for it
         self.p.wait()
 
 
@@ -114,25 +129,38 @@ def rate(samples, key):
     return statistics.median(s["tokens"] / s[key] for s in samples)
 
 
-def row(ours, work, what, prec, shape, steps):
-    settings = ["shape=" + shape] if shape else []
-    got, peers = [], {how: [] for how in ("eager", "compile")}
-    for how in peers:
-        peer = Peer(work, what, prec, how, settings)
-        peer.turn(2)  # warm: imports, compilation, memory
-        for _ in range(TURNS):
+def turns(ours, work, row, how, got, until):
+    """Ours and one way of TRL's by turns; their samples, or why there are none."""
+    what, prec, shape, steps = row
+    theirs, peer = [], Peer(work, what, prec, how, ["shape=" + shape] if shape else [])
+    try:
+        if not peer.turn(2, until):  # warm: imports, compilation, memory
+            return "not ready in time"
+        while len(theirs) < TURNS:
             got.append(ours.turn(what, prec, shape, steps))
-            peers[how].append(peer.turn(steps))
-            if time.monotonic() > END:
+            sample = peer.turn(steps, max(until, time.monotonic() + 60))
+            if not sample:
                 break
+            theirs.append(sample)
+            if time.monotonic() > until:
+                break
+        return theirs or "too slow"
+    finally:
         peer.close()
-        if time.monotonic() > END:
-            break
-    best = max((how for how in peers if peers[how]), key=lambda how: rate(peers[how], "wall"))
+
+
+def show(row, got, peers):
+    what, prec, shape, _ = row
+    good = [how for how in peers if isinstance(peers[how], list)]
+    if not good:
+        print("%s %s %s: %s" % (what, prec, shape, peers or "no time left"))
+        return
+    best = max(good, key=lambda how: rate(peers[how], "wall"))
     wall, cpu = (rate(got, k) / rate(peers[best], k) for k in ("wall", "cpu"))
-    print("%-4s %-4s %-5s ours %7.0f tok/s  TRL %7.0f tok/s (%s)  ratio %.2f (target %.1f)   by CPU time: ours %.0f, TRL %.0f, ratio %.2f   other way %s" % (
+    rest = ["%s %s" % (how, "%.0f tok/s" % rate(v, "wall") if isinstance(v, list) else v) for how, v in peers.items() if how != best]
+    print("%-4s %-4s %-5s ours %7.0f tok/s  TRL %7.0f tok/s (%s)  ratio %.2f (target %.1f)   by CPU time: ours %.0f, TRL %.0f, ratio %.2f   %s" % (
         what, prec, shape, rate(got, "wall"), rate(peers[best], "wall"), best, wall, TARGET[what], rate(got, "cpu"), rate(peers[best], "cpu"), cpu,
-        " ".join("%s %.0f" % (how, rate(peers[how], "wall")) for how in peers if how != best and peers[how]) or "not tried for want of time"), flush=True)
+        ", ".join(rest) or "compiled: not tried for want of time"), flush=True)
 
 
 def main():
@@ -140,13 +168,16 @@ def main():
     with tempfile.TemporaryDirectory(dir=os.environ.get("LF_BENCH_DIR")) as work:
         subprocess.run([sys.executable, PEER, "make", work], check=True, stderr=subprocess.DEVNULL)
         ours = Ours(build, work)
-        for what, prec, shape, steps in ROWS:
-            if not all(w in (what, prec, shape) for w in words):
-                continue
-            if time.monotonic() > END:
-                print("%s %s %s: no time left" % (what, prec, shape))
-                continue
-            row(ours, work, what, prec, shape, steps)
+        rows = [r for r in ROWS if all(w in r[:3] for w in words)]
+        got, peers = [[] for _ in rows], [{} for _ in rows]
+        for how in ("eager", "compile"):
+            for i, row in enumerate(rows):
+                left = END - time.monotonic()
+                if left > 15:  # a share of what is left, so that every line has its first way
+                    until = time.monotonic() + left / (len(rows) - i if how == "compile" else 2 * len(rows) - 2 * i)
+                    peers[i][how] = turns(ours, work, row, how, got[i], max(until, time.monotonic() + min(left, 30)))
+        for i, row in enumerate(rows):
+            show(row, got[i], peers[i])
 
 
 if len(sys.argv) < 2:
