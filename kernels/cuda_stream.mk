@@ -1,5 +1,6 @@
 # The memory-bound kernels of the CUDA backend and their tests; part of cuda.mk.
-LF_CU_CODE += kernels/cuda/elementwise.c kernels/cuda/rows.cu kernels/cuda/sort.cu kernels/cuda/embed.cu kernels/cuda/optim.cu kernels/cuda/moe.cu kernels/cuda/rows.cu kernels/cuda/sort.cu kernels/cuda/embed.cu kernels/cuda/optim.cu kernels/cuda/moe.cu
+LF_CU_CODE += kernels/cuda/elementwise.cu kernels/cuda/rows.cu kernels/cuda/sort.cu kernels/cuda/embed.cu kernels/cuda/optim.cu \
+  kernels/cuda/moe.cu
 LF_CU_EMU_CODE += kernels/cuda/emu/cu_elementwise.c kernels/cuda/emu/cu_rows.c kernels/cuda/emu/cu_sort.c \
   kernels/cuda/emu/cu_embed.c kernels/cuda/emu/cu_optim.c kernels/cuda/emu/cu_moe.c
 LF_CU_HEAD += kernels/cuda/act.h kernels/cuda/each.h kernels/cuda/elementwise.h kernels/cuda/rows.h \
