@@ -83,5 +83,29 @@ printf '%s\n' '{"context":"the house","target":"x"}' '{"context":"a small tree",
 run gen --generate "$dir/gen.jsonl" --max-tokens 8 --match number
 [ $rc -eq 0 ] && grep -q '"exact_match,none"' "$dir/gen/results/results.json"
 ok $? "texts generated and matched"
+# Several texts of one request, a vote, and what stands behind the end of thinking.
+vote='{"task":"t","output_type":"generate_until","metrics":[{"metric":"exact_match","aggregation":"mean"}],"filters":[{"name":"vote","steps":[{"function":"majority_vote"},{"function":"take_first"}]}]}'
+asked() { # asked REPEATS TEMPERATURE
+    printf '%s\n' "$vote" "{\"task\":\"t\",\"doc_id\":0,\"idx\":0,\"kind\":\"generate_until\",\"ctx\":\"Question: the house?\\nAnswer:\",\"gen\":{\"until\":[\"bird\"],\"temperature\":$2,\"max_gen_toks\":24},\"repeats\":$1,\"doc\":{\"doc\":{\"q\":\"x\"},\"target\":\"y\",\"doc_hash\":\"0\",\"prompt_hash\":\"0\",\"target_hash\":\"0\"}}" >"$dir/asked.jsonl"
+}
+texts() { sed 's/.*"resps":\[\[//; s/\]\].*//; s/","/"\n"/g' "$dir/$1/results/samples.jsonl"; }
+filtered() { sed 's/.*"filtered_resps":\[\("[^"]*"\)\].*/\1/' "$dir/$1/results/samples_t.jsonl"; }
+asked 4 1.0
+run four --requests "$dir/asked.jsonl"
+[ $rc -eq 0 ] && [ "$(texts four | sort -u | wc -l)" -eq 4 ] && [ "$(filtered four)" = "$(texts four | head -n 1)" ]
+ok $? "four repeats draw four texts; a vote among different ones is for the first"
+asked 4 0.0
+run greedy --requests "$dir/asked.jsonl"
+[ $rc -eq 0 ] && [ "$(texts greedy | wc -l)" -eq 4 ] && [ "$(texts greedy | sort -u | wc -l)" -eq 1 ]
+ok $? "four repeats at temperature 0 are one text"
+run think --requests "$dir/asked.jsonl" --think-end ' and'
+whole=$(texts greedy | head -n 1)
+want=\"$(printf '%s' "${whole##* and}" | sed 's/^ *//')
+[ $rc -eq 0 ] && [ "${whole##* and}" != "$whole" ] && [ "$(texts think | head -n 1)" = "$want" ]
+ok $? "behind the last end of thinking: $(texts think | head -n 1)"
+run never --requests "$dir/asked.jsonl" --think-end '</nothing>'
+[ $rc -eq 0 ] && [ "$(texts never | head -n 1)" = "\"$(printf '%s' "$whole" | sed 's/^"//; s/^ *//')" ]
+ok $? "a text without one is whole"
+
 echo "1..$n"
 [ $failed -eq 0 ]
