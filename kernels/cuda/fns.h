@@ -61,6 +61,7 @@
     X(gemm, gemm_f32_big)                                                                                              \
     X(gemm, gemm_f32_small)                                                                                            \
     X(gemm, gemm_join)                                                                                                 \
+    X(gemm, gemm_post)                                                                                                 \
     X(gemm, gemm_bf16_rows)                                                                                            \
     X(gemm, gemm_f16_rows)                                                                                             \
     X(colsum, colsum)                                                                                                  \

@@ -5,12 +5,14 @@
  */
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/gemm_args.h"
+#include "kernels/cuda/gemm_blaslt.h"
 #include "kernels/cuda/gemm_form.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/table.h"
 
 LF_CUDA_DECLARE(gemm)
 
+#define LIBRARY_WORK_FROM 1e8 /* multiply-adds; smaller products get no workspace for the library's sake */
 enum {
     BIG_TILES = 100,   /* so many big tiles fill a GPU */
     SPLIT_TILES = 264, /* fewer small tiles than this leave one idle */
@@ -71,10 +73,17 @@ static enum lf_mm_form wanted(const struct lf_k_gemm *g)
     return small < SPLIT_TILES && chunks_of(g) > 1 && split_shape(g) ? LF_MM_FORM_SPLIT : LF_MM_FORM_SMALL;
 }
 
+/* Up to 16 rows are read through by our own product, which takes the weights once. */
+static bool for_library(const struct lf_k_gemm *g)
+{
+    return g->mode == LF_FAST && !rows_shape(g) && g->m > 0;
+}
+
 size_t lf_cuda_gemm_work(const struct lf_k_gemm *g, int threads)
 {
     (void)threads;
-    return wanted(g) == LF_MM_FORM_SPLIT ? lf_cu_gemm_split_bytes(g) : 0;
+    const size_t own = wanted(g) == LF_MM_FORM_SPLIT ? lf_cu_gemm_split_bytes(g) : 0, lt = (size_t)LF_LT_WORK_MIB << 20;
+    return for_library(g) && own < lt && (double)g->m * (double)g->n * (double)g->k >= LIBRARY_WORK_FROM ? lt : own;
 }
 
 int lf_cuda_gemm_check(const struct lf_k_gemm *g)
@@ -154,6 +163,12 @@ int lf_cuda_gemm(lf_queue *q, const struct lf_k_gemm *g)
         return LF_K_EINVAL;
     if (g->m == 0)
         return LF_K_OK;
+    if (for_library(g)) {
+        bool done = false;
+        const int rc = lf_blaslt_gemm(q, g, &done);
+        if (rc || done)
+            return rc;
+    }
     enum lf_mm_form form = wanted(g);
     if (!lf_cu_gemm_form_fits(g, form))
         form = LF_MM_FORM_SMALL;

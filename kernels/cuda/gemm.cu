@@ -118,6 +118,17 @@ LF_KERNEL(gemm_join, struct lf_cu_gemm, 256)
     }
 }
 
+/* What follows product + bias when a library made that: act, residual. A thread per pair of columns. */
+LF_KERNEL(gemm_post, struct lf_cu_gemm, 256)
+{
+    const int64_t pairs = (a->g.n + 1) / 2;
+    for (int64_t i = lf_index(); i < a->g.m * pairs; i += lf_threads()) {
+        const int64_t r = i / pairs, c = i % pairs * 2, at = r * a->ldsrc + c;
+        const float x0 = lf_load(a->src, at, a->g.c_type);
+        lf_gemm_end(&a->g, r, c, x0, c + 1 < a->g.n ? lf_load(a->src, at + 1, a->g.c_type) : 0.0f);
+    }
+}
+
 /* ---- rows ---- */
 
 /* One stage of a warp: 16 rows of w and the rows of x, 64 k of each, 128 bytes a row; piece c of row r lies at place c

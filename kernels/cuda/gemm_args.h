@@ -46,7 +46,9 @@ enum {
 
 struct lf_cu_gemm {
     struct lf_k_gemm g;
-    float *partial; /* [chunks][m][n], or NULL */
+    float *partial;  /* [chunks][m][n], or NULL */
+    const void *src; /* gemm_post: product + bias, of c_type; may be C */
+    int64_t ldsrc;
     int32_t tiles_m, tiles_n;
     bool vec_a, vec_b; /* rows may be read 16 bytes at a time */
 };

@@ -8,6 +8,7 @@
 #include "tests/op/op_test.h"
 
 #ifdef OP_CUDA
+#include "kernels/cuda/emu/blaslt.h"
 #include "kernels/cuda/gemm_form.h"
 enum { CASES = 120, PANELS = 0, QUEUES = 1 };
 static int queue_threads(const lf_queue *q)
@@ -382,6 +383,50 @@ static void forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t kk)
     teardown(&d);
 }
 
+/* Mode LF_FAST through the emulated library: same numbers, algorithms asked for once, our own product where it has none. */
+static void blaslt(const struct lf_kernels *k, lf_queue *q)
+{
+    struct lf_lt lt;
+    lf_emu_blaslt(&lt);
+    bool ok = lf_blaslt_use(q->dev, &lt) == LF_K_OK;
+    tap_str(lf_cuda_gemm_algorithm(q->dev, LF_FAST), "cublasLt 130100", "the algorithm is named with its version");
+    tap_str(lf_cuda_gemm_algorithm(q->dev, LF_INVARIANT), "own", "invariant products are our own");
+    int bad = 0, runs = 0;
+    for (int i = 0; i < 96; i++) {
+        struct gcase t = {.m = 20 + i % 5, .n = 33, .k = 70 + i % 7, .ta = i & 1, .tb = i & 2, .pad = i % 3, .mode = LF_FAST};
+        t.ab = (uint8_t)(i % 3);
+        t.ct = (uint8_t)(i % 5 ? i % 3 : 0);
+        t.bt = t.ct;
+        t.accumulate = i / 4 % 4 == 1 && t.ct == LF_F32;
+        t.bias = i / 4 % 4 == 2;
+        t.pre = i / 16 % 3 == 1 && !t.accumulate;
+        t.act = (uint8_t)(i / 16 % 3 && !t.accumulate ? i % 6 : 0);
+        t.residual = i % 7 == 3 && !t.accumulate;
+        t.residual_is_c = t.residual && i % 2;
+        bad += !run_case(k, q, &t, false);
+        runs++;
+    }
+    const struct lf_emu_blaslt_counts n = lf_emu_blaslt_counts(false);
+    tap_ok(ok && bad == 0 && n.products > 80 && n.products < runs, "%d of %d products by the library, %d wrong", n.products, runs, bad);
+    struct gcase t = {.m = 40, .n = 33, .k = 70, .tb = true, .mode = LF_FAST};
+    bad = !run_case(k, q, &t, false);
+    const int asked = lf_emu_blaslt_counts(false).asked;
+    struct gdata d;
+    setup(&d, &t, k, q);
+    ok = k->gemm.run(q, &d.g) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
+    tap_ok(ok && !bad && lf_emu_blaslt_counts(false).asked <= asked + 1, "an algorithm is asked for once");
+    lf_emu_blaslt_counts(true); /* from now on it refuses */
+    ok = k->gemm.run(q, &d.g) == LF_K_EDEVICE && q->what && strcmp(q->what, "cublasLtMatmul") == 0;
+    tap_ok(ok, "a product that it refuses to run is named");
+    q->status = 0;
+    ok = lf_blaslt_use(q->dev, &lt) == LF_K_OK && run_case(k, q, &t, false);
+    tap_ok(ok, "without an algorithm of it, our own product runs");
+    teardown(&d);
+    tap_ok(lf_blaslt_use(q->dev, NULL) == LF_K_OK && run_case(k, q, &t, false) &&
+               !strcmp(lf_cuda_gemm_algorithm(q->dev, LF_FAST), "own"),
+           "without the library too");
+}
+
 static void all_forms(lf_queue *q)
 {
     for (uint8_t ab = LF_F32; ab <= LF_F16; ab++) {
@@ -433,6 +478,7 @@ int main(void)
         refusals(k);
 #ifdef OP_CUDA
         all_forms(q);
+        blaslt(k, q);
 #else
         pack_rounds(k, q);
         library(k, q);
