@@ -1,8 +1,9 @@
 # Attention on CUDA and its tests; part of cuda.mk.
-LF_CU_ATTN = kernels/cuda/attn_fwd.cu kernels/cuda/attn_f32.cu
-LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/attn_f32.h
+LF_CU_ATTN = kernels/cuda/attn_fwd.cu kernels/cuda/attn_f32.cu kernels/cuda/attn_bwd.cu kernels/cuda/attn_bwd_f32.cu
+LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/attn_f32.h kernels/cuda/attn_bwd.h
 LF_CU_CODE += $(LF_CU_ATTN)
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_attn_fwd.c kernels/cuda/emu/cu_attn_f32.c
+LF_CU_EMU_CODE += kernels/cuda/emu/cu_attn_fwd.c kernels/cuda/emu/cu_attn_f32.c kernels/cuda/emu/cu_attn_bwd.c \
+  kernels/cuda/emu/cu_attn_bwd_f32.c
 kernels_libkernels_a_SOURCES += $(LF_CU_ATTN_HEAD) kernels/cuda/attn_args.h kernels/cuda/attn.c
 if HAVE_CUDA
 $(LF_CU_ATTN:.cu=.fatbin): $(LF_CU_ATTN_HEAD)

@@ -33,5 +33,10 @@ static inline size_t lf_cu_attn_f32_smem(int64_t d)
     const int64_t dp = (d + 63) / 64 * 64;
     return (size_t)(2 * 64 * (dp + 4) + 64 * 68) * sizeof(float);
 }
+static inline size_t lf_cu_attn_bwd_f32_smem(int64_t d)
+{
+    const int64_t dp = (d + 63) / 64 * 64;
+    return (size_t)(4 * 32 * (dp + 4) + 2 * 32 * 33) * sizeof(float);
+}
 
 #endif

@@ -82,6 +82,21 @@
     X(attn_fwd, attn_fwd_f16_128)                                                                                      \
     X(attn_fwd, attn_fwd_bf16_256)                                                                                     \
     X(attn_fwd, attn_fwd_f16_256)                                                                                      \
+    X(attn_bwd, attn_bwd_delta)                                                                                        \
+    X(attn_bwd, attn_dq_bf16_64)                                                                                       \
+    X(attn_bwd, attn_dq_f16_64)                                                                                        \
+    X(attn_bwd, attn_dq_bf16_128)                                                                                      \
+    X(attn_bwd, attn_dq_f16_128)                                                                                       \
+    X(attn_bwd, attn_dq_bf16_256)                                                                                      \
+    X(attn_bwd, attn_dq_f16_256)                                                                                       \
+    X(attn_bwd, attn_dkv_bf16_64)                                                                                      \
+    X(attn_bwd, attn_dkv_f16_64)                                                                                       \
+    X(attn_bwd, attn_dkv_bf16_128)                                                                                     \
+    X(attn_bwd, attn_dkv_f16_128)                                                                                      \
+    X(attn_bwd, attn_dkv_bf16_256)                                                                                     \
+    X(attn_bwd, attn_dkv_f16_256)                                                                                      \
+    X(attn_bwd_f32, attn_dq_f32)                                                                                       \
+    X(attn_bwd_f32, attn_dkv_f32)                                                                                      \
     X(attn_f32, attn_fwd_f32)
 
 #define LF_CU_FNS_CACHE(X)                                                                                             \
@@ -109,6 +124,8 @@
     X(attn_f32)                                                                                                        \
     X(attn_fwd)                                                                                                        \
     X(colsum)                                                                                                          \
+    X(attn_bwd)                                                                                                        \
+    X(attn_bwd_f32)                                                                                                    \
     X(dora)                                                                                                            \
     X(elementwise)                                                                                                     \
     X(embed)                                                                                                           \

@@ -50,7 +50,9 @@
     X(linear_xent)                                                                                                     \
     X(logit_stats)
 
-#define LF_CUDA_LIST_ATTN(X) X(attn_fwd)
+#define LF_CUDA_LIST_ATTN(X)                                                                                           \
+    X(attn_fwd)                                                                                                        \
+    X(attn_bwd)
 
 #define LF_CUDA_LIST_CACHE(X)                                                                                          \
     X(rope)                                                                                                            \

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What both forms of attention's backward share. One body serves two kernels, each with rows of its own and tiles of
+ * others: queries: own = (q, do), other = (k, v)      dq = sum over keys of ds k keys:    own = (k, v), other = (q, do)
+ * dk = sum over queries of ds q      dv = sum over queries of p do where x = own_0 . other_0 is the product q . k, y =
+ * own_1 . other_1 is do . v, p = 2^(x sl - lse) with lse in base 2 and ds = p (m y - delta) scale (* the softcap's
+ * slope), m the dropout's 1 / (1 - p) or 0, delta = do . o. Each gradient is one chain over documents' tiles in order
+ * (keys: heads of the group ascending, queries ascending in each): no atomics, no waiting of blocks for one another.
+ * The price against one pass for all three is a second x and y: seven products instead of five.
+ */
+#ifndef LF_KERNELS_CUDA_ATTN_BWD_H
+#define LF_KERNELS_CUDA_ATTN_BWD_H
+
+#include "kernels/cuda/attn_dev.h"
+
+/* The forward's part that both passes read: what rows of a document may see. */
+LF_DEV bool attn_visible(const struct attn_call *c, int query, int key, int prefix)
+{
+    return (!c->causal || key <= query || key < prefix) && (c->window <= 0 || query - key < c->window);
+}
+
+/* Queries [*lo, *hi) of a document that see some of the keys first ... last. */
+LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len, int prefix, int *lo, int *hi)
+{
+    *lo = c->causal && first >= prefix ? first : 0;
+    *hi = c->window > 0 && last + c->window < len ? last + c->window : len;
+    if (*hi < *lo)
+        *hi = *lo;
+}
+
+/* One element: x, y in; p and ds out. m: dropout's factor. */
+LF_DEV void attn_element(const struct attn_call *c, float *x, float *y, bool visible, float slope, int distance,
+                         float lse2, float delta, float m)
+{
+    float cap = 1.0f, v = *x;
+    if (c->bent)
+        v = attn_bend(c, v, slope, distance, &cap);
+    const float p = visible ? lf_exp2(fmaf(v, c->sl, -lse2)) : 0.0f;
+    *y = visible ? p * fmaf(*y, m, -delta) * (c->scale * cap) : 0.0f;
+    *x = p * m;
+}
+
+/* Sizes of one side. */
+struct attn_side {
+    const void *x, *y; /* q, do or k, v, at the head */
+    int64_t ldx, ldy;
+};
+LF_DEV struct attn_side attn_query_side(const struct lf_k_attn_bwd *a, int h)
+{
+    const int64_t size = a->x_type == LF_F32 ? 4 : 2;
+    struct attn_side s;
+    s.x = (const char *)a->q + h * a->d * size;
+    s.y = (const char *)a->d_o + h * a->d * size;
+    s.ldx = a->ldq;
+    s.ldy = a->lddo;
+    return s;
+}
+LF_DEV struct attn_side attn_key_side(const struct lf_k_attn_bwd *a, int g)
+{
+    const int64_t size = a->x_type == LF_F32 ? 4 : 2;
+    struct attn_side s;
+    s.x = (const char *)a->k + g * a->d * size;
+    s.y = (const char *)a->v + g * a->d * size;
+    s.ldx = a->ldk;
+    s.ldy = a->ldv;
+    return s;
+}
+
+#endif
