@@ -1,0 +1,113 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# lf-pretrain with device = cuda on the emulated driver: exit codes, learning as on the CPU, kill -9 and the same bits, checkpoints that
+# either device goes on from, fp16.
+set -u
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+tool=$LF_BUILDDIR/tests/stage/train_tool
+LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
+export LOONG_CUDA_DRIVER
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-cuda.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+losses() { "$tool" metrics "$dir/$1/metrics" | awk '{ print $4 }'; }
+near() { # near A B TOLERANCE: the losses of two runs of five steps
+    { losses "$1"; losses "$2"; } | awk -v t="$3" '{ x[NR] = $1 } END { for (i = 1; i <= 5; i++) if (!(x[i] - x[i + 5] < t && x[i + 5] - x[i] < t)) bad = 1; exit bad || NR != 10 }'
+}
+
+"$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/data
+device = cuda
+steps = 5
+seq_length = 16
+batch = 1
+micro_batch = 1
+valid_interval = 0
+lr = 5e-3
+warmup = 1
+save_interval = 1
+save_time = 0
+seed = 5
+threads = 1
+[model]
+family = llama3
+layers = 1
+hidden = 16
+heads = 1
+kv_heads = 1
+ffn = 32
+vocab = 64
+max_positions = 16
+END
+
+run base
+same $rc 0 "five steps on the emulated GPU"
+run cpu --device cpu
+same $rc 0 "and on the CPU"
+near base cpu 1e-4
+ok $? "with the same losses: $(losses base | tr '\n' ' ')"
+[ "$(id base)" != "$(id cpu)" ]
+ok $? "by two different programs"
+
+mkdir -p "$dir/kill"
+"$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
+pid=$!
+until [ -e "$dir/kill/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+kill -9 $pid
+wait $pid 2>/dev/null
+same $? 137 "kill -9 after the second step"
+[ ! -e "$dir/kill/out/checkpoint" ]
+ok $? "before the end"
+run kill
+same $rc 0 "started again it ends"
+says "continuing bitwise" "and says that it goes on bitwise"
+same "$(id kill)" "$(id base)" "with the same checkpoint"
+same "$(losses kill)" "$(losses base)" "and the same losses"
+
+run stop --steps 3
+run on --device cpu --resume-from "$dir/stop/out"
+same $rc 0 "the CPU goes on from a GPU's checkpoint"
+says "perhaps not bitwise: .*cuda.*cpu" "and says that the device was another"
+{ losses stop; losses on; } | awk '{ print }' >"$dir/two"
+same "$(wc -l <"$dir/two" | tr -d ' ')" 5 "with the two steps that were left"
+
+run half --precision fp16
+same $rc 0 "fp16 runs"
+near half base 2e-2
+ok $? "and learns as f32 does: $(losses half | tr '\n' ' ')"
+run refused --device cpu --precision fp16
+same $rc 1 "on a CPU fp16 is refused"
+says "GPUs have" "and it says where to run it"
+
+LF_EMU_FAIL=launch:9 run fail
+same $rc 1 "a launch that fails ends the run with 1"
+says "GPU 0" "and names the GPU"
+LOONG_CUDA_DRIVER=$dir/nowhere.so run none
+same $rc 1 "without a driver device = cuda is a failure"
+says "no CUDA driver" "that says so"
+echo "1..$n"
+[ $failed -eq 0 ]
