@@ -9,10 +9,6 @@
 
 /* Is a real GPU asked for? */
 bool golden_on_gpu(void);
-/* A kernel of a forward pass, or of a training step, that the CUDA backend does not have yet; NULL: none. */
-const char *golden_lacks(bool training);
-/* Where one is lacking everything is skipped, on a GPU it is a failure. */
-void golden_need_kernels(bool training);
 /* Bails out where a GPU is required and missing. */
 lf_back *golden_cuda_back(lf_err *err);
 const struct lf_target *golden_cuda_target(void);

@@ -237,7 +237,6 @@ int main(int argc, char **argv)
     const char *src = getenv("LF_SRCDIR");
     const bool gpu = golden_on_gpu();
     const struct size z = gpu ? (struct size){"small", 200, 4, 256, 4, 1e-3f} : (struct size){"micro", 5, 2, 16, 2, 1e-2f};
-    golden_need_kernels(true);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         lf_model_config c;
         char path[4096];
