@@ -320,8 +320,11 @@ static int settle_tokens(convert *v, lf_err *err)
 {
     struct lf_convert_tokens *k = &v->tokens;
     const char *dir = v->c.tokenizer;
-    lf_tokenizer *t = dir ? lf_tokenizer_load(dir, err) : NULL;
-    int rc = dir && !t ? err && err->rc ? err->rc : LF_EFORMAT : 0;
+    lf_err why = LF_ERR_INIT;
+    lf_tokenizer *t = dir ? lf_tokenizer_load(dir, &why) : NULL;
+    int rc = 0;
+    if (why.rc && why.rc != LF_ENOENT) /* a directory of other files, as some imports leave it, is no failure */
+        rc = lf_fail(err, why.rc, "%s", why.text);
     if (!rc && v->n_eos > LF_CONVERT_MAX_EOS)
         rc = lf_fail(err, LF_EINVAL, "%zu eos, at most %d are taken", v->n_eos, LF_CONVERT_MAX_EOS);
     *k = (struct lf_convert_tokens){.turn_end = -1, .bos = t ? lf_tokenizer_bos(t) : -1, .asked = v->n_eos > 0 || v->pad_token};

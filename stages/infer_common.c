@@ -51,8 +51,8 @@ static int configured_end(int32_t *v, size_t *n, const lf_tokenizer *t, const ch
     return rc;
 }
 
-int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path, const char *const *names,
-                        size_t n_names, lf_err *err)
+int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path,
+                        const char *const *names, size_t n_names, lf_err *err)
 {
     int32_t *v = lf_calloc(n_names + LF_GEN_CONFIG_MAX_EOS, sizeof *v, err);
     size_t count = 0;
@@ -67,7 +67,8 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
         int64_t id = t ? lf_tokenizer_find(t, names[i]) : -1;
         if (id < 0) {
             free(v);
-            return lf_fail(err, LF_EINVAL, "eos: %s '%s'", t ? "the tokenizer has no token" : "no tokenizer is given to find", names[i]);
+            return lf_fail(err, LF_EINVAL, "eos: %s '%s'",
+                           t ? "the tokenizer has no token" : "no tokenizer is given to find", names[i]);
         }
         v[count++] = (int32_t)id;
     }
@@ -78,7 +79,8 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
     return 0;
 }
 
-int lf_infer_adapter(char **dir, lf_comm *comm, struct lf_runner_opts *o, const char *checkpoint, const char *out, lf_err *err)
+int lf_infer_adapter(char **dir, lf_comm *comm, struct lf_runner_opts *o, const char *checkpoint, const char *out,
+                     lf_err *err)
 {
     int rc = o->adapter ? lf_adapter_in(dir, comm, o->adapter, checkpoint, out, o->threads, err) : 0;
     if (!rc && o->adapter)
@@ -91,11 +93,14 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
     lf_model_config c;
     struct lf_adapter_config ac;
     lf_err e = LF_ERR_INIT;
+    const char *missing = "sizes follow from the checkpoint, which does not exist yet";
     int rc = lf_runner_config(&c, checkpoint, &e);
-    if (!rc && o->adapter)
+    if (!rc && o->adapter) {
+        missing = "sizes follow from the adapter, which does not exist yet or is read in when the run begins";
         rc = lf_adapter_in_is_peft(o->adapter) ? LF_ENOENT : lf_adapter_config_of(&ac, o->adapter, &e);
+    }
     if (rc == LF_ENOENT) {
-        json_t *notes = json_pack("[s]", "sizes follow from checkpoint and adapter, which are not there yet or read when the run begins");
+        json_t *notes = json_pack("[s]", missing);
         return notes && json_object_set_new(out, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     }
     if (rc)
@@ -108,8 +113,8 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
     return rc;
 }
 
-static int lines_of(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from, size_t n_from,
-                   lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
+static int lines_of(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from,
+                    size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
 {
     int rc = 0;
     char **dirs = lf_calloc(n_from + 1, sizeof *dirs, err);
