@@ -202,8 +202,8 @@ is $code 75 "before the job's end the stage stops"
 like "$rd/first/2.2/end.json" '"class":"timeout"' "because of the time"
 [ $((t1 - t0)) -ge 2 ] && [ "$t1" -le "$(cat end)" ]; ok $? "in time, and not at once" "after $((t1 - t0)) s"
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "and the job is put back"
-new_run --set first.step_time=100 --set first.steps=55
-echo $(($(date +%s) + 6)) >end
+new_run --set first.step_time=100 --set first.steps=95
+echo $(($(date +%s) + 10)) >end
 go 2 41 0 &
 j=$!
 BG="$BG $j"
