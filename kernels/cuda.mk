@@ -13,6 +13,10 @@ include kernels/cuda_attn.mk
 LF_CU_CODE += kernels/cuda/dora.cu
 LF_CU_EMU_CODE += kernels/cuda/emu/cu_dora.c
 kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
+LF_CU_CODE += kernels/cuda/fp8.cu
+LF_CU_EMU_CODE += kernels/cuda/emu/cu_fp8.c
+LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h
+kernels_libkernels_a_SOURCES += kernels/cuda/fp8.c
 
 if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
@@ -72,3 +76,10 @@ TESTS += tests/op/cuda_dora_test
 tests_op_cuda_dora_test_SOURCES = tests/op/dora_test.c $(LF_CUDA_OP)
 tests_op_cuda_dora_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_dora_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# 8-bit floats.
+check_PROGRAMS += tests/op/cuda_fp8_test
+TESTS += tests/op/cuda_fp8_test
+tests_op_cuda_fp8_test_SOURCES = tests/op/fp8_test.c $(LF_CUDA_OP)
+tests_op_cuda_fp8_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_fp8_test_LDADD = $(LF_CUDA_TEST_LIBS)

@@ -24,11 +24,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum lf_dtype { LF_F32 = 0, LF_BF16, LF_F16, LF_F64, LF_I32, LF_I64, LF_U16, LF_U32, LF_U8, LF_DTYPE_COUNT };
+enum lf_dtype { LF_F32 = 0, LF_BF16, LF_F16, LF_F64, LF_I32, LF_I64, LF_U16, LF_U32, LF_U8, LF_E4M3, LF_E5M2, LF_DTYPE_COUNT };
 
 static inline size_t lf_dtype_size(enum lf_dtype t)
 {
-    static const unsigned char size[LF_DTYPE_COUNT] = {4, 2, 2, 8, 4, 8, 2, 4, 1};
+    static const unsigned char size[LF_DTYPE_COUNT] = {4, 2, 2, 8, 4, 8, 2, 4, 1, 1, 1};
     return size[t];
 }
 
@@ -183,6 +183,51 @@ struct lf_k_logit_stats {
     float *lse;
     int32_t *argmax;
     float softcap, inv_temperature;
+};
+
+/* ---- fp8 ------------------------------------------------------------------------------------------------------------- */
+
+/* A value x is kept as q s: q in e4m3 (largest value 448) or e5m2 (57344), s a power of two that a block of elements shares and that
+ * follows from the values themselves ("current scaling"):
+ *     s = 2^-e with the largest e such that max(|x|, 2^-60) 2^e fits the type, over the block;  q = x 2^e, rounded to nearest even.
+ * In a block with an element that is not finite, s and every q are NaN.
+ * Powers of two because x 2^e is exact then: an element is rounded once, to the relative precision of the type, whatever the scale, and
+ * q s is exact in bf16: the product of two such matrices is a bf16 product with f32 sums.
+ * Blocks, and where the scale of element (r, c) of a matrix [R, C] stands (cuBLASLt's SCALAR_32F, VEC128_32F and BLK128x128_32F):
+ *     LF_FP8_TENSOR   all of it                   [0]
+ *     LF_FP8_VEC128   128 columns of a row        [(c / 128) R + r]
+ *     LF_FP8_BLK128   128 rows x 128 columns      [(r / 128) P + c / 128],  P = C / 128 rounded up, then up to a multiple of 4
+ * The last block of a row or column may be shorter. Entries between C / 128 and P are never written nor read. */
+enum lf_fp8_scaling { LF_FP8_TENSOR = 0, LF_FP8_VEC128, LF_FP8_BLK128 };
+enum { LF_FP8_BLOCK = 128 };
+static inline int64_t lf_fp8_scales(int64_t rows, int64_t cols, enum lf_fp8_scaling s) /* floats */
+{
+    const int64_t across = (cols + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK;
+    return s == LF_FP8_TENSOR   ? 1
+           : s == LF_FP8_VEC128 ? across * rows
+                                : (rows + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK * ((across + 3) / 4 * 4);
+}
+
+/* q, scale: of x [R, C];  qt [C, R], scale_t: of its transpose (with LF_FP8_VEC128 the blocks run down the columns of x; with
+ * LF_FP8_TENSOR scale_t is not written: scale is that of both). q and qt are dense. Each of the four may be NULL. */
+struct lf_k_quantise {
+    int64_t rows, cols, ldx;
+    const void *x;
+    void *q, *qt;
+    float *scale, *scale_t;
+    uint8_t x_type, q_type, scaling; /* q_type LF_E4M3 or LF_E5M2 */
+    void *work;
+    size_t work_bytes;
+};
+
+/* gemm's C = act( A B^T + bias ) + residual (or C += A B^T) of A [M, K] and B [N, K] in fp8, each the q or qt of quantise. In `gemm`:
+ * ta false, tb true, lda = ldb = K, ab_type and b_packed are not read, mode LF_FAST. M, N and K are multiples of 16, with blocks
+ * of 128; types are not both e5m2; scalings are both LF_FP8_TENSOR, both LF_FP8_VEC128, or one LF_FP8_VEC128 and one LF_FP8_BLK128
+ * (which is what cuBLASLt has). With bias, act or pre a library may round the product to c_type before they follow. */
+struct lf_k_gemm_fp8 {
+    struct lf_k_gemm gemm;
+    const float *a_scale, *b_scale;
+    uint8_t a_type, b_type, a_scaling, b_scaling;
 };
 
 /* ---- embeddings ------------------------------------------------------------------------------------------------ */
@@ -652,7 +697,9 @@ struct lf_k_moe_balance {
     X(moe_balance)                                                                                                     \
     X(dora_norm)                                                                                                       \
     X(dora_fwd)                                                                                                        \
-    X(dora_bwd)
+    X(dora_bwd)                                                                                                        \
+    X(quantise)                                                                                                        \
+    X(gemm_fp8)
 
 /* run executes; check validates an argument struct without touching data (pointers may be NULL); work gives the workspace bytes for
  * the shapes with the given number of threads (NULL: none). */

@@ -1,7 +1,7 @@
 # sources of engine/base, and their tests
 engine_libbase_a_SOURCES += \
   engine/base/err.c engine/base/err.h engine/base/mem.c engine/base/mem.h engine/base/str.c engine/base/str.h \
-  engine/base/num.c engine/base/le.h engine/base/bf16.h engine/base/f16.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h \
+  engine/base/num.c engine/base/le.h engine/base/bf16.h engine/base/f16.h engine/base/f8.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h \
   engine/base/opt.c engine/base/opt.h engine/base/opt_priv.h engine/base/opt_print.c \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
   engine/base/sys.c engine/base/sys.h engine/base/json.c engine/base/json.h engine/base/id.c engine/base/id.h \
@@ -11,7 +11,7 @@ engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine
   engine/base/sha_lanes.h engine/base/sha_lanes_body.inc engine/base/sha_lanes.c
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
-  tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash
+  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 tests_unit_base_str_SOURCES = tests/unit/base_str.c
@@ -24,6 +24,9 @@ tests_unit_base_ini_SOURCES = tests/unit/base_ini.c
 tests_unit_base_ini_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_opt_SOURCES = tests/unit/base_opt.c
 tests_unit_base_opt_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_f8_SOURCES = tests/unit/base_f8.c
+tests_unit_base_f8_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+EXTRA_DIST += tests/golden/f8/make_f8.py tests/golden/f8/f8.txt
 tests_unit_base_rng_SOURCES = tests/unit/base_rng.c
 tests_unit_base_rng_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_frame_SOURCES = tests/unit/base_frame.c

@@ -108,6 +108,10 @@
     X(dora, dora_fwd)                                                                                                  \
     X(dora, dora_bwd)
 
+#define LF_CU_FNS_FP8(X)                                                                                               \
+    X(fp8, quantise_most)                                                                                              \
+    X(fp8, quantise)
+
 #define LF_CU_FNS(X)                                                                                                   \
     LF_CU_FNS_ELEMENTWISE(X)                                                                                           \
     LF_CU_FNS_ROWS(X)                                                                                                  \
@@ -118,7 +122,8 @@
     LF_CU_FNS_XENT(X)                                                                                                  \
     LF_CU_FNS_ATTN(X)                                                                                                  \
     LF_CU_FNS_CACHE(X)                                                                                                 \
-    LF_CU_FNS_DORA(X)
+    LF_CU_FNS_DORA(X)                                                                                                  \
+    LF_CU_FNS_FP8(X)
 
 #define LF_CU_FILES(X)                                                                                                 \
     X(attn_f32)                                                                                                        \
@@ -129,6 +134,7 @@
     X(dora)                                                                                                            \
     X(elementwise)                                                                                                     \
     X(embed)                                                                                                           \
+    X(fp8)                                                                                                             \
     X(gemm)                                                                                                            \
     X(grouped)                                                                                                         \
     X(moe)                                                                                                             \

@@ -63,6 +63,8 @@
     X(dora_fwd)                                                                                                        \
     X(dora_bwd)
 
+#define LF_CUDA_LIST_FP8(X) X(quantise)
+
 #define LF_CUDA_LIST(X)                                                                                                \
     LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \
     LF_CUDA_LIST_ROWS(X)                                                                                               \
@@ -73,6 +75,7 @@
     LF_CUDA_LIST_XENT(X)                                                                                               \
     LF_CUDA_LIST_ATTN(X)                                                                                               \
     LF_CUDA_LIST_CACHE(X)                                                                                              \
-    LF_CUDA_LIST_DORA(X)
+    LF_CUDA_LIST_DORA(X)                                                                                               \
+    LF_CUDA_LIST_FP8(X)
 
 #endif
