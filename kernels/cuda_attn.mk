@@ -1,10 +1,11 @@
 # Attention on CUDA and its tests; part of cuda.mk.
-LF_CU_ATTN = kernels/cuda/attn_fwd.cu kernels/cuda/attn_f32.cu kernels/cuda/attn_bwd.cu kernels/cuda/attn_bwd_f32.cu
+LF_CU_ATTN = kernels/cuda/attn_fwd.cu kernels/cuda/attn_f32.cu kernels/cuda/attn_bwd.cu kernels/cuda/attn_bwd_f32.cu \
+  kernels/cuda/attn_paged.cu
 LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/attn_f32.h kernels/cuda/attn_bwd.h
 LF_CU_CODE += $(LF_CU_ATTN)
 LF_CU_EMU_CODE += kernels/cuda/emu/cu_attn_fwd.c kernels/cuda/emu/cu_attn_f32.c kernels/cuda/emu/cu_attn_bwd.c \
-  kernels/cuda/emu/cu_attn_bwd_f32.c
-kernels_libkernels_a_SOURCES += $(LF_CU_ATTN_HEAD) kernels/cuda/attn_args.h kernels/cuda/attn.c
+  kernels/cuda/emu/cu_attn_bwd_f32.c kernels/cuda/emu/cu_attn_paged.c
+kernels_libkernels_a_SOURCES += $(LF_CU_ATTN_HEAD) kernels/cuda/attn_args.h kernels/cuda/attn.c kernels/cuda/attn_paged.c
 if HAVE_CUDA
 $(LF_CU_ATTN:.cu=.fatbin): $(LF_CU_ATTN_HEAD)
 endif
@@ -13,3 +14,8 @@ TESTS += tests/op/cuda_attn_test
 tests_op_cuda_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/op_cuda.c tests/op/op_test.h
 tests_op_cuda_attn_test_CPPFLAGS = $(AM_CPPFLAGS) -DOP_CUDA
 tests_op_cuda_attn_test_LDADD = $(LF_CUDA_TEST_LIBS)
+check_PROGRAMS += tests/op/cuda_attn_paged_test
+TESTS += tests/op/cuda_attn_paged_test
+tests_op_cuda_attn_paged_test_SOURCES = tests/op/attn_paged_test.c tests/op/attn_ref.h tests/op/op_cuda.c tests/op/op_test.h
+tests_op_cuda_attn_paged_test_CPPFLAGS = $(AM_CPPFLAGS) -DOP_CUDA
+tests_op_cuda_attn_paged_test_LDADD = $(LF_CUDA_TEST_LIBS)

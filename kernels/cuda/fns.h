@@ -101,7 +101,14 @@
 
 #define LF_CU_FNS_CACHE(X)                                                                                             \
     X(rope, rope)                                                                                                      \
-    X(rope, kv_write)
+    X(rope, kv_write)                                                                                                  \
+    X(attn_paged, attn_paged_bf16_64)                                                                                  \
+    X(attn_paged, attn_paged_f16_64)                                                                                   \
+    X(attn_paged, attn_paged_bf16_128)                                                                                 \
+    X(attn_paged, attn_paged_f16_128)                                                                                  \
+    X(attn_paged, attn_paged_bf16_256)                                                                                 \
+    X(attn_paged, attn_paged_f16_256)                                                                                  \
+    X(attn_paged, attn_paged_f32)
 
 #define LF_CU_FNS_DORA(X)                                                                                              \
     X(dora, dora_norm)                                                                                                 \
@@ -128,6 +135,7 @@
 #define LF_CU_FILES(X)                                                                                                 \
     X(attn_f32)                                                                                                        \
     X(attn_fwd)                                                                                                        \
+    X(attn_paged)                                                                                                      \
     X(colsum)                                                                                                          \
     X(attn_bwd)                                                                                                        \
     X(attn_bwd_f32)                                                                                                    \

@@ -56,7 +56,8 @@
 
 #define LF_CUDA_LIST_CACHE(X)                                                                                          \
     X(rope)                                                                                                            \
-    X(kv_write)
+    X(kv_write)                                                                                                        \
+    X(attn_paged)
 
 #define LF_CUDA_LIST_DORA(X)                                                                                           \
     X(dora_norm)                                                                                                       \

@@ -2,13 +2,23 @@
  *
  * The paged cache gives the bits of attn_fwd: documents are fed in random pieces, in random batches with random
  * neighbours, over shuffled pages whose unwritten slots hold NaN; each row's output equals, bit for bit, the row of one
- * attn_fwd over the whole documents. A document with a prefix begins with all of it. The last rows of each document are decoded one at a time.
+ * attn_fwd over the whole documents. A document with a prefix begins with all of it. The last rows of each document are
+ * decoded one at a time.
+ *
+ * What a row must not see may be infinite or NaN.
  */
 #include "config.h"
 
 #include "tests/op/attn_ref.h"
 
 enum { MAX_ROWS = 256, MAX_PAGES = 4 };
+
+/* What the kernels read beside tensors. */
+struct feed_given {
+    int32_t table[12 * MAX_PAGES];
+    int32_t seq[MAX_ROWS], pos[MAX_ROWS]; /* of a batch: for each row its document (or -1) and position */
+    int32_t prefix[12];                   /* of the case, within its document: a cache has no end of its own */
+};
 
 struct feed {
     const struct lf_kernels *k;
@@ -17,11 +27,12 @@ struct feed {
     int64_t ldq, ldk, page;
     size_t size;
     struct op_buf q, kk, v, whole, out, kp, vp, bq, bk, bv, bo;
-    int32_t table[12 * MAX_PAGES], done[12];
+    struct attn_given given;
+    struct op_buf mem;
+    struct feed_given *at;
+    int32_t done[12];
     uint64_t seed;
     int64_t draw;
-    float alibi[8];
-    int32_t prefix[12]; /* of the case, within its document: a cache has no end of its own */
 };
 
 static int64_t pick(struct feed *f, int64_t n)
@@ -50,9 +61,9 @@ static bool whole_documents(struct feed *f)
                               .ldk = f->ldk,
                               .ldv = f->ldk,
                               .ldo = f->ldq,
-                              .cu_seqlens = c->cu,
-                              .prefix = c->open ? c->prefix : NULL,
-                              .alibi = c->alibi ? f->alibi : NULL,
+                              .cu_seqlens = f->given.cu,
+                              .prefix = f->given.prefix,
+                              .alibi = f->given.alibi,
                               .scale = (float)attn_ref_scale(c),
                               .softcap = (float)c->softcap,
                               .window = c->window,
@@ -61,9 +72,9 @@ static bool whole_documents(struct feed *f)
     a.work_bytes = f->k->attn_fwd.work(&a, 2);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
-    lf_queue *q = lf_cpu_queue_create(2);
+    lf_queue *q = op_queue_create(2);
     bool ok = f->k->attn_fwd.run(q, &a) == 0;
-    lf_cpu_queue_destroy(q);
+    op_queue_destroy(q);
     op_free(&work);
     return ok;
 }
@@ -72,8 +83,11 @@ static void feed_open(struct feed *f, const struct lf_kernels *k, const struct a
                       uint64_t seed)
 {
     *f = (struct feed){.k = k, .c = c, .type = type, .seed = seed, .size = lf_dtype_size((enum lf_dtype)type)};
+    f->given = attn_give(c);
+    f->mem = op_alloc(sizeof *f->at);
+    f->at = f->mem.p;
     for (int64_t d = 0; d < c->n_docs; d++)
-        f->prefix[d] = c->prefix[d] < c->cu[d + 1] - c->cu[d] ? c->prefix[d] : c->cu[d + 1] - c->cu[d];
+        f->at->prefix[d] = c->prefix[d] < c->cu[d + 1] - c->cu[d] ? c->prefix[d] : c->cu[d + 1] - c->cu[d];
     f->ldq = c->heads * c->d;
     f->ldk = c->groups * c->d;
     f->page = seed % 2 ? 64 : 128;
@@ -89,31 +103,31 @@ static void feed_open(struct feed *f, const struct lf_kernels *k, const struct a
     const int64_t pages = c->n_docs * MAX_PAGES, cells = pages * f->page * f->ldk;
     f->kp = op_alloc((size_t)cells * f->size);
     f->vp = op_alloc((size_t)cells * f->size);
-    memset(f->kp.p, 0xff, f->kp.bytes); /* NaN in both types */
+    memset(f->kp.p, 0xff, f->kp.bytes); /* NaN in every type */
     memset(f->vp.p, 0xff, f->vp.bytes);
     for (int64_t i = 0; i < pages; i++)
-        f->table[i] = (int32_t)i;
+        f->at->table[i] = (int32_t)i;
     for (int64_t i = pages - 1; i > 0; i--) {
         int64_t j = pick(f, i + 1);
-        int32_t t = f->table[i];
-        f->table[i] = f->table[j];
-        f->table[j] = t;
+        int32_t t = f->at->table[i];
+        f->at->table[i] = f->at->table[j];
+        f->at->table[j] = t;
     }
-    for (int64_t h = 0; h < c->heads; h++)
-        f->alibi[h] = (float)attn_ref_slope(c, h);
 }
 
 static void feed_close(struct feed *f)
 {
-    struct op_buf *b[] = {&f->q, &f->kk, &f->v, &f->whole, &f->out, &f->kp, &f->vp, &f->bq, &f->bk, &f->bv, &f->bo};
+    struct op_buf *b[] = {&f->q,  &f->kk, &f->v,  &f->whole, &f->out, &f->kp,       &f->vp,
+                          &f->bq, &f->bk, &f->bv, &f->bo,    &f->mem, &f->given.mem};
     for (size_t i = 0; i < sizeof b / sizeof *b; i++)
         op_free(b[i]);
 }
 
-/* One batch: for each row its document (or -1) and position. */
-static bool run_batch(struct feed *f, int64_t rows, const int32_t *seq, const int32_t *pos, int threads)
+/* One batch of f->at->seq and pos. */
+static bool run_batch(struct feed *f, int64_t rows, int threads)
 {
     const struct attn_case *c = f->c;
+    const int32_t *seq = f->at->seq, *pos = f->at->pos;
     for (int64_t r = 0; r < rows; r++) {
         int64_t src = seq[r] < 0 ? 0 : c->cu[seq[r]] + pos[r];
         memcpy(at(&f->bq, r * f->ldq, f->size), at(&f->q, src * f->ldq, f->size), (size_t)f->ldq * f->size);
@@ -133,7 +147,7 @@ static bool run_batch(struct feed *f, int64_t rows, const int32_t *seq, const in
                               .v_pages = f->vp.p,
                               .seq = seq,
                               .pos = pos,
-                              .table = f->table,
+                              .table = f->at->table,
                               .x_type = f->type};
     struct lf_k_attn_paged a = {.rows = rows,
                                 .heads = c->heads,
@@ -149,9 +163,9 @@ static bool run_batch(struct feed *f, int64_t rows, const int32_t *seq, const in
                                 .ldo = f->ldq,
                                 .seq = seq,
                                 .pos = pos,
-                                .table = f->table,
-                                .prefix = c->open ? f->prefix : NULL,
-                                .alibi = c->alibi ? f->alibi : NULL,
+                                .table = f->at->table,
+                                .prefix = c->open ? f->at->prefix : NULL,
+                                .alibi = f->given.alibi,
                                 .scale = (float)attn_ref_scale(c),
                                 .softcap = (float)c->softcap,
                                 .window = c->window,
@@ -159,11 +173,11 @@ static bool run_batch(struct feed *f, int64_t rows, const int32_t *seq, const in
     a.work_bytes = f->k->attn_paged.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
-    lf_queue *q = lf_cpu_queue_create(threads);
+    lf_queue *q = op_queue_create(threads);
     bool ok = f->k->kv_write.check(&w) == 0 && f->k->kv_write.run(q, &w) == 0 && f->k->attn_paged.check(&a) == 0 &&
               f->k->attn_paged.run(q, &a) == 0 && op_guards_intact(&work) && op_guards_intact(&f->bo) &&
               op_guards_intact(&f->kp);
-    lf_cpu_queue_destroy(q);
+    op_queue_destroy(q);
     op_free(&work);
     for (int64_t r = 0; r < rows; r++) {
         if (seq[r] >= 0)
@@ -178,9 +192,9 @@ static bool run_batch(struct feed *f, int64_t rows, const int32_t *seq, const in
 static void test_case(const struct lf_kernels *k, const struct attn_case *c, uint8_t type, uint64_t seed)
 {
     struct feed f;
-    int32_t seq[MAX_ROWS], pos[MAX_ROWS];
     int64_t left = c->cu[c->n_docs];
     feed_open(&f, k, c, type, seed);
+    int32_t *seq = f.at->seq, *pos = f.at->pos;
     bool ok = whole_documents(&f);
     for (int batch = 0; left > 0 && ok; batch++) {
         int64_t rows = 0;
@@ -198,25 +212,166 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
                 pos[rows++] = 0;
             }
         }
-        ok = run_batch(&f, rows, seq, pos, 1 + batch % 3);
+        ok = run_batch(&f, rows, 1 + batch % 3);
     }
     size_t bytes = (size_t)(c->cu[c->n_docs] * f.ldq) * f.size;
     tap_ok(ok && memcmp(f.out.p, f.whole.p, bytes) == 0,
            "the cache gives the bits of the whole document: %s, %s, %s, feed %d", c->name, k->family,
-           type == LF_BF16 ? "bf16" : "f32", (int)seed);
+           type == LF_BF16  ? "bf16"
+           : type == LF_F16 ? "f16"
+                            : "f32",
+           (int)seed);
     ((unsigned char *)f.out.p)[bytes / 2] ^= 1;
     tap_ok(memcmp(f.out.p, f.whole.p, bytes) != 0, "one flipped bit is found");
     feed_close(&f);
 }
 
+/* ---- what a row must not see ---- */
+
+enum { FIRST = 70, SECOND = 5, ROWS = FIRST + SECOND, HEADS = 4, GROUPS = 2, CH = 32, BAD = 20, PAGE = 64 };
+
+struct unseen {
+    struct op_buf mem, q, k, v, kp, vp, o;
+    struct unseen_given {
+        int32_t seq[ROWS], pos[ROWS], table[2 * 2];
+    } * at;
+};
+
+static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, int64_t from, int64_t rows)
+{
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)type), qat = from * HEADS * CH * size,
+                  kat = from * GROUPS * CH * size;
+    lf_queue *qu = op_queue_create(1);
+    struct lf_k_kv_write w = {.rows = rows,
+                              .groups = GROUPS,
+                              .d = CH,
+                              .page_tokens = PAGE,
+                              .max_pages = 2,
+                              .k = (char *)u->k.p + kat,
+                              .v = (char *)u->v.p + kat,
+                              .ldk = GROUPS * CH,
+                              .ldv = GROUPS * CH,
+                              .k_pages = u->kp.p,
+                              .v_pages = u->vp.p,
+                              .seq = u->at->seq + from,
+                              .pos = u->at->pos + from,
+                              .table = u->at->table,
+                              .x_type = (uint8_t)type};
+    struct lf_k_attn_paged a = {.rows = rows,
+                                .heads = HEADS,
+                                .groups = GROUPS,
+                                .d = CH,
+                                .page_tokens = PAGE,
+                                .max_pages = 2,
+                                .q = (char *)u->q.p + qat,
+                                .k_pages = u->kp.p,
+                                .v_pages = u->vp.p,
+                                .o = (char *)u->o.p + qat,
+                                .ldq = HEADS * CH,
+                                .ldo = HEADS * CH,
+                                .seq = u->at->seq + from,
+                                .pos = u->at->pos + from,
+                                .table = u->at->table,
+                                .scale = 0.2f,
+                                .window = window,
+                                .x_type = (uint8_t)type};
+    a.work_bytes = k->attn_paged.work(&a, 1);
+    struct op_buf work = op_alloc(a.work_bytes);
+    a.work = work.p;
+    const bool ok = k->kv_write.run(qu, &w) == 0 && k->attn_paged.run(qu, &a) == 0;
+    op_queue_destroy(qu);
+    op_free(&work);
+    return ok;
+}
+
+/* A prompt of FIRST rows, all but the last in one step with the rows of a second sequence, the last one decoded alone;
+ * bad: the value at BAD is infinite, key and value after it are NaN. Pages hold NaN where nothing was written. */
+static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, bool bad)
+{
+    *u = (struct unseen){.mem = op_alloc(sizeof *u->at),
+                         .q = op_random(ROWS * HEADS * CH, type, 1, 2.0),
+                         .k = op_random(ROWS * GROUPS * CH, type, 2, 2.0),
+                         .v = op_random(ROWS * GROUPS * CH, type, 3, 1.0)};
+    u->at = u->mem.p;
+    u->o = op_alloc(u->q.bytes);
+    u->kp = op_alloc((size_t)(4 * PAGE) * (u->k.bytes / ROWS));
+    u->vp = op_alloc(u->kp.bytes);
+    memset(u->kp.p, 0xff, u->kp.bytes);
+    memset(u->vp.p, 0xff, u->vp.bytes);
+    for (int i = 0; i < ROWS; i++) { /* the second sequence in front, the decoded row at the end */
+        u->at->seq[i] = i < SECOND;
+        u->at->pos[i] = i < SECOND ? i : i - SECOND;
+    }
+    for (int i = 0; i < 4; i++)
+        u->at->table[i] = (3 * i + 2) % 4;
+    for (int64_t i = 0; bad && i < GROUPS * CH; i++) {
+        op_set(u->v.p, (SECOND + BAD) * GROUPS * CH + i, type, INFINITY);
+        op_set(u->k.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, NAN);
+        op_set(u->v.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, NAN);
+    }
+    if (!run_unseen(k, u, type, window, 0, ROWS - 1) || !run_unseen(k, u, type, window, ROWS - 1, 1))
+        tap_bail("attention over the cache fails on %s", k->family);
+}
+
+static void free_unseen(struct unseen *u)
+{
+    struct op_buf *b[] = {&u->mem, &u->q, &u->k, &u->v, &u->kp, &u->vp, &u->o};
+    for (size_t i = 0; i < sizeof b / sizeof *b; i++)
+        op_free(b[i]);
+}
+
+static bool any_finite(const struct unseen *u, int row, int type)
+{
+    for (int64_t i = 0; i < HEADS * CH; i++)
+        if (isfinite(op_get(u->o.p, row * HEADS * CH + i, type)))
+            return true;
+    return false;
+}
+
+/* Infinite and NaN keys and values of the cache reach the rows that see them and change no bit of the others: rows
+ * before them, rows whose window has passed them, other sequences. */
+static void test_unseen(const struct lf_kernels *k, int type, int window)
+{
+    struct unseen clean, bad;
+    int wrong = 0, reached = 0, seen = 0;
+    fill_unseen(k, &clean, type, window, false);
+    fill_unseen(k, &bad, type, window, true);
+    const size_t bytes = clean.o.bytes / ROWS;
+    for (int r = 0; r < ROWS; r++) {
+        const int pos = bad.at->pos[r];
+        const bool sees = bad.at->seq[r] == 0 && pos >= BAD && (!window || pos - BAD - 1 < window);
+        seen += sees;
+        reached += sees && !any_finite(&bad, r, type);
+        wrong +=
+            !sees && memcmp((char *)clean.o.p + (size_t)r * bytes, (char *)bad.o.p + (size_t)r * bytes, bytes) != 0;
+    }
+    const char *name = type == LF_BF16 ? "bf16" : type == LF_F16 ? "f16" : "f32";
+    tap_ok(wrong == 0, "what a row does not see changes no bit of it: %s, %s, window %d (%d of %d rows differ)",
+           k->family, name, window, wrong, ROWS - seen);
+    tap_ok(reached == seen && seen > 10, "and reaches all of the %d rows that see it", seen);
+    free_unseen(&clean);
+    free_unseen(&bad);
+}
+
+/* The emulator is slow: there one feed of each case, pages of 64 and of 128 in turn, and f16, which goes the ways of
+ * bf16, in every third case. */
+static bool taken(int n, int type, uint64_t seed)
+{
+    return OP_BACKENDS > 1 || (seed == (uint64_t)(1 + (n + type) % 2) && (type != LF_F16 || n % 3 == 2));
+}
+
 int main(void)
 {
-    for (int isa = 0; isa <= LF_ISA_AVX512BF16; isa++)
+    for (int i = 0; i < OP_BACKENDS; i++)
         for (int n = 0; n < ATTN_CASES; n++)
-            for (int type = LF_F32; type <= LF_BF16; type++)
+            for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
                 for (uint64_t seed = 1; seed <= 3; seed++)
-                    if (lf_cpu_kernels((enum lf_isa)isa) && attn_cases[n].causal && attn_cases[n].drop == 0 &&
+                    if (op_kernels(i) && taken(n, type, seed) && attn_cases[n].causal && attn_cases[n].drop == 0 &&
                         attn_cases[n].cu[attn_cases[n].n_docs] > 0)
-                        test_case(lf_cpu_kernels((enum lf_isa)isa), &attn_cases[n], (uint8_t)type, seed);
+                        test_case(op_kernels(i), &attn_cases[n], (uint8_t)type, seed);
+    for (int i = 0; i < OP_BACKENDS; i++)
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+            for (int window = 0; window <= 16 && op_kernels(i); window += 16)
+                test_unseen(op_kernels(i), type, window);
     return tap_done();
 }
