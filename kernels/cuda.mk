@@ -47,6 +47,13 @@ tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/emu/
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
 	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -o $@ $$list -lm
 
+# NCCL between processes with emulated GPUs.
+check_DATA += tests/libncclemu.so
+CLEANFILES += tests/libncclemu.so
+EXTRA_DIST += kernels/cuda/emu/nccl.c
+tests/libncclemu.so: kernels/cuda/emu/nccl.c
+	$(AM_V_CCLD)$(MKDIR_P) tests && $(CC) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -o $@ $(top_srcdir)/kernels/cuda/emu/nccl.c -ldl -lrt
+
 # A test of tests/op compiled a second time with OP_CUDA runs on the emulator, or with LF_REQUIRE_GPU=1 on a real GPU.
 LF_CUDA_TEST_LIBS = kernels/libcuemu.a $(LF_KERNEL_TEST_LIBS) $(LF_CUDA_LIBS)
 noinst_HEADERS += tests/op/op_cuda.h

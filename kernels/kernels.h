@@ -71,12 +71,14 @@ struct lf_step_record {
     int64_t correct;     /* trained tokens whose argmax is the target */
     float grad_norm;     /* of the unscaled gradient before clipping */
     float clip_factor;   /* what the optimizer multiplies gradients by (includes 1/loss_scale) */
-    int32_t skip;        /* non-finite gradient or loss: the optimizer leaves everything as it was */
+    int32_t skip;        /* non-finite gradient or loss, loss above its limit: the optimizer leaves everything as it was */
     int32_t reserved1;
     double router_aux;     /* sums over micro-batches: load-balancing loss (moe_stats), without its coefficient */
     double router_entropy; /* sums over micro-batches and MoE layers: mean entropy of the router, nats */
     double router_load;    /* likewise: rows of the busiest expert / mean */
     int64_t router_seen;   /* micro-batches x MoE layers */
+    /* host -> device, before the optimizer */
+    double loss_limit; /* a larger loss_sum counts as one that is not finite; 0: none does */
 };
 
 /* ---- matrix products ------------------------------------------------------------------------------------------- */
@@ -632,7 +634,8 @@ struct lf_opt_tensor {
     float lr_scale, weight_decay;
 };
 /* Global norm: rec->grad_norm = ||grad|| / loss_scale over all tensors (f64 sums per fixed block, added in order),
- * rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale, rec->skip = 1 when norm or loss_sum is not finite. */
+ * rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale, rec->skip = 1 when norm or loss_sum is not finite
+ * or 0 < loss_limit < loss_sum. */
 struct lf_k_grad_norm {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;

@@ -70,6 +70,12 @@ void lf_comm_on_gpus_destroy(lf_comm *c)
         c->ops->destroy(c); /* not its host */
 }
 
+void lf_comm_on_gpus_abort(lf_comm *c)
+{
+    if (c)
+        lf_comm_nccl_abort(c);
+}
+
 static lf_comm *create_many(lf_boot *boot, const struct lf_comm_opts *o, bool nccl, lf_err *err)
 {
     struct lf_comm_job *job = job_create(boot, o, err);

@@ -122,6 +122,8 @@ void lf_comm_destroy(lf_comm *c);
  * CUstream of GPU `device`) in order with what else is queued there, and not waited for. Collective. */
 lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err);
 void lf_comm_on_gpus_destroy(lf_comm *c);
+/* The same after a failure of any rank: what is still queued ends, whatever others did. */
+void lf_comm_on_gpus_abort(lf_comm *c);
 
 /* Ranks that give the same color form a new communicator, ordered by (key, rank). color < 0: this rank takes part in the
  * call and gets none: NULL without an error in err. */

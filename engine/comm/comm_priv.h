@@ -44,5 +44,7 @@ lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err);
 /* nccl.c: on top of a communicator for host memory, which it takes on success. stream NULL: one of its own, and every call
  * is waited for. */
 lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err);
+/* Destroys it; what is queued ends without waiting for other ranks. */
+void lf_comm_nccl_abort(lf_comm *c);
 
 #endif

@@ -236,10 +236,10 @@ static int nccl_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf
 
 /* ---- making and ending ---- */
 
-static void release(struct nccl *n)
+static void release(struct nccl *n, bool abort)
 {
     if (n->comm)
-        n->api->CommDestroy(n->comm);
+        abort ? n->api->CommAbort(n->comm) : n->api->CommDestroy(n->comm);
     if (n->stream && !n->borrowed)
         n->api->StreamDestroy(n->stream);
     if (n->api == &n->own)
@@ -249,7 +249,7 @@ static void release(struct nccl *n)
 
 static void nccl_destroy(lf_comm *c)
 {
-    release((struct nccl *)c);
+    release((struct nccl *)c, false);
 }
 
 static int join(struct nccl *n, lf_comm *host, lf_err *err)
@@ -304,7 +304,7 @@ static lf_comm *make(struct nccl *parent, lf_comm *host, int device, void *strea
     if (!rc)
         return &n->base;
     if (n)
-        release(n);
+        release(n, false);
     return NULL;
 }
 
@@ -315,6 +315,11 @@ static lf_comm *nccl_split(lf_comm *c, const int *members, int n, int me, uint32
     if (!s)
         lf_comm_destroy(host);
     return s;
+}
+
+void lf_comm_nccl_abort(lf_comm *c)
+{
+    release((struct nccl *)c, true);
 }
 
 lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err)

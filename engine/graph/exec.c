@@ -141,6 +141,26 @@ int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err)
     return ex->b->ops->copy_out(ex->b, rec, ex->rec, sizeof *rec, err);
 }
 
+int lf_exec_record_begin(lf_exec *ex, lf_err *err)
+{
+    return ex->b->ops->late_begin(ex->b, 0, ex->rec, sizeof *ex->rec, err);
+}
+
+int lf_exec_record_end(lf_exec *ex, struct lf_step_record *rec, lf_err *err)
+{
+    return ex->b->ops->late_end(ex->b, 0, rec, sizeof *rec, err);
+}
+
+int lf_exec_loss_limit(lf_exec *ex, double limit, lf_err *err)
+{
+    return ex->b->ops->copy_in(ex->b, &ex->rec->loss_limit, &limit, sizeof limit, err);
+}
+
+struct lf_step_record *lf_exec_record_ptr(lf_exec *ex)
+{
+    return ex->rec;
+}
+
 /* ---- the step ---- */
 
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant)

@@ -72,6 +72,13 @@ int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t
 
 int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err);
 int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
+/* Of the record as it is now in the queue, to be read once the host wants it: a backend with late copies. One at a time. */
+int lf_exec_record_begin(lf_exec *ex, lf_err *err);
+int lf_exec_record_end(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
+/* loss_limit alone, while a step's gradients are on their way. */
+int lf_exec_loss_limit(lf_exec *ex, double limit, lf_err *err);
+/* As the backend knows it. */
+struct lf_step_record *lf_exec_record_ptr(lf_exec *ex);
 
 /* Rebuild copies and panels whose version is behind the masters'. Runs by itself at the start of lf_exec_run; cheap
  * when nothing changed. */

@@ -5,7 +5,7 @@
  *
  * One step: begin it in the loader (its global count of trained tokens is known now), write the step record, run
  * forward and backward of each micro-batch, look at the loss, run the optimizer, read the record. Nothing is allocated
- * in it.
+ * in it. On a GPU the host looks at the loss and reads the record while the next step runs (README.md).
  *
  * What a run leaves below out:
  *   checkpoints/step-NNNNNNNN/   intermediate checkpoints, the newest `keep` and those of every `keep_every` steps

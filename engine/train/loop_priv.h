@@ -53,6 +53,16 @@ struct lf_train_step {
     bool skip; /* the optimizer refused non-finite numbers */
 };
 
+/* A step that is queued, when the loop runs ahead. */
+struct lf_train_flight {
+    bool up;
+    lf_loader_step ls;
+    struct lf_train_step st;
+    struct lf_train_state before;
+    double limit; /* of its loss sum: the device refuses more; 0: none */
+    double since; /* when it was begun */
+};
+
 struct lf_trainer {
     const struct lf_train_config *c;
     const struct lf_train_sink *sink;
@@ -71,6 +81,9 @@ struct lf_trainer {
     float *noise_buf; /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
+    bool ahead; /* results are read a step later: see step.c */
+    struct lf_train_flight next, flight; /* next: its gradients are queued; flight: its optimizer too */
+    double told_s;                       /* when the last result came */
     json_t *history; /* resumes, with why they were not bitwise */
     json_t *fingerprint;
     char tokenizer[LF_HASH_HEX];
@@ -102,8 +115,22 @@ struct lf_trainer {
     char init_id[LF_HASH_HEX];
 };
 
-/* loop.c: running mean of the loss over about 50 steps; NaN before the first. */
+struct lf_train_sums;
+/* step.c. Running mean of the loss over about 50 steps; NaN before the first. */
 double lf_train_loss_mean(const lf_trainer *t);
+/* Is it time to save, by this rank's clock? */
+bool lf_train_late(const lf_trainer *t);
+void lf_train_begin_sums(struct lf_train_sums *s);
+/* The loss of summed-up micro-batches, and what else an objective makes of them. */
+double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means);
+/* A step from its beginning to its end; the state moves on. Collective. */
+int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
+/* The same in parts that wait for nothing: begin queues the gradients of step s.step + 1, launch its optimizer, after which
+ * the state is that after the step but for loss_sum; a flight is up. land waits for its result. *again: it overflowed, state
+ * and loader stand before it. Between land and launch no other step is up. launch and an unlucky land are collective. */
+int lf_train_ahead_begin(lf_trainer *t, lf_err *err);
+int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
+int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
 
 /* setup.c */
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
@@ -149,7 +176,6 @@ json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
 void lf_train_difference(json_t *was, json_t *is, const char *prefix, const char *key, lf_buf *out);
 void lf_train_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out);
 
-struct lf_train_sums;
 /* report.c */
 /* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the busiest expert / mean,
  * over micro-batches and MoE layers. */
@@ -171,16 +197,19 @@ struct lf_train_sums {
 };
 /* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all return a failure. */
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
-/* Collective: shall we stop here? One rank asked suffices. rc as above. */
-int lf_train_stop(const lf_trainer *t, int rc, bool *stop, lf_err *err);
+/* Collective: shall we stop here? One rank asked suffices. Running ahead it is also agreed whether it is time to save
+ * (t->late). rc as above. */
+int lf_train_stop(lf_trainer *t, int rc, bool *stop, lf_err *err);
 /* Collective: true everywhere when it is true somewhere. */
 int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err);
 /* Tell the watchdog: work of unknown length (NULL: it is over); a step. */
 void lf_train_phase(const lf_trainer *t, const char *name);
 void lf_train_phase_step(const lf_trainer *t);
-/* Collective: let the executor sum gradients over ranks. */
+/* The record's sums become those of all ranks, on the device. Queued. */
+int lf_train_sum_record(const lf_trainer *t, lf_err *err);
+/* Collective: let the executor sum gradients over ranks; decides whether the loop runs ahead. */
 int lf_train_connect(lf_trainer *t, lf_err *err);
-void lf_train_disconnect(lf_trainer *t);
+void lf_train_disconnect(lf_trainer *t, bool failed);
 /* Collective: rank 0's object on all ranks (theirs must be NULL before; NULL stays NULL), its weights and moments. */
 int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err);
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);

@@ -98,6 +98,9 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
 {
     const char *transport = getenv("LOONG_COMM");
     const bool gpu = !t->m.back->ops->host_visible;
+    /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through host memory for the
+     * gradients: there is nothing to run ahead of. */
+    t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
     if (t->ranks <= 1)
         return 0;
     lf_exec_set_reduce(t->m.ex, reduce, t);
@@ -105,14 +108,18 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
         t->gpus = lf_comm_on_gpus(t->comm, t->m.back->ordinal, t->m.back->stream, err);
         return t->gpus ? 0 : lf_err_prefix(err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
     }
+    t->ahead = false;
     return 0;
 }
 
-void lf_train_disconnect(lf_trainer *t)
+void lf_train_disconnect(lf_trainer *t, bool failed)
 {
-    if (t->gpus)
+    if (t->gpus && failed) { /* another rank may never come to what is queued here */
+        lf_comm_on_gpus_abort(t->gpus);
+    } else if (t->gpus) {
         t->m.back->ops->sync(t->m.back, NULL);
-    lf_comm_on_gpus_destroy(t->gpus);
+        lf_comm_on_gpus_destroy(t->gpus);
+    }
     t->gpus = NULL;
 }
 
@@ -168,16 +175,34 @@ int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err)
     return rc;
 }
 
-int lf_train_stop(const lf_trainer *t, int rc, bool *stop, lf_err *err)
+int lf_train_sum_record(const lf_trainer *t, lf_err *err)
+{
+    struct lf_step_record *rec = lf_exec_record_ptr(t->m.ex);
+    if (t->ranks <= 1)
+        return 0;
+    int rc = lf_comm_all_reduce(t->gpus, &rec->loss_sum, 2, LF_COMM_F64, LF_COMM_SUM, err); /* and z_sum */
+    if (!rc)
+        rc = lf_comm_all_reduce(t->gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM, err); /* and correct */
+    if (rc || t->mc.experts < 1)
+        return rc;
+    rc = lf_comm_all_reduce(t->gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM, err); /* entropy, load */
+    return rc ? rc : lf_comm_all_reduce(t->gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
+}
+
+int lf_train_stop(lf_trainer *t, int rc, bool *stop, lf_err *err)
 {
     *stop = t->sink->stop && t->sink->stop(t->sink->user);
+    if (t->ahead)
+        t->late = lf_train_late(t);
     if (t->ranks <= 1)
         return rc;
-    int64_t v[] = {*stop, rc != 0};
-    int failed = lf_comm_all_reduce(t->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
+    int64_t v[] = {*stop, rc != 0, t->late && t->rank == 0};
+    int failed = lf_comm_all_reduce(t->comm, v, 3, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
     if (failed)
         return rc ? rc : failed;
     *stop = v[0] != 0;
+    if (t->ahead)
+        t->late = v[2] != 0;
     return v[1] ? lf_comm_agree_ok(t->comm, rc, err) : 0;
 }
 

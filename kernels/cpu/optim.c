@@ -85,7 +85,7 @@ int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
     double factor = clip > 0.0 && clip < norm + 1e-6 ? clip / (norm + 1e-6) : 1.0;
     rec->grad_norm = (float)norm;
     rec->clip_factor = (float)(factor / scale);
-    if (!isfinite(rec->grad_norm) || !isfinite(rec->loss_sum))
+    if (!isfinite(rec->grad_norm) || !isfinite(rec->loss_sum) || (rec->loss_limit > 0.0 && rec->loss_sum > rec->loss_limit))
         rec->skip = 1;
     return LF_K_OK;
 }

@@ -68,7 +68,7 @@ LF_KERNEL(grad_norm_end, struct lf_k_grad_norm, LF_OPT_THREADS)
     const double factor = clip > 0.0 && clip < norm + 1e-6 ? clip / (norm + 1e-6) : 1.0;
     rec->grad_norm = (float)norm;
     rec->clip_factor = (float)(factor / scale);
-    if (!finite_d((double)rec->grad_norm) || !finite_d(rec->loss_sum))
+    if (!finite_d((double)rec->grad_norm) || !finite_d(rec->loss_sum) || (rec->loss_limit > 0.0 && rec->loss_sum > rec->loss_limit))
         rec->skip = 1;
 }
 

@@ -93,6 +93,11 @@ static void test_norm(const struct lf_kernels *k)
     norm(k, &m, 1, &rec[1]);
     tap_f64((double)rec[1].clip_factor, 1.0, 0, "clipping off");
     tap_i64(rec[1].skip, 1, "a NaN loss skips");
+    for (int above = 0; above < 2; above++) {
+        rec[1] = (struct lf_step_record){.loss_scale = 1.0f, .loss_sum = above ? 7.5000001 : 7.5, .loss_limit = 7.5};
+        norm(k, &m, 1, &rec[1]);
+        tap_i64(rec[1].skip, above, above ? "a loss above its limit skips" : "a loss at its limit does not");
+    }
     ((float *)m.buf[4][3].p)[70000] = INFINITY;
     rec[1] = (struct lf_step_record){.clip_norm = 1.0f, .loss_scale = 1.0f};
     norm(k, &m, OP_THREADS, &rec[1]);

@@ -2,5 +2,5 @@
 TESTS += tests/stage/lock.sh
 EXTRA_DIST += tests/stage/lock.sh
 # Training on the emulated GPU.
-TESTS += tests/stage/cuda.sh
-EXTRA_DIST += tests/stage/cuda.sh
+TESTS += tests/stage/cuda.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh
+EXTRA_DIST += tests/stage/cuda.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh

@@ -13,6 +13,7 @@
  * LF_EMU_MEMORY=bytes      memory of a GPU; more is out of memory
  * LF_EMU_FAIL=what:n[:name]   the n-th (from 1) launch (of `name`) is refused: launch; breaks the device when it runs:
  *                          async; the n-th allocation fails: alloc; the n-th copy is refused: copy
+ * LF_EMU_REPORT=FILE       the counts below as one line of JSON, when the process ends
  */
 #ifndef LF_KERNELS_CUDA_EMU_RUN_H
 #define LF_KERNELS_CUDA_EMU_RUN_H
@@ -29,6 +30,11 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
 void lf_emu_driver(struct lf_cu *out);
 /* Its GPU code. lf_cu_load asks a driver library for this, so LOONG_CUDA_DRIVER=tests/libcuemu.so runs whole stages. */
 const struct lf_cu_image *lf_emu_images(size_t *n);
+
+/* For libraries that queue work of their own (nccl.c). Runs what is queued on a stream now, and what that waits for; it is no
+ * wait of the host. Queues a function of the host; user is from malloc and freed after it. */
+int lf_emu_run_queue(lf_cu_stream s);
+int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user);
 
 /* What was called since the start or lf_emu_reset. */
 struct lf_emu_stats {

@@ -15,7 +15,7 @@ struct CUfunc_st {
 };
 
 /* A queued call: everything by value except the memory it names. */
-enum lf_emu_kind { EMU_COPY, EMU_FILL, EMU_LAUNCH, EMU_RECORD, EMU_WAIT, EMU_GRAPH };
+enum lf_emu_kind { EMU_COPY, EMU_FILL, EMU_LAUNCH, EMU_RECORD, EMU_WAIT, EMU_GRAPH, EMU_CALL };
 struct lf_emu_cmd {
     enum lf_emu_kind kind;
     void *dst; /* copy, fill */
@@ -26,6 +26,7 @@ struct lf_emu_cmd {
     struct lf_emu_uint3 grid, block;
     unsigned smem;
     void *args;          /* owned */
+    void (*call)(void *args); /* of the host */
     lf_cu_event event;   /* record, wait */
     uint64_t generation; /* of the event */
     lf_cu_graph_exec graph;

@@ -98,6 +98,9 @@ void lf_emu_execute(const struct lf_emu_cmd *c)
     case EMU_GRAPH:
         lf_emu_graph_run(c->graph);
         return;
+    case EMU_CALL:
+        c->call(c->args);
+        return;
     }
 }
 
@@ -155,6 +158,13 @@ static void drain(lf_cu_stream s)
         run_one(s);
 }
 
+int lf_emu_run_queue(lf_cu_stream s)
+{
+    while (pending(s))
+        run_one(s);
+    return lf_emu_host.broken;
+}
+
 static bool known(lf_cu_stream s)
 {
     for (int i = 0; i < LF_EMU_STREAMS; i++)
@@ -183,6 +193,12 @@ int lf_emu_call(lf_cu_stream s, const struct lf_emu_cmd *c)
     if (lf_emu_host.order > 1 && !lf_emu_random(3))
         others(NULL);
     return lf_emu_push(&s->queue, c) ? 0 : LF_CU_OUT_OF_MEMORY;
+}
+
+int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user)
+{
+    const struct lf_emu_cmd c = {.kind = EMU_CALL, .call = call, .args = user};
+    return lf_emu_call(s, &c);
 }
 
 /* ---- copies ---- */

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One optimizer step, in two ways. At once: the host looks at the loss, then at what the optimizer says. Ahead, where
+ * the backend hands results over later: the step is queued, and the host learns how it went while the next one's
+ * gradients are computed. The device itself refuses what the host would have refused (kernels.h, grad_norm), so that
+ * weights are never changed by a step that has to be made again or kept for inspection; both ways have the same bits.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/base/sys.h"
+#include "engine/graph/profile.h"
+#include "engine/train/loop_priv.h"
+
+/* Memory of the running mean that spikes are measured against: about 50 steps. */
+#define LOSS_MEMORY 0.98
+
+double lf_train_loss_mean(const lf_trainer *t)
+{
+    return t->s.step > 0 ? t->s.loss_sum / (1 - pow(LOSS_MEMORY, (double)t->s.step)) : (double)NAN;
+}
+
+/* ---- up to the gradients ---- */
+
+/* Every micro-batch of this rank. */
+static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums, double *data_s,
+                            lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    for (int32_t i = 0; i < ls->n_micro; i++) {
+        const lf_loader_batch *b;
+        double t0 = lf_now_s();
+        struct lf_profile_mark m = lf_profile_begin(t->c->profile);
+        int rc = lf_loader_next(t->data, &b, err);
+        lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", m);
+        *data_s += lf_now_s() - t0;
+        enum lf_variant v = i == 0 ? LF_FIRST : LF_ACCUM;
+        if (!rc)
+            rc = lf_train_write_inputs(t, t->m.train, b, err);
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
+        if (!rc && o) {
+            struct lf_train_view view =
+                lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
+            rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
+        }
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.train, LF_BWD, 0, v, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_step *ls, double lr)
+{
+    const struct lf_train_config *c = t->c;
+    double n = (double)(t->s.step + 1);
+    return (struct lf_step_record){.step = (uint64_t)t->s.step,
+                                   .seed = c->seed,
+                                   .lr = (float)lr,
+                                   .bias_corr1 = (float)(1 - pow((double)c->adam.beta1, n)),
+                                   .bias_corr2 = (float)(1 - pow((double)c->adam.beta2, n)),
+                                   .clip_norm = (float)c->clip,
+                                   .loss_scale = (float)t->s.scaler.scale,
+                                   .inv_tokens = (float)(1 / (double)ls->trained),
+                                   .inv_batches = (float)((double)c->micro_batch / (double)ls->n_samples),
+                                   .z_loss = (float)c->z_loss};
+}
+
+/* A loss above this is one to stop at. */
+static double spike_above(const lf_trainer *t)
+{
+    double mean = lf_train_loss_mean(t);
+    if (t->c->objective && t->s.first_loss > mean) /* the mean may be next to nothing: worse than at first is meant */
+        mean = t->s.first_loss;
+    if (!(t->c->spike_factor > 0) || t->s.step < t->c->spike_after || isnan(mean))
+        return INFINITY;
+    return t->c->spike_factor * mean;
+}
+
+static const char *suspicious(double loss, double above)
+{
+    return !isfinite(loss) ? "the loss is not finite" : loss > above ? "the loss left its running mean" : NULL;
+}
+
+bool lf_train_late(const lf_trainer *t)
+{
+    return t->c->save_time_s > 0 && lf_now_s() - t->last_save >= t->c->save_time_s;
+}
+
+void lf_train_begin_sums(struct lf_train_sums *s)
+{
+    *s = (struct lf_train_sums){0};
+    for (size_t i = 0; i < LF_OBJECTIVE_SUMS; i++)
+        s->top[i] = -INFINITY;
+}
+
+/* The loss of summed-up micro-batches, and what else an objective makes of them. */
+double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means)
+{
+    const lf_objective *o = t->c->objective;
+    if (!o)
+        return s->loss / tokens;
+    o->means(o->user, s->obj, s->top, means);
+    return means[0];
+}
+
+/* Queues this rank's part of a step up to its gradients. */
+static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums,
+                     lf_err *err)
+{
+    double t0 = lf_now_s();
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
+    int rc = lf_loader_begin_step(t->data, ls, err);
+    lf_profile_end(t->c->profile, LF_LANE_DATA, "begin step", m);
+    if (rc < 0)
+        return rc;
+    *st = (struct lf_train_step){.batch = ls->number,
+                                 .samples = ls->n_samples,
+                                 .trained = ls->trained,
+                                 .valid_loss = NAN,
+                                 .valid_accuracy = NAN,
+                                 .grad_norm = NAN};
+    if (rc == 0 || ls->trained < 1 || (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN && ls->units < 1))
+        return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls->number);
+    st->data_seconds = lf_now_s() - t0;
+    st->lr = lf_schedule_lr(&t->lr, t->s.samples + ls->n_samples);
+    st->loss_scale = t->s.scaler.scale;
+    struct lf_step_record rec = step_record(t, ls, st->lr);
+    rc = lf_exec_record_write(t->m.ex, &rec, err);
+    lf_train_begin_sums(sums);
+    return rc ? rc : forward_backward(t, ls, sums, &st->data_seconds, err);
+}
+
+/* What the device added up. */
+static void take_record(struct lf_train_sums *sums, const struct lf_step_record *rec)
+{
+    sums->loss = rec->loss_sum;
+    sums->z = rec->z_sum;
+    sums->router_aux = rec->router_aux;
+    sums->router_entropy = rec->router_entropy;
+    sums->router_load = rec->router_load;
+    sums->router_seen = rec->router_seen;
+    sums->tokens = rec->tokens;
+    sums->correct = rec->correct;
+}
+
+/* Sums over all ranks to what is reported. */
+static void measure(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums)
+{
+    const double trained = (double)st->trained;
+    st->loss = lf_train_loss_of(t, sums, trained, st->means);
+    st->accuracy = t->c->objective ? (double)NAN : (double)sums->correct / trained;
+    st->z = sums->z / trained;
+    lf_train_router_step(t, st, sums);
+}
+
+/* The state after a step, but for what the loss tells. */
+static void advance(lf_trainer *t, const lf_loader_step *ls)
+{
+    lf_scaler_good(&t->s.scaler, &t->c->scaler);
+    t->s.step++;
+    t->s.samples += ls->n_samples;
+    t->s.tokens += ls->trained;
+    t->s.cursor = ls->next_sample;
+}
+
+static void told(lf_trainer *t, struct lf_train_step *st, double since)
+{
+    const double now = lf_now_s();
+    st->seconds = now - since;
+    t->longest_s = st->seconds > t->longest_s ? st->seconds : t->longest_s;
+    t->s.loss_sum = LOSS_MEMORY * t->s.loss_sum + (1 - LOSS_MEMORY) * st->loss;
+    t->s.active_s = t->active0 + (now - t->session0);
+}
+
+/* The gradient of the step before which the state stands is not finite. 0: it is to be made again with a smaller scale,
+ * and the loader stands at its batch. */
+static int overflowed(lf_trainer *t, const lf_loader_step *ls, const struct lf_train_step *st, lf_err *err)
+{
+    if (!lf_scaler_overflow(&t->s.scaler, &t->c->scaler))
+        return lf_train_diverged(t, st, "the gradient is not finite", err);
+    lf_train_log(t, 3, "step %lld overflowed: again with a loss scale of %g", (long long)t->s.step + 1,
+                 t->s.scaler.scale);
+    return lf_train_agree(t, lf_loader_seek(t->data, ls->first_sample, err), err);
+}
+
+/* ---- at once ---- */
+
+static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums, lf_err *err)
+{
+    struct lf_step_record rec = {0};
+    int rc = gradients(t, ls, st, sums, err);
+    if (!rc)
+        rc = lf_exec_record_read(t->m.ex, &rec, err);
+    take_record(sums, &rec);
+    sums->late = lf_train_late(t);
+    return rc;
+}
+
+/* This rank's micro-batches of the step that comes, forward only. */
+static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums *sums, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    int rc = lf_loader_begin_step(t->data, ls, err);
+    rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
+    for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
+        const lf_loader_batch *b;
+        rc = lf_loader_next(t->data, &b, err);
+        if (!rc)
+            rc = lf_train_write_inputs(t, t->m.train, b, err);
+        if (!rc)
+            rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, LF_FIRST, err);
+        if (!rc) {
+            struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
+            rc = o->survey(o->user, &view, sums->obj, err);
+        }
+    }
+    return rc;
+}
+
+/* Collective: what an objective must know of the whole step before its losses. The loader stands where it stood. */
+static int survey_step(lf_trainer *t, lf_err *err)
+{
+    const lf_objective *o = t->c->objective;
+    lf_loader_step ls = {0};
+    struct lf_train_sums sums = {0};
+    if (!o || !o->survey)
+        return 0;
+    int rc = lf_train_exchange(t, survey_share(t, &ls, &sums, err), &sums, err);
+    if (rc)
+        return rc;
+    o->surveyed(o->user, sums.obj);
+    return lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
+}
+
+/* The step with the present loss scale. *overflow: the gradient is not finite, and weights and moments stay as they
+ * were. */
+static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, bool *overflow, lf_err *err)
+{
+    struct lf_train_sums sums = {0};
+    struct lf_step_record rec;
+    int rc = lf_train_exchange(t, compute(t, ls, st, &sums, err), &sums, err);
+    if (rc)
+        return rc;
+    measure(t, st, &sums);
+    t->late = sums.late;
+    const char *why = suspicious(st->loss, spike_above(t));
+    if (why)
+        return lf_train_diverged(t, st, why, err);
+    rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    if (!rc)
+        rc = lf_exec_record_read(t->m.ex, &rec, err);
+    if (rc)
+        return rc;
+    st->grad_norm = (double)rec.grad_norm;
+    *overflow = rec.skip != 0;
+    return 0;
+}
+
+int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    lf_loader_step ls = {0};
+    bool overflow = true;
+    const double t0 = lf_now_s();
+    struct lf_profile_mark m = lf_profile_begin(t->c->profile);
+    lf_train_phase_step(t);
+    int rc = survey_step(t, err);
+    while (!rc && overflow) {
+        rc = attempt_step(t, &ls, st, &overflow, err);
+        if (!rc && overflow)
+            rc = overflowed(t, &ls, st, err);
+    }
+    if (rc)
+        return rc;
+    lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
+    advance(t, &ls);
+    told(t, st, t0);
+    return 0;
+}
+
+/* ---- ahead ---- */
+
+int lf_train_ahead_begin(lf_trainer *t, lf_err *err)
+{
+    struct lf_train_sums unused;
+    lf_train_phase_step(t);
+    t->next.since = lf_now_s();
+    return gradients(t, &t->next.ls, &t->next.st, &unused, err);
+}
+
+int lf_train_ahead_launch(lf_trainer *t, lf_err *err)
+{
+    const double above = spike_above(t), limit = isfinite(above) ? above * (double)t->next.ls.trained : 0;
+    int rc = lf_train_sum_record(t, err);
+    if (!rc && limit > 0)
+        rc = lf_exec_loss_limit(t->m.ex, limit, err);
+    if (!rc)
+        rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    if (!rc)
+        rc = lf_exec_record_begin(t->m.ex, err);
+    if (rc)
+        return rc;
+    t->flight = t->next;
+    t->flight.up = true;
+    t->flight.limit = limit;
+    t->flight.before = t->s;
+    advance(t, &t->flight.ls);
+    return 0;
+}
+
+int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err)
+{
+    struct lf_train_flight *f = &t->flight;
+    struct lf_step_record rec;
+    struct lf_train_sums sums = {0};
+    *again = false;
+    f->up = false;
+    int rc = lf_exec_record_end(t->m.ex, &rec, err);
+    if (rc)
+        return rc;
+    *st = f->st;
+    take_record(&sums, &rec);
+    measure(t, st, &sums);
+    const char *why = suspicious(sums.loss, f->limit > 0 ? f->limit : (double)INFINITY);
+    if (why || rec.skip)
+        t->s = f->before;
+    if (why)
+        return lf_train_diverged(t, st, why, err);
+    st->grad_norm = (double)rec.grad_norm;
+    if (rec.skip) {
+        *again = true;
+        return overflowed(t, &f->ls, st, err);
+    }
+    told(t, st, f->since > t->told_s ? f->since : t->told_s);
+    t->told_s = lf_now_s();
+    return 0;
+}
