@@ -24,6 +24,7 @@ struct dpo {
     lf_arena *arena;
     struct lf_train_config c;
     struct lf_train_asked asked; /* of an adapter */
+    bool dropout;
     lf_dpo *dpo;
 };
 
@@ -75,6 +76,7 @@ static int read_objective(struct dpo *s, const lf_optset *o, lf_err *err)
 {
     struct lf_dpo_opts d = {0};
     read_loss(&d, o);
+    d.dropout = s->dropout = lf_optset_bool(o, "dropout");
     int rc = lf_train_string(s->arena, o, "reference", &d.reference.from, err);
     d.reference.dirs = s->c.resume_from;
     d.reference.n_dirs = s->c.n_resume_from;
@@ -111,11 +113,8 @@ static int read_all(struct dpo *s, const lf_optset *o, lf_err *err)
     if (rc)
         return rc;
     lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
-    if (c->adapter && c->adapter->dropout > 0)
-        return lf_fail(err, LF_EINVAL,
-                       "lora_dropout: policies are compared without dropout, and trained so; leave it out");
-    s->asked.dropout = true; /* an adapter that was trained with it goes on without */
-    return lf_train_settle(c, EPOCHS, err);
+    rc = lf_train_settle_dropout(c, &s->asked, s->dropout, err);
+    return rc ? rc : lf_train_settle(c, EPOCHS, err);
 }
 
 static int setup(void **self, const lf_optset *o, lf_err *err)

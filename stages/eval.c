@@ -349,7 +349,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (rc == 0 && done && first(e))
         lf_log(2, "%s is complete already", dir);
     if (rc == 0 && !done) {
-        rc = lf_infer_adapter(&e->adapter, comm, &e->run, e->checkpoint, e->out, err);
+        rc = lf_infer_adapter(&e->adapter, comm, &e->run.adapter, e->checkpoint, e->out, e->run.threads, err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)

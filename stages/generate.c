@@ -379,7 +379,7 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     lf_runner *r = NULL;
     lf_gen_model m;
     struct lf_gen_stats st = {0};
-    int rc = lf_infer_adapter(&g->adapter, g->comm, &g->run, g->checkpoint, g->out, err);
+    int rc = lf_infer_adapter(&g->adapter, g->comm, &g->run.adapter, g->checkpoint, g->out, g->run.threads, err);
     if (rc == 0)
         rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
     if (rc == 0 && dir)

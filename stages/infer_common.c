@@ -79,32 +79,49 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
     return 0;
 }
 
-int lf_infer_adapter(char **dir, lf_comm *comm, struct lf_runner_opts *o, const char *checkpoint, const char *out,
+int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char *checkpoint, const char *out, int threads,
                      lf_err *err)
 {
-    int rc = o->adapter ? lf_adapter_in(dir, comm, o->adapter, checkpoint, out, o->threads, err) : 0;
-    if (!rc && o->adapter)
-        o->adapter = *dir;
+    int rc = *adapter ? lf_adapter_in(dir, comm, *adapter, checkpoint, out, threads, err) : 0;
+    if (!rc && *adapter)
+        *adapter = *dir;
     return rc;
+}
+
+/* LF_ENOENT: not there yet, or its settings are known when it has been read in. */
+static int adapter_there(const char *adapter, lf_err *err)
+{
+    struct lf_adapter_config ac;
+    return !adapter ? 0 : lf_adapter_in_is_peft(adapter) ? LF_ENOENT : lf_adapter_config_of(&ac, adapter, err);
+}
+
+int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint, const char *adapter, lf_err *err)
+{
+    lf_err e = LF_ERR_INIT;
+    *missing = "sizes follow from the checkpoint, which does not exist yet";
+    int rc = lf_runner_config(c, checkpoint, &e);
+    if (!rc) {
+        *missing = "sizes follow from the adapter, which does not exist yet or is read in when the run begins";
+        rc = adapter_there(adapter, &e);
+    }
+    if (!rc)
+        *missing = NULL;
+    return rc == LF_ENOENT || !rc ? 0 : lf_fail(err, rc, "%s", e.text);
+}
+
+int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err)
+{
+    json_t *notes = json_pack("[s]", missing);
+    return notes && json_object_set_new(out, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
 }
 
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err)
 {
     lf_model_config c;
-    struct lf_adapter_config ac;
-    lf_err e = LF_ERR_INIT;
-    const char *missing = "sizes follow from the checkpoint, which does not exist yet";
-    int rc = lf_runner_config(&c, checkpoint, &e);
-    if (!rc && o->adapter) {
-        missing = "sizes follow from the adapter, which does not exist yet or is read in when the run begins";
-        rc = lf_adapter_in_is_peft(o->adapter) ? LF_ENOENT : lf_adapter_config_of(&ac, o->adapter, &e);
-    }
-    if (rc == LF_ENOENT) {
-        json_t *notes = json_pack("[s]", missing);
-        return notes && json_object_set_new(out, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-    }
-    if (rc)
-        return lf_fail(err, rc, "%s", e.text);
+    const char *missing = NULL;
+    int rc = lf_infer_plan_config(&c, &missing, checkpoint, o->adapter, err);
+    if (rc || missing)
+        return rc ? rc : lf_infer_plan_note(out, missing, err);
     json_t *p = lf_runner_plan(&c, o, err);
     if (!p)
         return err && err->rc ? err->rc : LF_EINVAL;

@@ -25,11 +25,16 @@ int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
 int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path, const char *const *names,
                         size_t n_names, lf_err *err);
 
+/* For --plan: the model of the checkpoint. *missing: what is not there yet, for lf_infer_plan_note (*c is not set then); NULL: nothing. */
+int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint, const char *adapter, lf_err *err);
+int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err);
+
 /* Plan JSON of an inference stage: parameters, bytes. Where the checkpoint is not there yet, says so in notes. */
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err);
 
-/* The adapter that is named in o->adapter (stages/adapter_in.h) takes its place there; *dir owns the text. Collective. */
-int lf_infer_adapter(char **dir, lf_comm *comm, struct lf_runner_opts *o, const char *checkpoint, const char *out, lf_err *err);
+/* The adapter that *adapter names (stages/adapter_in.h; NULL: none) takes its place there; *dir owns the text. Collective. */
+int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char *checkpoint, const char *out, int threads,
+                     lf_err *err);
 
 /* comm: NULL alone; with it all of these are collective, and rank 0 alone looks, reads and writes. */
 

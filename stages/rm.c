@@ -16,11 +16,18 @@
 /* Where neither steps, tokens nor epochs are given. */
 #define EPOCHS 1
 
+/* Peak learning rates: of whole models, of adapters. */
+#define LR_FULL 1e-5
+#define LR_LORA 1e-4
+
 struct rm {
     lf_arena *arena;
     struct lf_train_config c;
+    struct lf_train_asked asked;   /* of an adapter */
+    struct lf_adapter_config lora; /* a new one, with the head */
     const char *score_init;
-    bool dropout; /* the description has some, and it is left out */
+    bool dropout;  /* wanted */
+    bool left_out; /* the description has some, and it is not */
     lf_rm_train *objective;
 };
 
@@ -37,13 +44,28 @@ static void destroy(void *self)
 static int read_objective(struct rm *r, const lf_optset *o, lf_err *err)
 {
     const struct lf_rm_train_opts t = {.centre = lf_optset_float(o, "centre"),
+                                       .dropout = lf_optset_bool(o, "dropout"),
                                        .margins = lf_optset_bool(o, "margins"),
                                        .require_eos = lf_optset_bool(o, "require_eos"),
                                        .normalize = (enum lf_rm_normalize)lf_optset_choice(o, "normalize")};
     if (!(r->objective = lf_rm_train_create(&t, err)))
         return LF_ENOMEM;
     r->c.objective = lf_rm_train_objective(r->objective);
+    r->dropout = t.dropout;
     return lf_train_string(r->arena, o, "score_init", &r->score_init, err);
+}
+
+/* The head is trained whole beside an adapter. */
+static int settle_parts(struct rm *r, lf_err *err)
+{
+    struct lf_train_config *c = &r->c;
+    r->asked.head = true;
+    if (!c->adapter)
+        return 0;
+    r->lora = *c->adapter;
+    r->lora.head = true;
+    c->adapter = &r->lora;
+    return lf_train_settle_dropout(c, &r->asked, r->dropout, err);
 }
 
 static int read_all(struct rm *r, const lf_optset *o, lf_err *err)
@@ -51,7 +73,6 @@ static int read_all(struct rm *r, const lf_optset *o, lf_err *err)
     struct lf_train_config *c = &r->c;
     c->packing = LF_PACK_BFD;
     lf_train_read_operation(c, o);
-    lf_train_read_optimizer(c, o, 0);
     int rc = read_objective(r, o, err);
     if (!rc)
         rc = lf_train_read_data(c, r->arena, o, err);
@@ -60,13 +81,18 @@ static int read_all(struct rm *r, const lf_optset *o, lf_err *err)
     if (!rc)
         rc = lf_train_read_batch(c, r->arena, o, err);
     if (!rc)
-        rc = lf_train_strings(r->arena, o, "freeze", &c->freeze, &c->n_freeze, err);
+        rc = lf_train_read_parts(c, r->arena, o, err);
+    if (!rc)
+        rc = lf_train_read_adapter(c, r->arena, o, &r->asked, err);
     if (!rc)
         rc = lf_train_read_paths(c, r->arena, o, err);
     if (!rc)
         rc = lf_train_read_model(c, o, "lf-rm", err);
+    if (!rc)
+        rc = settle_parts(r, err);
     if (rc)
         return rc;
+    lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
     return lf_train_settle(c, EPOCHS, err);
 }
 
@@ -91,8 +117,9 @@ static int describe(struct rm *r, lf_err *err)
     if (c->model.output != LF_OUTPUT_SCORE)
         rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
     c->model.output = LF_OUTPUT_SCORE;
-    r->dropout = lf_decoder_has_dropout(&c->model);
-    c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout = c->model.attn_prob_dropout = 0;
+    r->left_out = !r->dropout && lf_decoder_has_dropout(&c->model);
+    if (r->left_out)
+        c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout = c->model.attn_prob_dropout = 0;
     if (!rc)
         rc = lf_model_config_finish(&c->model, err);
     c->model_given = !rc;
@@ -106,15 +133,17 @@ static int plan(void *self, json_t *out, lf_err *err)
     int rc = describe(r, &why);
     if (rc && rc != LF_ENOENT) /* not there yet: the loop's plan says so */
         return lf_fail(err, rc, "%s", why.text);
-    return lf_train_plan(&r->c, out, err);
+    return lf_train_plan_adapter(&r->c, r->arena, &r->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct rm *r = self;
     int rc = lf_stage_agree(comm, describe(r, err), err);
-    if (!rc && r->dropout && (!comm || comm->rank == 0))
-        lf_log(1, "the model's dropout is not applied: scores are compared without it");
+    if (!rc)
+        rc = lf_train_settle_adapter(&r->c, r->arena, &r->asked, comm, err);
+    if (!rc && r->left_out && (!comm || comm->rank == 0))
+        lf_log(1, "the model's dropout is not applied (dropout = no)");
     return rc ? rc : lf_train_run(&r->c, &lf_train_stage_sink, comm, err);
 }
 

@@ -23,15 +23,16 @@ static const lf_opt opts[] = {
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 1"),
 
-    LF_TRAIN_OPTIMIZER_ROWS("1e-5", "peak learning rate", "0"),
-    {"freeze", LF_OPT_STR, ID, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL,
-     "pattern over names of tensors that are not trained, such as embed.* or layers.[0-3].*"},
+    LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 1e-5, with lora_rank 1e-4", "0"),
+    LF_TRAIN_ADAPTER_ROWS,
+    LF_TRAIN_PARTS_ROWS,
+    LF_TRAIN_DROPOUT_ROWS,
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
 };
 
-static const char *const outputs[] = {"checkpoint", NULL};
+static const char *const outputs[] = {"checkpoint", "adapter", NULL};
 
 const lf_opt_table lf_rm_opts = {
     .stage = "rm",

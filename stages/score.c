@@ -24,6 +24,7 @@ typedef struct score {
     size_t n_data, n_from, block;
     bool append_eos, best;
     struct lf_rm_opts run;
+    char *adapter; /* run.adapter, where it was found */
     struct lf_rm_rows_opts rows_opts;
     char no_chat[1024];
     lf_tokenizer *tok;
@@ -43,6 +44,7 @@ static void destroy(void *self)
     lf_rm_close(s->rm);
     lf_chat_destroy(s->chat);
     lf_tokenizer_destroy(s->tok);
+    free(s->adapter);
     free(s->data);
     free(s->columns);
     free(s->roles);
@@ -90,7 +92,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     s->block = (size_t)lf_optset_int(o, "block");
     s->best = lf_optset_bool(o, "best");
     const int64_t rows = lf_optset_int(o, "batch_tokens");
-    s->run = (struct lf_rm_opts){.threads = lf_stage_threads(o),
+    s->run = (struct lf_rm_opts){.adapter = lf_optset_str(o, "adapter"),
+                                 .threads = lf_stage_threads(o),
                                  .device = lf_stage_device(o),
                                  .bf16 = lf_optset_choice(o, "precision") == 1,
                                  .fast = lf_optset_choice(o, "numeric") == 1,
@@ -105,12 +108,11 @@ static int plan(void *self, json_t *out, lf_err *err)
 {
     score *s = self;
     lf_model_config c;
-    lf_err why = LF_ERR_INIT;
-    int rc = lf_runner_config(&c, s->checkpoint, &why);
-    if (rc && rc != LF_ENOENT)
-        return lf_fail(err, rc, "%s", why.text);
-    json_t *p = rc ? json_pack("{s:[s]}", "notes", "sizes follow from the checkpoint, which does not exist yet")
-                   : lf_rm_plan(&c, &s->run, err);
+    const char *missing = NULL;
+    int rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
+    if (rc || missing)
+        return rc ? rc : lf_infer_plan_note(out, missing, err);
+    json_t *p = lf_rm_plan(&c, &s->run, err);
     if (!p)
         return err && err->rc ? err->rc : LF_ENOMEM;
     rc = json_object_update_missing(out, p) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
@@ -326,7 +328,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (rc == 0 && done && first(s))
         lf_log(2, "%s is complete already", dir);
     if (rc == 0 && !done) {
-        rc = lf_stage_agree(comm, load(s, err), err);
+        rc = lf_infer_adapter(&s->adapter, comm, &s->run.adapter, s->checkpoint, s->out, s->run.threads, err);
+        if (rc == 0)
+            rc = lf_stage_agree(comm, load(s, err), err);
         if (rc == 0)
             rc = lf_infer_lines(comm, &s->lines, dir, "scores", "scores.jsonl", s->from, s->n_from, check_line, s,
                                 &kept, err);

@@ -10,7 +10,10 @@
 
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
-    {"checkpoint", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "reward model"},
+    {"checkpoint", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "reward model; with adapter the weights it is for"},
+    {"adapter", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "adapter that makes a reward model of checkpoint, as a rule a language model: of ours or PEFT's"},
     {"tokenizer", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
      "tokenizer artifact, or a tokenizer file or directory"},
     {"data", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,

@@ -203,6 +203,16 @@ int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optse
     return read_lora(&asked->want, a, o, err);
 }
 
+int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked, bool dropout, lf_err *err)
+{
+    if (dropout)
+        return 0;
+    asked->dropout = true;
+    return c->adapter && c->adapter->dropout > 0
+               ? lf_fail(err, LF_EINVAL, "lora_dropout has no effect with dropout = no; say dropout = yes or leave it out")
+               : 0;
+}
+
 static bool same_targets(const struct lf_adapter_config *x, const struct lf_adapter_config *y)
 {
     bool same = x->n_targets == y->n_targets;
@@ -215,6 +225,12 @@ static bool same_targets(const struct lf_adapter_config *x, const struct lf_adap
 static int agree(struct lf_adapter_config *is, const struct lf_train_asked *q, lf_err *err)
 {
     const struct lf_adapter_config *w = &q->want;
+    if (q->head != is->head)
+        return lf_fail(err, LF_EINVAL,
+                       q->head ? "the adapter in %s has no score head: it is of a language model, whose merged checkpoint a "
+                                 "reward model can begin with (init_from)"
+                               : "the adapter in %s has a score head: it is of a reward model",
+                       q->from);
     if (q->rank && w->rank != is->rank)
         return lf_fail(err, LF_EINVAL, "lora_rank = %lld, but the adapter in %s has rank %lld", (long long)w->rank, q->from,
                        (long long)is->rank);

@@ -16,6 +16,7 @@ struct lf_train_asked {
     const char *from; /* NULL: none, the adapter is new */
     struct lf_adapter_config want;
     bool rank, alpha, scaling, dora, dropout, targets; /* which were given */
+    bool head; /* the run is a reward model's: so must the adapter be */
 };
 
 /* Values of a REPEAT option. */
@@ -35,6 +36,9 @@ void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);
 int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* adapter, and what lora_* say of it: c->adapter is that until lf_train_settle_adapter. */
 int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, struct lf_train_asked *asked, lf_err *err);
+/* Of objectives with an option dropout: without it lora_dropout is refused, and an adapter that was trained with some goes on
+ * without. */
+int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked, bool dropout, lf_err *err);
 /* Collective, before the run: the settings of the adapter that `adapter` names, compared with what was asked. LF_EINVAL where they differ; dropout
  * may be another. */
 int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, lf_comm *comm, lf_err *err);

@@ -86,6 +86,11 @@
     {"device", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "auto", 0, 0, "auto|cpu|cuda", NULL, \
      "what to compute on; auto: a GPU where there is one and this build carries code for it, else the CPU"}
 
+/* of objectives on judged answers; lf_train_settle_dropout */
+#define LF_TRAIN_DROPOUT_ROWS \
+    {"dropout", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "no", 0, 0, NULL, NULL, \
+     "apply the model's dropout and lora_dropout in training; references and measurements have none"}
+
 /* lf_train_read_adapter */
 #define LF_TRAIN_ADAPTER_ROWS \
     {"adapter", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, \

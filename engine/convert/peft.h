@@ -6,6 +6,8 @@
  *     DIR/adapter_model.safetensors    base_model.model.MODULE.lora_A.weight [r, in], ...lora_B.weight [out, r], with
  *                                      use_dora ...lora_magnitude_vector [out]
  *
+ *     and of a reward model          base_model.model.score.weight [1, hidden]: the head, trained whole (modules_to_save)
+ *
  * MODULE is the name of the linear layer in the base model's own program; the mapping rows of its family (map.h) give it.
  * Where that program has q, k, v (or gate, up) as one module with one A, ours is an adapter of the group as a whole, and
  * rows of B are put in its order; so both are the same function. config.json keys that change numbers in ways that are not
@@ -30,8 +32,8 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
 /* And back: an artifact of kind "peft". LF_ENOTSUP: an adapter of q, k or v alone where the program has one module. */
 int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err);
 
-/* Largest difference of logits between base with adapter and the merged checkpoint on `tokens` tokens drawn from a fixed
- * seed, relative to the largest logit; f32, invariant kernels. */
+/* Largest difference of logits, of a reward model of every token's score, between base with adapter and the merged checkpoint on
+ * `tokens` tokens drawn from a fixed seed, relative to the largest of them; f32, invariant kernels. */
 int lf_adapter_probe(const char *base, const char *adapter, const char *merged, int64_t tokens, int threads, double *out,
                      lf_err *err);
 

@@ -24,7 +24,7 @@ static const struct {
 static const char *const known[] = {
     "r", "lora_alpha", "lora_dropout", "use_rslora", "use_dora", "target_modules", "fan_in_fan_out", "auto_mapping",
     "base_model_name_or_path", "revision", "peft_version", "task_type", "inference_mode", "init_lora_weights",
-    "layers_pattern", "layers_to_transform", "megatron_core", "loftq_config", "qalora_group_size", "runtime_config"};
+    "layers_pattern", "layers_to_transform", "modules_to_save", "megatron_core", "loftq_config", "qalora_group_size", "runtime_config"};
 
 static bool is_empty(json_t *v)
 {
@@ -41,6 +41,21 @@ static bool is_known(const char *key)
         if (strcmp(key, fixed[i].key) == 0)
             return true;
     return false;
+}
+
+/* What is trained whole: the head of a sequence classifier, by its two names. */
+static int check_saved(json_t *o, const char *where, lf_err *err)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(o, "modules_to_save"), i, v)
+    {
+        const char *s = json_string_value(v);
+        if (!s || (strcmp(s, "score") != 0 && strcmp(s, "classifier") != 0))
+            return lf_fail(err, LF_ENOTSUP, "%s: modules_to_save holds %s; only score, a reward model's head, is known", where,
+                           s ? s : "something else than names");
+    }
+    return 0;
 }
 
 static int check_keys(json_t *o, const char *where, lf_err *err)
@@ -62,7 +77,7 @@ static int check_keys(json_t *o, const char *where, lf_err *err)
     if (json_is_string(init) && strcmp(json_string_value(init), "gaussian") != 0) /* PiSSA and others change the base */
         return lf_fail(err, LF_ENOTSUP, "%s: init_lora_weights = %s belongs to a base that it changed", where,
                        json_string_value(init));
-    return 0;
+    return check_saved(o, where, err);
 }
 
 static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *err)
@@ -147,6 +162,22 @@ static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int
     return rc;
 }
 
+/* The head as it is. */
+static int take_head(struct lf_peft *p, const lf_st *s, lf_ckpt_tensor *t, lf_err *err)
+{
+    const int i = lf_pstore_find(p->ps, LF_PEFT_SCORE);
+    const int64_t cols = lf_pstore_desc(p->ps, i)->dims[1];
+    float *x = NULL;
+    int rc = read_f32(p, s, lf_st_find(s, LF_PEFT_HEAD), 1, cols, &x, err);
+    *t = (lf_ckpt_tensor){.name = LF_WEIGHTS_PREFIX LF_PEFT_SCORE,
+                          .kind = "weight",
+                          .dtype = LF_H5_F32,
+                          .ndim = 2,
+                          .shape = {1, cols},
+                          .data = x};
+    return rc;
+}
+
 /* Tensor `which` of a module, its rows in our order. */
 static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_unit *u, int which, lf_ckpt_tensor *t, lf_err *err)
 {
@@ -176,11 +207,11 @@ static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_u
 static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
 {
     const int each = lf_peft_each(p);
-    if (lf_st_n_entries(s) == (size_t)each * p->n)
+    if (lf_st_n_entries(s) == lf_peft_count(p))
         return 0;
     for (size_t i = 0; i < lf_st_n_entries(s); i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
-        bool taken = false;
+        bool taken = p->ac.head && e == lf_st_find(s, LF_PEFT_HEAD);
         for (size_t k = 0; k < p->n * (size_t)each && !taken; k++)
             taken = e == find(s, p->unit[k / (size_t)each].module, strlen(p->unit[k / (size_t)each].module), (int)(k % (size_t)each));
         if (!taken)
@@ -189,19 +220,24 @@ static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
     return lf_fail(err, LF_EFORMAT, "the file holds something twice");
 }
 
-/* What of the base's state an adapter repeats, and what makes it one. Owned. */
+/* What of the base's state an adapter repeats, and what makes it one. Another head makes another model: its scores were not
+ * measured, and config.json of a language model is not its own. Owned. */
 static json_t *adapter_state(const struct lf_peft *p, const lf_ckpt *base, lf_err *err)
 {
-    static const char *const kept[] = {"model", "tokenizer_sha256", "hf", "score"};
+    static const char *const kept[] = {"tokenizer_sha256", "hf", "score"};
+    const size_t n_kept = p->ac.head ? 1 : 3;
     char hex[LF_HASH_HEX];
     json_t *o = json_object(), *ac = lf_adapter_to_json(&p->ac, err);
+    json_t *model = lf_model_config_to_json(lf_decoder_config(p->dec), err);
     lf_hash_hex(hex, lf_ckpt_identity(base));
-    int bad = !o || !ac || json_object_set_new(o, "step", json_integer(0)) || json_object_set(o, "adapter", ac) ||
+    int bad = !o || !ac || !model || json_object_set_new(o, "step", json_integer(0)) || json_object_set(o, "adapter", ac) ||
+              json_object_set(o, "model", model) ||
               json_object_set_new(o, "base", json_string(hex));
-    for (size_t i = 0; i < 4 && !bad; i++) {
+    for (size_t i = 0; i < n_kept && !bad; i++) {
         json_t *v = json_object_get(lf_ckpt_state(base), kept[i]);
         bad = v && json_object_set(o, kept[i], v);
     }
+    json_decref(model);
     json_decref(ac);
     if (!bad)
         return o;
@@ -216,12 +252,13 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base, con
     lf_ckpt_writer *w = NULL;
     lf_ckpt_result r;
     const lf_ckpt_options wo = {.threads = o->threads};
-    const size_t each = (size_t)lf_peft_each(p), n = each * p->n;
+    const size_t each = (size_t)lf_peft_each(p), n = lf_peft_count(p);
     lf_ckpt_tensor *t = lf_arena_alloc(p->arena, n, sizeof *t, err);
     json_t *state = t ? adapter_state(p, base, err) : NULL;
     int rc = state ? 0 : LF_ENOMEM;
     for (size_t k = 0; k < n && !rc; k++)
-        rc = take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
+        rc = lf_peft_is_head(p, k) ? take_head(p, s, &t[k], err)
+                                   : take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
     if (!rc)
         rc = check_all_taken(p, s, err);
     if (!rc)
@@ -254,6 +291,10 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
         rc = read_config(&p.ac, o->from, err);
     if (!rc)
         rc = lf_st_open(&s, path, err);
+    if (!rc) {
+        p.ac.head = lf_st_find(s, LF_PEFT_HEAD) != NULL;
+        rc = lf_adapter_model(&mc, &p.ac, err);
+    }
     if (!rc)
         rc = lf_peft_open(&p, &mc, err);
     if (!rc)

@@ -55,10 +55,14 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
     for (size_t k = 0; k < p->n; k++)
         turned = turned || p->unit[k].turned;
     json_t *o = json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type", "LORA", "task_type",
-                          "CAUSAL_LM", "base_model_name_or_path", "r", (json_int_t)p->ac.rank, "lora_alpha",
-                          number(p->ac.alpha), "lora_dropout", number(p->ac.dropout), "target_modules", targets(p),
+                          p->ac.head ? "SEQ_CLS" : "CAUSAL_LM", "base_model_name_or_path", "r", (json_int_t)p->ac.rank,
+                          "lora_alpha", number(p->ac.alpha), "lora_dropout", number(p->ac.dropout), "target_modules", targets(p),
                           "fan_in_fan_out", turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", p->ac.dora,
                           "inference_mode", true, "init_lora_weights", true);
+    if (o && p->ac.head && json_object_set_new(o, "modules_to_save", json_pack("[s,s]", "classifier", "score"))) {
+        json_decref(o);
+        o = NULL;
+    }
     char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL, *path = lf_path_join(dir, LF_PEFT_CONFIG, err);
     int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
                           : lf_fail(err, LF_ENOMEM, "out of memory");
@@ -73,9 +77,14 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
 /* Declarations each * k ... are those of unit k. */
 static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
 {
-    const size_t each = (size_t)lf_peft_each(p), n = each * p->n;
+    const size_t each = (size_t)lf_peft_each(p), n = lf_peft_count(p);
     lf_st_decl *d = lf_arena_alloc(p->arena, n, sizeof *d, err);
     for (size_t i = 0; d && i < n; i++) {
+        if (lf_peft_is_head(p, i)) {
+            const int64_t cols = lf_model_embed_width(lf_decoder_config(p->dec));
+            d[i] = (lf_st_decl){.name = LF_PEFT_HEAD, .dtype = LF_ST_F32, .ndim = 2, .shape = {1, cols}};
+            continue;
+        }
         const struct lf_peft_unit *u = &p->unit[i / each];
         const struct lf_peft_shape s = lf_peft_shape(p, u, (int)(i % each));
         char *name =
@@ -87,15 +96,11 @@ static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
     return d;
 }
 
-/* One of their tensors, its rows in their order. */
-static int put(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w, lf_err *err)
+/* One of their tensors, its rows in their order (u NULL: as they are). */
+static int put(const lf_ckpt *ck, const char *name, const struct lf_peft_unit *u, struct lf_peft_shape s, lf_st_writer *w,
+               lf_err *err)
 {
-    const size_t each = (size_t)lf_peft_each(p);
-    const struct lf_peft_unit *u = &p->unit[i / each];
-    const struct lf_peft_shape s = lf_peft_shape(p, u, (int)(i % each));
     const int64_t cols = s.cols ? s.cols : 1;
-    char name[256];
-    snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.%s", u->stem, lf_peft_tensors[i % each].ours);
     const lf_ckpt_entry *e = lf_ckpt_find(ck, name, "weight");
     if (!e || e->dtype != LF_H5_F32 || e->ndim != (s.cols ? 2 : 1) || e->shape[0] != s.rows || (s.cols && e->shape[1] != s.cols))
         return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]", lf_ckpt_dir(ck), name, (long long)s.rows,
@@ -108,17 +113,30 @@ static int put(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_write
     return rc;
 }
 
+static int put_nth(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w, lf_err *err)
+{
+    const size_t each = (size_t)lf_peft_each(p);
+    if (lf_peft_is_head(p, i)) {
+        const struct lf_peft_shape s = {1, lf_model_embed_width(lf_decoder_config(p->dec)), false};
+        return put(ck, LF_WEIGHTS_PREFIX LF_PEFT_SCORE, NULL, s, w, err);
+    }
+    const struct lf_peft_unit *u = &p->unit[i / each];
+    char name[256];
+    snprintf(name, sizeof name, LF_WEIGHTS_PREFIX "%s.%s", u->stem, lf_peft_tensors[i % each].ours);
+    return put(ck, name, u, lf_peft_shape(p, u, (int)(i % each)), w, err);
+}
+
 static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, lf_artifact *a, lf_err *err)
 {
     const lf_st_write_options wo = {.stem = "adapter_model"};
     lf_st_writer *w = NULL;
     lf_st_written *files = NULL;
     size_t n = 0, k;
-    const size_t all = (size_t)lf_peft_each(p) * p->n;
+    const size_t all = lf_peft_count(p);
     lf_st_decl *d = declarations(p, err);
     int rc = d ? lf_st_writer_create(&w, dir, d, all, &wo, err) : LF_ENOMEM;
     while (!rc && (k = lf_st_writer_next(w)) < all)
-        rc = put(p, ck, k, w, err);
+        rc = put_nth(p, ck, k, w, err);
     if (!rc)
         rc = lf_st_writer_finish(w, &files, &n, err);
     for (size_t i = 0; i < n && !rc; i++)
@@ -154,7 +172,7 @@ int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (!rc)
         rc = lf_hf_finish_dir(&a, o->out, err);
     if (!rc) {
-        *res = (struct lf_convert_result){.tensors = (int64_t)lf_peft_each(&p) * (int64_t)p.n};
+        *res = (struct lf_convert_result){.tensors = (int64_t)lf_peft_count(&p)};
         snprintf(res->family, sizeof res->family, "%s", p.family->name);
         memcpy(res->identity, lf_ckpt_identity(ck), sizeof res->identity);
         for (size_t i = 0; i < a.n_files; i++)

@@ -38,6 +38,18 @@ static inline int lf_peft_each(const struct lf_peft *p)
     return p->ac.dora ? 3 : 2;
 }
 
+/* Behind the adapters of all modules stands the head of a reward model, where it is trained: a tensor as it is. */
+#define LF_PEFT_HEAD  "base_model.model.score.weight"
+#define LF_PEFT_SCORE "score.weight"
+static inline size_t lf_peft_count(const struct lf_peft *p)
+{
+    return (size_t)lf_peft_each(p) * p->n + p->ac.head;
+}
+static inline bool lf_peft_is_head(const struct lf_peft *p, size_t i)
+{
+    return i == (size_t)lf_peft_each(p) * p->n;
+}
+
 struct lf_peft_shape {
     int64_t rows, cols; /* cols 0: a vector */
     bool permuted;      /* its rows are those of the weight, in lf_peft_unit's order */

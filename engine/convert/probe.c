@@ -19,7 +19,8 @@ struct model {
     lf_back *back;
     lf_exec *ex;
     int chain;
-    int64_t vocab;
+    int64_t vocab, width; /* of a row of the output: vocab, of a reward model 1 */
+    const char *output;
 };
 
 static void close_model(struct model *m)
@@ -36,7 +37,12 @@ static int bind(struct model *m, int64_t tokens, int threads, lf_err *err)
     const struct lf_decoder_rows rows = {.rows = tokens, .n_docs = 1};
     const struct lf_plan_opts po = {.threads = threads, .compute = LF_F32, .mode = LF_INVARIANT};
     m->plan = lf_plan_create(m->ps, &po, err);
-    lf_graph *g = m->plan ? lf_decoder_logits_graph(m->dec, m->ps, "probe", &rows, err) : NULL;
+    const bool score = lf_decoder_config(m->dec)->output == LF_OUTPUT_SCORE;
+    lf_graph *g = !m->plan ? NULL
+                  : score  ? lf_decoder_heads_graph(m->dec, m->ps, "probe", &rows, &(struct lf_decoder_heads){.score = true}, err)
+                           : lf_decoder_logits_graph(m->dec, m->ps, "probe", &rows, err);
+    m->output = score ? "score" : "logits";
+    m->width = score ? 1 : m->vocab;
     int rc = m->chain = g ? lf_plan_add(m->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
     lf_graph_destroy(g);
     if (rc >= 0)
@@ -56,18 +62,20 @@ static int open_model(struct model *m, const lf_ckpt *ck, const lf_ckpt *adapter
     if (!rc && mc.max_positions < *tokens)
         *tokens = mc.max_positions;
     m->vocab = rc ? 0 : mc.vocab;
+    if (!rc && adapter)
+        rc = lf_adapter_config(&ac, adapter, err);
+    if (!rc && adapter)
+        rc = lf_adapter_model(&mc, &ac, err);
     if (!rc && (!(m->dec = lf_decoder_create(&mc, *tokens, err)) || !(m->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
     if (!rc)
         rc = lf_decoder_declare(m->dec, m->ps, err);
     if (!rc && adapter)
-        rc = lf_adapter_config(&ac, adapter, err);
-    if (!rc && adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, &ac, err);
     if (!rc)
         rc = bind(m, *tokens, threads, err);
     if (!rc)
-        rc = lf_weights_load(m->ps, ck, LF_WEIGHTS_PREFIX, false, err);
+        rc = lf_weights_load_below(m->ps, mc.output, ck, LF_WEIGHTS_PREFIX, err);
     if (!rc && adapter)
         rc = lf_weights_load_adapter(m->ps, adapter, LF_WEIGHTS_PREFIX, false, err);
     return rc;
@@ -91,7 +99,7 @@ static int logits(struct model *m, int64_t tokens, float *out, lf_err *err)
     if (!rc)
         rc = lf_exec_run(m->ex, m->chain, LF_FWD, 0, LF_FIRST, err);
     if (!rc)
-        rc = lf_exec_read(m->ex, m->chain, 0, "logits", out, (size_t)(tokens * m->vocab) * sizeof *out, err);
+        rc = lf_exec_read(m->ex, m->chain, 0, m->output, out, (size_t)(tokens * m->width) * sizeof *out, err);
     free(id);
     free(pos);
     return rc;
@@ -103,7 +111,7 @@ static int run_one(const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens, i
 {
     struct model m = {0};
     int rc = open_model(&m, ck, adapter, tokens, threads, err);
-    *n = *tokens * m.vocab;
+    *n = *tokens * m.width;
     if (!rc && !(*out = lf_malloc((size_t)*n, sizeof **out, err)))
         rc = LF_ENOMEM;
     if (!rc)
@@ -135,7 +143,7 @@ int lf_adapter_probe(const char *base, const char *adapter, const char *merged, 
         most = fmax(most, fabs((double)x[i]));
     }
     if (!rc && !(isfinite(worst) && isfinite(most)))
-        rc = lf_fail(err, LF_ENUMERIC, "logits of the probe are not finite");
+        rc = lf_fail(err, LF_ENUMERIC, "logits or scores of the probe are not finite");
     if (!rc)
         *out = most > 0 ? worst / most : worst;
     free(x);

@@ -112,6 +112,18 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members, const st
     return rc;
 }
 
+int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err)
+{
+    const int i = lf_pstore_find(ps, name);
+    if (i < 0)
+        return lf_fail(err, LF_ENOENT, "adapter: there is no tensor %s to train whole", name);
+    if (ps->g[ps->p[i].group].count != 1)
+        return lf_fail(err, LF_EINVAL, "adapter: %s is one of a group and cannot be trained apart", name);
+    ps->p[i].d.adapter = ps->p[i].d.whole = true;
+    ps->p[i].d.frozen = ps->g[ps->p[i].group].frozen = false;
+    return 0;
+}
+
 /* ---- magnitudes ---- */
 
 /* The magnitude of rows [row, row + rows) of a group; of: the name whose adapter it is of. */

@@ -40,6 +40,9 @@ struct lf_adapter_desc {
  * its own; 0: one for all rows. The group itself is left as it is (freeze it first, as a rule). LF_ENOENT: no such group;
  * LF_EINVAL: not matrices [out, in], no such member, rank < 1; LF_EEXIST: adapted already. */
 int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members, const struct lf_adapter_desc *d, lf_err *err);
+/* A tensor of the model, a group of its own, is trained whole beside the adapters and kept with them (PEFT's
+ * modules_to_save): `adapter` and `whole` of its description are set, and it is thawed. LF_ENOENT: no such tensor. */
+int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err);
 /* Has the group of this name an adapter? */
 bool lf_pstore_adapted(const lf_pstore *ps, const char *group);
 

@@ -428,7 +428,7 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
 
 /* Values are drawn by all threads into a staging block, then written in order: element e is the same whoever draws it.
  */
-static int init_param(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err *err)
+static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err *err)
 {
     const struct lf_param *p = &ps->p[i];
     uint32_t site = lf_name_site(p->d.name);
@@ -443,6 +443,11 @@ static int init_param(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err 
                 return rc;
         }
     }
+    return 0;
+}
+
+static int init_moments(lf_pstore *ps, int i, lf_err *err)
+{
     for (int k = LF_P_M; k <= LF_P_V; k++) {
         struct lf_pview v;
         if (lf_pstore_view(ps, i, (enum lf_pkind)k, &v) != 1)
@@ -454,20 +459,28 @@ static int init_param(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err 
     return 0;
 }
 
-int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)
+int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed, bool (*given)(void *user, const struct lf_param_desc *d), void *user,
+                        lf_err *err)
 {
     float *stage = lf_malloc(STAGE, sizeof *stage, err);
     int rc = stage ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < ps->n_p && !rc; i++) {
         rc = check_bound(ps, (int)i, "initialise", err);
+        if (!rc && !(given && given(user, &ps->p[i].d)))
+            rc = init_weights(ps, (int)i, seed, stage, err);
         if (!rc)
-            rc = init_param(ps, (int)i, seed, stage, err);
+            rc = init_moments(ps, (int)i, err);
     }
     free(stage);
     if (rc)
         return rc;
     ps->version++;
     return ps->back ? ps->back->ops->sync(ps->back, err) : 0;
+}
+
+int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err)
+{
+    return lf_pstore_init_rest(ps, seed, NULL, NULL, err);
 }
 
 void lf_pstore_touch(lf_pstore *ps)

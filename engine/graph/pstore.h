@@ -46,6 +46,7 @@ struct lf_param_desc {
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
     bool adapter;   /* not of the model itself but of an adapter (adapter.h): kept in files of its own */
+    bool whole;     /* with adapter: of the model all the same, trained whole beside its adapter and kept with it */
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
     float balance_rate; /* > 0, vectors: no optimizer, no moments; its gradient counts the load of each element in the
@@ -111,6 +112,9 @@ int lf_pstore_fetch(void *ps, void *dst, const void *src, size_t bytes, lf_err *
  * uniform ones likewise with lf_rng_f64,
  * so it depends on neither order nor layout. Moments become zero. */
 int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err);
+/* The same where weights come from elsewhere: of the tensors that given() says yes to only the moments are set. */
+int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed, bool (*given)(void *user, const struct lf_param_desc *d), void *user,
+                        lf_err *err);
 /* fnv1a-32 of a name: RNG site of its initial values. */
 uint32_t lf_name_site(const char *name);
 

@@ -100,6 +100,24 @@ static int choose(struct choice *c, const lf_pstore *ps, int i, int n, const str
     return rc;
 }
 
+int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_err *err)
+{
+    if (!a->head || mc->output == LF_OUTPUT_SCORE)
+        return 0;
+    mc->output = LF_OUTPUT_SCORE;
+    return lf_model_config_finish(mc, err);
+}
+
+/* The head, where one is trained. */
+static int adapt_head(const lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
+{
+    if (!a->head)
+        return 0;
+    if (d->c.output != LF_OUTPUT_SCORE)
+        return lf_fail(err, LF_EINVAL, "the adapter is a reward model's: it has a score head, this model predicts tokens");
+    return lf_pstore_adapt_whole(ps, "score.weight", err);
+}
+
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
 {
     const struct lf_adapter_desc ad = {.rank = a->rank, .scale = (float)lf_adapter_scale(a), .magnitude = a->dora};
@@ -123,6 +141,8 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
                          "down, qkv, gate_up and patterns over names like layers.0.attn.q.weight",
                          a->n_targets ? a->target[t] : "all");
     if (!rc)
+        rc = adapt_head(d, ps, a, err);
+    if (!rc)
         d->adapter_dropout = a->dropout;
     return rc;
 }
@@ -138,7 +158,8 @@ json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)
     json_t *o = bad ? NULL
                     : json_pack("{s:I,s:f,s:b,s:f,s:O}", "rank", (json_int_t)a->rank, "alpha", a->alpha, "rank_stabilised",
                                 a->rank_stabilised, "dropout", a->dropout, "targets", targets);
-    if (o && a->dora && json_object_set_new(o, "dora", json_true())) {
+    if (o && ((a->dora && json_object_set_new(o, "dora", json_true())) ||
+              (a->head && json_object_set_new(o, "head", json_true())))) {
         json_decref(o);
         o = NULL;
     }
@@ -158,6 +179,7 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
     a.dropout = json_number_value(json_object_get(o, "dropout"));
     a.rank_stabilised = json_is_true(rs);
     a.dora = json_is_true(json_object_get(o, "dora"));
+    a.head = json_is_true(json_object_get(o, "head"));
     if (rc)
         return rc;
     if (!json_is_boolean(rs) || !json_is_array(targets) || json_array_size(targets) > LF_ADAPTER_TARGETS)

@@ -12,7 +12,8 @@
  *     q k v o gate up down     that part of every layer
  *     qkv gate_up              q, k, v (gate, up) as one module with one A, as models that keep them so have it
  *     layers.3.attn.q.weight   a pattern (* ? [...]) over the names of tensors
- * Experts of a mixture and their router have no adapters.
+ * Experts of a mixture and their router have no adapters. A reward model's score.weight, which is new, is trained whole
+ * beside them (head); its base may be a language model.
  */
 #ifndef LF_MODEL_ADAPTER_H
 #define LF_MODEL_ADAPTER_H
@@ -31,6 +32,7 @@ struct lf_adapter_config {
     bool rank_stabilised; /* scale alpha / sqrt(rank) in place of alpha / rank */
     bool dora;            /* lengths of rows are trained apart from their directions */
     double dropout;       /* of what A reads, in training */
+    bool head;            /* the score head of a reward model is trained whole and kept with the adapter */
     int n_targets;        /* 0: all */
     char target[LF_ADAPTER_TARGETS][96];
 };
@@ -39,7 +41,11 @@ double lf_adapter_scale(const struct lf_adapter_config *a);
 /* Out of range, or something that cannot be. Worded with the option names of stages. */
 int lf_adapter_check(const struct lf_adapter_config *a, lf_err *err);
 
-/* Freeze every tensor of ps and declare the adapter's. LF_EINVAL names a target that matches no layer; LF_ENOTSUP experts. */
+/* The model that an adapter makes of one described by *mc: with a head it gives scores, whatever its base does. */
+int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_err *err);
+
+/* Freeze every tensor of ps and declare the adapter's. LF_EINVAL names a target that matches no layer, or a head where the
+ * model has none; LF_ENOTSUP experts. */
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err);
 
 json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err); /* owned */

@@ -154,11 +154,11 @@ static lf_graph *done(lf_graph *g, lf_err *err)
 }
 
 static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
-                           const struct lf_decoder_rows *r, bool train, lf_err *err)
+                           const struct lf_decoder_rows *r, bool train, bool dropout, lf_err *err)
 {
     *b = (struct lf_dec_build){.d = d,
                                .c = &d->c,
-                               .dropout = train && lf_decoder_is_random(d),
+                               .dropout = dropout && lf_decoder_is_random(d),
                                .train = train,
                                .adapter_off = r->adapter_off,
                                .noise = train && r->noise};
@@ -176,7 +176,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
                             bool train, bool score, lf_err *err)
 {
     struct lf_dec_build b;
-    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, train, err))
+    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, train, train, err))
         return NULL;
     struct lf_xent_opts o = {
         .softcap = (float)d->c.logit_softcap, .want_loss = score, .want_lse = score, .want_argmax = score};
@@ -209,9 +209,9 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
                                  const struct lf_decoder_heads *h, lf_err *err)
 {
     struct lf_dec_build b;
-    if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, d, ps, name, r, false, err))
+    if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, d, ps, name, r, false, h->train && h->dropout, err))
         return NULL;
-    b.train = h->train; /* balance of experts is counted; dropout stays off */
+    b.train = h->train; /* balance of experts is counted */
     lf_val x = trunk(&b), targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
     if (h->logp) {
         const struct lf_logp_opts o = {.softcap = (float)d->c.logit_softcap,
@@ -234,7 +234,7 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
                                   lf_err *err)
 {
     struct lf_dec_build b;
-    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, false, err))
+    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, false, false, err))
         return NULL;
     lf_val x = trunk(&b);
     lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));

@@ -72,14 +72,15 @@ lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char 
 /* Heads whose losses are arithmetic outside the graph. */
 struct lf_decoder_heads {
     bool train; /* outputs take their gradients from inputs; without, forward alone (reference, values) */
+    bool dropout; /* with train: the dropouts of the description and of an adapter, as lf_decoder_loss_graph has them. Off,
+                   * two passes over the same tokens are the same function, as a ratio of policies needs it */
     bool logp;  /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
     bool entropy; /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
     bool score; /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score declares; gradient
                  * input "dscore". A reward model's score of a text is that of its last row, cu_seqlens[d + 1] - 1 */
     double inv_temperature; /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T here. */
 };
-/* Log-probabilities, entropies and scores of packed documents. Never with dropout: who compares log-probabilities of two
- * passes wants the same function twice. In invariant numerics lp has the bits of -loss of the score graph and, for the same
+/* Log-probabilities, entropies and scores of packed documents. In invariant numerics lp has the bits of -loss of the score graph and, for the same
  * T, of what a generator gets from the logits of the paged graph through lf_k_logit_stats. */
 lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                  const struct lf_decoder_heads *h, lf_err *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merging: every weight of the base is copied in blocks; those of adapted layers get their product added on the way. */
+ * Merging: every weight of the base is copied in blocks; those of adapted layers get their product added on the way. What
+ * was trained whole beside the adapter comes from there. */
 #include "engine/model/merge.h"
 
 #include <math.h>
@@ -16,6 +17,7 @@
 /* One weight of the base, and what is added to it. */
 struct part {
     const struct merge *m;
+    const lf_ckpt *from; /* the base; of what is trained whole the adapter */
     const lf_ckpt_entry *e;
     const float *a, *b; /* [rank, cols], [rows of the weight, rank]; NULL: nothing */
     const float *m_of_row; /* [rows of the weight]: magnitudes; NULL: none */
@@ -39,7 +41,7 @@ static int read_base(const struct part *p, int64_t first, int64_t n, double *w, 
 {
     const bool half = p->e->dtype == LF_H5_BF16;
     void *src = lf_malloc((size_t)n, half ? 2 : 4, err);
-    int rc = src ? lf_ckpt_read_flat(p->m->base, p->e, first, n, src, err) : LF_ENOMEM;
+    int rc = src ? lf_ckpt_read_flat(p->from, p->e, first, n, src, err) : LF_ENOMEM;
     for (int64_t i = 0; i < n && !rc; i++)
         w[i] = (double)(half ? lf_f32_of_bf16(((uint16_t *)src)[i]) : ((float *)src)[i]);
     free(src);
@@ -164,9 +166,10 @@ static int add_tensor(struct merge *m, int i, lf_err *err)
     char *name = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s", d->name);
     if (!name)
         return LF_ENOMEM;
-    *p = (struct part){.m = m, .e = lf_ckpt_find(m->base, name, "weight")};
+    *p = (struct part){.m = m, .from = d->whole ? m->adapter : m->base};
+    p->e = lf_ckpt_find(p->from, name, "weight");
     if (!p->e || (p->e->dtype != LF_H5_F32 && p->e->dtype != LF_H5_BF16) || p->e->ndim != d->ndim)
-        return lf_fail(err, LF_EFORMAT, "%s: no weight %s as the model has it", m->o->base, name);
+        return lf_fail(err, LF_EFORMAT, "%s: no weight %s as the model has it", lf_ckpt_dir(p->from), name);
     lf_ckpt_tensor *t = &m->tensors[m->n++];
     *t = (lf_ckpt_tensor){.name = name,
                           .kind = "weight",
@@ -176,7 +179,7 @@ static int add_tensor(struct merge *m, int i, lf_err *err)
                           .user = p};
     for (int k = 0; k < d->ndim; k++) {
         if (p->e->shape[k] != d->dims[k])
-            return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that the model gives it", m->o->base, name);
+            return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that the model gives it", lf_ckpt_dir(p->from), name);
         t->shape[k] = d->dims[k];
     }
     return lf_pstore_adapted(m->ps, d->group) ? find_factors(m, i, p, err) : 0;
@@ -190,6 +193,8 @@ static int declare(struct merge *m, lf_err *err)
         rc = lf_adapter_config(&m->ac, m->adapter, err);
     if (!rc)
         rc = lf_adapter_check_base(m->adapter, m->base, err);
+    if (!rc)
+        rc = lf_adapter_model(&mc, &m->ac, err);
     if (rc)
         return rc;
     m->dec = lf_decoder_create(&mc, 1, err);
@@ -203,7 +208,7 @@ static int declare(struct merge *m, lf_err *err)
     if (!rc && (!m->parts || !m->tensors))
         rc = LF_ENOMEM;
     for (int i = 0; i < (int)count && !rc; i++)
-        if (!lf_pstore_desc(m->ps, i)->adapter)
+        if (!lf_pstore_desc(m->ps, i)->adapter || lf_pstore_desc(m->ps, i)->whole)
             rc = add_tensor(m, i, err);
     return rc;
 }

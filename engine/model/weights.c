@@ -107,9 +107,15 @@ static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
 /* Which tensors of a store a checkpoint fills. */
 enum part { BASE, TRUNK, ADAPTER };
 
-static bool is_head(const char *name)
+bool lf_weights_is_head(const char *name)
 {
     return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0;
+}
+
+/* Is a tensor of the store there for this part of it? What is trained whole beside an adapter begins as the base's. */
+static bool fills(const struct lf_param_desc *d, enum part part)
+{
+    return d->adapter == (part == ADAPTER) || d->whole;
 }
 
 /* Every tensor of the file under prefix must be one of the store's. */
@@ -118,10 +124,10 @@ static int check_visited(const lf_pstore *ps, enum part part, const lf_ckpt *c, 
     size_t skip = strlen(prefix);
     for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-        if (strncmp(e->name, prefix, skip) != 0 || (part == TRUNK && is_head(e->name + skip)))
+        if (strncmp(e->name, prefix, skip) != 0 || (part == TRUNK && lf_weights_is_head(e->name + skip)))
             continue;
         const int at = lf_pstore_find(ps, e->name + skip);
-        if (at < 0 || lf_pstore_desc(ps, at)->adapter != (part == ADAPTER))
+        if (at < 0 || !fills(lf_pstore_desc(ps, at), part))
             return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c), e->name);
     }
     return 0;
@@ -132,7 +138,7 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
     int rc = check_visited(ps, part, c, prefix, err);
     for (int i = 0; i < lf_pstore_count(ps) && !rc; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
-        if (d->adapter != (part == ADAPTER) || (part == TRUNK && is_head(d->name)))
+        if (!fills(d, part) || (part == TRUNK && lf_weights_is_head(d->name)))
             continue;
         lf_buf name;
         lf_buf_init(&name);
@@ -155,6 +161,13 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
 {
     return load_all(ps, BASE, c, prefix, moments, err);
+}
+
+int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix, lf_err *err)
+{
+    lf_model_config is;
+    int rc = lf_weights_config(&is, c, err);
+    return rc ? rc : load_all(ps, is.output == output ? BASE : TRUNK, c, prefix, false, err);
 }
 
 int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)

@@ -21,11 +21,16 @@ int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, con
 /* The same of an adapter's tensors (engine/model/adapter.h), which the function above leaves out. */
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments,
                                lf_arena *a, lf_err *err);
+/* Is this tensor (its name in the store) of what stands behind the trunk, so that a model with another output lacks it? */
+bool lf_weights_is_head(const char *name);
 /* Fill ps, but for an adapter's tensors, from c. moments false: moments in the file are left alone. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* The same without moments, and without the head of either model: another output needs another one (head.* of c are left
  * out, score.weight of ps keeps its initial values, or the other way round). */
 int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err);
+/* What stands below an adapter of a model with this output (enum lf_model_output): lf_weights_load without moments, or, where c has another output, its
+ * trunk. */
+int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix, lf_err *err);
 /* Fill the adapter's tensors of ps from c, a checkpoint of them alone. */
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* The model description a checkpoint carries: member "model" of its state. */

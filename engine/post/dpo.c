@@ -61,7 +61,7 @@ static lf_graph *graph(void *user, const lf_decoder *dec, lf_pstore *ps, const c
                        bool train, lf_err *err)
 {
     lf_dpo *d = user;
-    const struct lf_decoder_heads h = {.train = train, .logp = true};
+    const struct lf_decoder_heads h = {.train = train, .logp = true, .dropout = d->o.dropout};
     if (d->rows != r->rows) { /* nothing is allocated in a step */
         free(d->lp);
         free(d->dlp);
@@ -190,10 +190,10 @@ static int prepare(void *user, lf_trainer *t, bool fresh, lf_err *err)
 
 static json_t *identity(const struct lf_dpo_opts *o)
 {
-    return o->kto ? json_pack("{s:s,s:f,s:f,s:f}", "loss", o->loss, "beta", o->kto_opts.beta, "weight_good", o->kto_opts.w_good,
-                              "weight_bad", o->kto_opts.w_bad)
-                  : json_pack("{s:s,s:f,s:f,s:f,s:f}", "loss", o->loss, "beta", o->pair.beta, "label_smoothing",
-                              o->pair.smoothing, "gamma", o->pair.gamma, "nll", o->pair.nll);
+    return o->kto ? json_pack("{s:s,s:b,s:f,s:f,s:f}", "loss", o->loss, "dropout", o->dropout, "beta", o->kto_opts.beta,
+                              "weight_good", o->kto_opts.w_good, "weight_bad", o->kto_opts.w_bad)
+                  : json_pack("{s:s,s:b,s:f,s:f,s:f,s:f}", "loss", o->loss, "dropout", o->dropout, "beta", o->pair.beta,
+                              "label_smoothing", o->pair.smoothing, "gamma", o->pair.gamma, "nll", o->pair.nll);
 }
 
 int lf_dpo_create(lf_dpo **out, const struct lf_dpo_opts *o, lf_err *err)
@@ -208,6 +208,7 @@ int lf_dpo_create(lf_dpo **out, const struct lf_dpo_opts *o, lf_err *err)
                             .rows = o->kto ? LF_ROWS_UNPAIRED : LF_ROWS_PAIRS,
                             .mismatched = o->kto,
                             .units = o->kto ? "answers (with a stranger's answer to the same prompt)" : "pairs",
+                            .dropout = o->dropout,
                             .graph = graph,
                             .prepare = reference ? prepare : NULL,
                             .prepare_only = o->reference_only,

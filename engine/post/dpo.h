@@ -17,6 +17,7 @@ struct lf_dpo_opts {
     struct lf_kto_opts kto_opts;
     const char *loss; /* its name, for checkpoints */
     bool reference_only;
+    bool dropout; /* of the policy in training; the reference and validation have none */
     struct lf_reference_opts reference; /* mismatched is set here */
 };
 

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "engine/base/hash.h"
+#include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/graph/exec.h"
+#include "engine/model/adapter.h"
 #include "engine/model/decoder.h"
 #include "engine/model/weights.h"
 #include "engine/post/rm_score.h"
@@ -19,6 +21,7 @@ struct lf_rm {
     struct lf_rm_opts o;
     lf_rm_norm norm;
     char identity[LF_HASH_HEX];
+    struct lf_adapter_config adapter; /* with o.adapter */
     lf_decoder *dec;
     lf_pstore *ps;
     lf_plan *plan;
@@ -66,6 +69,11 @@ double lf_rm_normalized(const lf_rm_norm *n, double score)
 
 static int settle(lf_rm *r, lf_err *err)
 {
+    int rc = r->o.adapter ? lf_adapter_config_of(&r->adapter, r->o.adapter, err) : 0;
+    if (!rc && r->o.adapter)
+        rc = lf_adapter_model(&r->model, &r->adapter, err);
+    if (rc)
+        return rc;
     if (!r->o.max_context)
         r->o.max_context = r->model.max_positions;
     if (r->o.max_context < 1 || r->o.max_context > r->model.max_positions)
@@ -88,6 +96,8 @@ static int make_plan(lf_rm *r, lf_err *err)
     if (!r->ps)
         return LF_EINVAL;
     rc = lf_decoder_declare(r->dec, r->ps, err);
+    if (!rc && r->o.adapter && (rc = lf_decoder_adapt(r->dec, r->ps, &r->adapter, err)))
+        lf_err_prefix(err, "%s", r->o.adapter);
     if (!rc && !(r->plan = lf_plan_create(r->ps, &po, err)))
         rc = LF_ENOMEM;
     if (!rc)
@@ -123,6 +133,20 @@ int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c, const 
     return rc;
 }
 
+/* The adapter upon the weights of dir; what its run measured of the scores counts. */
+static int load_adapter(lf_rm *r, const char *dir, lf_err *err)
+{
+    char base[LF_HASH_HEX], *path = lf_path_join(r->o.adapter, "state.json", err);
+    json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL;
+    int rc = state ? lf_rm_norm_read(&r->norm, state, r->o.adapter, err) : err && err->rc ? err->rc : LF_EFORMAT;
+    memcpy(base, r->identity, sizeof base);
+    if (!rc)
+        rc = lf_adapter_load(r->ps, &r->adapter, r->o.adapter, base, dir, r->o.threads, r->identity, err);
+    json_decref(state);
+    free(path);
+    return rc;
+}
+
 static int load(lf_rm *r, const char *dir, lf_err *err)
 {
     const struct lf_device_opts d = {
@@ -142,7 +166,9 @@ static int load(lf_rm *r, const char *dir, lf_err *err)
     if (!rc && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){.profile = r->o.profile, .label = r->o.label}, err)))
         rc = LF_EINVAL;
     if (!rc)
-        rc = lf_weights_load(r->ps, c, LF_WEIGHTS_PREFIX, false, err);
+        rc = lf_weights_load_below(r->ps, r->model.output, c, LF_WEIGHTS_PREFIX, err);
+    if (!rc && r->o.adapter)
+        rc = load_adapter(r, dir, err);
     lf_ckpt_close(c);
     return rc;
 }

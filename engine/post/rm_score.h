@@ -75,6 +75,8 @@ double lf_rm_normalized(const lf_rm_norm *n, double score);
 typedef struct lf_rm lf_rm;
 
 struct lf_rm_opts {
+    const char *adapter; /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h): the reward model
+                          * is both together, the checkpoint may be of a language model; NULL: none */
     int threads;
     enum lf_device device;
     int rank, local_rank;
@@ -83,10 +85,10 @@ struct lf_rm_opts {
     struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */
     const char *label;               /* of its graphs there; NULL: none */
 };
-/* Open, check every hash, plan, bind and load. LF_EINVAL: the checkpoint predicts tokens. */
+/* Open, check every hash, plan, bind and load. LF_EINVAL: the checkpoint predicts tokens, and so it does with the adapter. */
 int lf_rm_open(lf_rm **out, const char *dir, const struct lf_rm_opts *o, lf_err *err);
 void lf_rm_close(lf_rm *r);
-/* Plan JSON (lf_plan_json) without weights or a device; owned. */
+/* Plan JSON (lf_plan_json) without weights or a device; of an adapter its settings are read. c: of the checkpoint. Owned. */
 json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err);
 struct lf_plan_bytes; /* engine/graph/plan.h */
 /* Its sizes alone, for who has it beside plans of his own. */
@@ -94,7 +96,7 @@ int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c, const 
 
 const lf_model_config *lf_rm_config(const lf_rm *r);
 int64_t lf_rm_max_context(const lf_rm *r);
-const char *lf_rm_identity(const lf_rm *r); /* of the checkpoint, hex */
+const char *lf_rm_identity(const lf_rm *r); /* of the checkpoint, hex; with an adapter the adapter's, which knows its base */
 const lf_rm_norm *lf_rm_norm_of(const lf_rm *r);
 json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err); /* what the numbers depend on; owned */
 int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void), lf_err *err);

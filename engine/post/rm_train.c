@@ -42,7 +42,7 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
     }
     if (!t->score || !t->d_score)
         return NULL;
-    return lf_decoder_heads_graph(d, ps, name, r, &(struct lf_decoder_heads){.train = train, .score = true}, err);
+    return lf_decoder_heads_graph(d, ps, name, r, &(struct lf_decoder_heads){.train = train, .score = true, .dropout = t->o.dropout}, err);
 }
 
 /* ---- data ---- */
@@ -228,6 +228,7 @@ lf_rm_train *lf_rm_train_create(const struct lf_rm_train_opts *o, lf_err *err)
         .user = r,
         .rows = LF_ROWS_PAIRS,
         .units = "pairs",
+        .dropout = o->dropout,
         .graph = graph,
         .prepare = prepare,
         .after_forward = after_forward,
@@ -238,7 +239,8 @@ lf_rm_train *lf_rm_train_create(const struct lf_rm_train_opts *o, lf_err *err)
         .valid_metrics = valid_metrics,
         .n_metrics = N_METRICS,
         .n_shown = 4,
-        .identity = json_pack("{s:s,s:f,s:b}", "loss", "bradley_terry", "centre", o->centre, "margins", o->margins),
+        .identity = json_pack("{s:s,s:f,s:b,s:b}", "loss", "bradley_terry", "centre", o->centre, "margins", o->margins,
+                              "dropout", o->dropout),
         .finish = finish,
         .extra = json_object()};
     if (!r->objective.identity || !r->objective.extra) {

@@ -289,7 +289,7 @@ static int input_buffers(lf_trainer *t, lf_err *err)
     if (t->c->neftune_alpha > 0 &&
         !(t->noise_buf = lf_arena_alloc(t->arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
         return LF_ENOMEM;
-    if (t->c->objective || !lf_decoder_is_random(t->m.dec)) /* objectives train without dropout */
+    if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;
     t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);
     t->offsets_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int32_t), err);

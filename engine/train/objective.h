@@ -47,6 +47,7 @@ typedef struct lf_objective {
     bool mismatched;    /* LF_ROWS_UNPAIRED: with a stranger's answer */
     const char *units;  /* "pairs": what the data is counted in, for messages */
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
+    bool dropout; /* the training graph has the dropouts of the decoder; without, they are left out everywhere */
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                        bool train, lf_err *err);
     /* Collective, once, when the weights are those that the run goes on from. fresh: they are those it begins with

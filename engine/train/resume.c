@@ -160,16 +160,11 @@ static int record_resume(lf_trainer *t, json_t *state, const char *dir, lf_err *
 static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
 {
     lf_ckpt *ck = NULL;
-    lf_model_config mc;
     int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
     if (rc)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(t->base, lf_ckpt_identity(ck));
-    rc = lf_weights_config(&mc, ck, err);
-    if (!rc && mc.output != t->mc.output)
-        rc = lf_weights_load_trunk(t->m.ps, ck, LF_WEIGHTS_PREFIX, err);
-    else if (!rc)
-        rc = lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, false, err);
+    rc = lf_weights_load_below(t->m.ps, t->mc.output, ck, LF_WEIGHTS_PREFIX, err);
     if (rc)
         lf_ckpt_close(ck);
     else
@@ -348,13 +343,20 @@ static int start_from_adapter(lf_trainer *t, lf_err *err)
     return rc;
 }
 
+/* Is a tensor among those that init_from gives? It reads all of them or fails. A head that may be another one is drawn. */
+static bool from_checkpoint(void *user, const struct lf_param_desc *d)
+{
+    (void)user;
+    return (!d->adapter || d->whole) && !lf_weights_is_head(d->name);
+}
+
 static int fresh(lf_trainer *t, lf_err *err)
 {
-    int rc = lf_pstore_init(t->m.ps, t->c->seed, err);
+    int rc = lf_pstore_init_rest(t->m.ps, t->c->seed, t->c->init_from ? from_checkpoint : NULL, NULL, err);
     if (!rc && t->c->init_from)
         rc = start_from_weights(t, err);
-    if (!rc && t->c->objective && lf_decoder_has_dropout(&t->mc))
-        lf_train_log(t, 1, "the model's dropout is not applied: this objective compares passes of one function");
+    if (!rc && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
+        lf_train_log(t, 1, "the model's dropout is not applied (dropout = no)");
     if (!rc)
         rc = lf_pstore_adapter_start(t->m.ps, err);
     if (!rc && t->c->adapter_from)
@@ -434,11 +436,19 @@ out:
     return rc;
 }
 
+static bool from_rank_0(void *user, const struct lf_param_desc *d)
+{
+    (void)user;
+    (void)d;
+    return true;
+}
+
 /* The other ranks follow. */
 static int start_other(lf_trainer *t, json_t *state, lf_err *err)
 {
     t->s = at_the_beginning(t);
-    int rc = state ? restore_state(t, state, "rank 0's checkpoint", err) : lf_pstore_init(t->m.ps, t->c->seed, err);
+    int rc = state ? restore_state(t, state, "rank 0's checkpoint", err)
+                   : lf_pstore_init_rest(t->m.ps, t->c->seed, from_rank_0, NULL, err);
     return rc ? rc : lf_loader_seek(t->data, t->s.cursor, err);
 }
 

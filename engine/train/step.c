@@ -203,8 +203,11 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
 static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums *sums, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
+    const struct lf_step_record rec = {.step = (uint64_t)t->s.step, .seed = t->c->seed, .loss_scale = 1, .inv_tokens = 1};
     int rc = lf_loader_begin_step(t->data, ls, err);
     rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
+    if (!rc)
+        rc = lf_exec_record_write(t->m.ex, &rec, err);
     for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
         const lf_loader_batch *b;
         rc = lf_loader_next(t->data, &b, err);

@@ -2,6 +2,7 @@
  *
  * Reward models against transformers and the maths of trl's RewardTrainer (post/make_rm.py): sequence classifiers come
  * in with equal scores and go out byte for byte; loss, gradients and 20 AdamW steps of pairs, with margin and centring.
+ * Adapters of such a model as PEFT saves them (post/make_rm_adapter.py): scores, 20 steps, merged, in and out.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +13,10 @@
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/convert/convert.h"
+#include "engine/convert/peft.h"
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
+#include "engine/model/merge.h"
 #include "engine/model/weights.h"
 #include "engine/post/bt_loss.h"
 #include "engine/post/rm_score.h"
@@ -24,7 +27,7 @@ enum { PAIRS = 12, TEXTS = 2 * PAIRS, BATCH = 4, STEPS = 20, MAX_TOKENS = 1024, 
 #define CENTRE 0.01
 
 struct golden {
-    char dir[4096], checkpoint[4096];
+    char dir[4096], checkpoint[4096], adapter[4096]; /* adapter: "": none */
     int64_t length[TEXTS];
     int32_t tokens[MAX_TOKENS];
     lf_rm_text text[TEXTS];
@@ -80,19 +83,25 @@ static void open_golden(struct golden *g, const char *name)
 
 /* ---- scores ---- */
 
-static void scores(const struct golden *g, const char *checkpoint, const char *what)
+static double scores_off(const struct golden *g, const char *checkpoint, const char *adapter)
 {
     lf_err err = LF_ERR_INIT;
     lf_rm *r = NULL;
     float got[TEXTS];
     double worst = 0;
-    const struct lf_rm_opts o = {.threads = 2, .max_context = LONGEST, .rows = 100, .docs = 8};
+    const struct lf_rm_opts o = {.adapter = *adapter ? adapter : NULL, .threads = 2, .max_context = LONGEST, .rows = 100, .docs = 8};
     if (lf_rm_open(&r, checkpoint, &o, &err) || lf_rm_score(r, g->text, TEXTS, got, NULL, &err))
         tap_bail("%s", err.text);
     for (int t = 0; t < TEXTS; t++)
         worst = fmax(worst, fabs((double)got[t] - g->score[t]));
-    tap_ok(worst < 1e-5, "%s: scores of transformers, off by %.2g", what, worst);
     lf_rm_close(r);
+    return worst;
+}
+
+static void scores(const struct golden *g, const char *checkpoint, const char *what)
+{
+    const double worst = scores_off(g, checkpoint, "");
+    tap_ok(worst < 1e-5, "%s: scores of transformers, off by %.2g", what, worst);
 }
 
 static bool same_file(const char *a, const char *b, const char *name)
@@ -179,7 +188,27 @@ struct rig {
     int64_t rows, texts;
 };
 
-static void rig_open(struct rig *r, const char *checkpoint, int64_t texts)
+/* Beside the weights of ck, which it is for. */
+static void adapt(struct rig *r, const char *adapter, const lf_ckpt *ck)
+{
+    lf_err err = LF_ERR_INIT;
+    struct lf_adapter_config ac;
+    char base[LF_HASH_HEX];
+    lf_hash_hex(base, lf_ckpt_identity(ck));
+    if (lf_adapter_config_of(&ac, adapter, &err) ||
+        lf_adapter_load(r->ps, &ac, adapter, base, "the base", 1, NULL, &err))
+        tap_bail("%s", err.text);
+}
+
+static void declare_adapter(struct rig *r, const char *adapter)
+{
+    lf_err err = LF_ERR_INIT;
+    struct lf_adapter_config ac;
+    if (lf_adapter_config_of(&ac, adapter, &err) || lf_decoder_adapt(r->dec, r->ps, &ac, &err))
+        tap_bail("%s", err.text);
+}
+
+static void rig_open(struct rig *r, const char *checkpoint, const char *adapter, int64_t texts)
 {
     static const struct lf_adamw_opts adam = {0.9f, 0.95f, 1e-8f, 0.1f};
     lf_err err = LF_ERR_INIT;
@@ -191,7 +220,11 @@ static void rig_open(struct rig *r, const char *checkpoint, int64_t texts)
     const struct lf_decoder_heads heads = {.train = true, .score = true};
     if (lf_ckpt_open(&ck, checkpoint, 1, &err) || lf_weights_config(&c, ck, &err) ||
         !(r->dec = lf_decoder_create(&c, LONGEST, &err)) || !(r->ps = lf_pstore_create(&err)) ||
-        lf_decoder_declare(r->dec, r->ps, &err) || !(r->plan = lf_plan_create(r->ps, &po, &err)))
+        lf_decoder_declare(r->dec, r->ps, &err))
+        tap_bail("%s", err.text);
+    if (*adapter)
+        declare_adapter(r, adapter);
+    if (!(r->plan = lf_plan_create(r->ps, &po, &err)))
         tap_bail("%s", err.text);
     lf_graph *g = lf_decoder_heads_graph(r->dec, r->ps, "train", &rows, &heads, &err);
     r->chain = g ? lf_plan_add(r->plan, g, &(struct lf_chain_opts){.train = true}, &err) : -1;
@@ -201,6 +234,8 @@ static void rig_open(struct rig *r, const char *checkpoint, int64_t texts)
         !(r->ex = lf_exec_create(r->plan, r->back, NULL, &err)) ||
         lf_weights_load(r->ps, ck, LF_WEIGHTS_PREFIX, false, &err))
         tap_bail("%s", err.text);
+    if (*adapter)
+        adapt(r, adapter, ck);
     lf_ckpt_close(ck);
 }
 
@@ -316,7 +351,7 @@ static void gradients(const struct golden *g)
     import(path, from);
     if (lf_ckpt_open(&want, path, 1, &err))
         tap_bail("%s", err.text);
-    rig_open(&r, g->checkpoint, TEXTS);
+    rig_open(&r, g->checkpoint, "", TEXTS);
     tap_f64(step(&r, g, 0, PAIRS, false, 0, 0).loss, expected(g, "loss.plain"), 1e-6, "loss");
     tap_f64(step(&r, g, 0, PAIRS, true, 0, 0).loss, expected(g, "loss.margin"), 1e-6, "loss with margins");
     tap_f64(step(&r, g, 0, PAIRS, true, CENTRE, 0).loss, expected(g, "loss.centre"), 1e-6,
@@ -337,7 +372,7 @@ static void trajectory(const struct golden *g)
     read_as(g->st, "train.loss", LF_ST_F64, STEPS, loss);
     read_as(g->st, "train.norm", LF_ST_F64, STEPS, norm);
     read_as(g->st, "train.accuracy", LF_ST_F64, STEPS, accuracy);
-    rig_open(&r, g->checkpoint, 2 * BATCH);
+    rig_open(&r, g->checkpoint, g->adapter, 2 * BATCH);
     for (int s = 0; s < STEPS; s++) {
         const lf_bt_means m = step(&r, g, s * BATCH % PAIRS, BATCH, true, CENTRE, s);
         if (lf_exec_run(r.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) || lf_exec_record_read(r.ex, &rec, &err))
@@ -349,6 +384,50 @@ static void trajectory(const struct golden *g)
     tap_ok(worst < 1e-4 && norms < 1e-3 && right < 1e-9,
            "20 steps: loss off by %.2g, gradient norm by %.2g of it, accuracy by %.2g", worst, norms, right);
     rig_close(&r);
+}
+
+/* ---- adapters ---- */
+
+static void open_adapter(struct golden *g, const struct golden *base, const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[4096 + 32];
+    struct lf_convert_result res;
+    *g = *base;
+    for (int t = 0; t < TEXTS; t++)
+        g->text[t].tokens = g->tokens + (base->text[t].tokens - base->tokens);
+    snprintf(g->dir, sizeof g->dir, "%s/tests/golden/post/%s", getenv("LF_SRCDIR"), name);
+    snprintf(g->adapter, sizeof g->adapter, "%s/%s-adapter", tap_tmpdir(), name);
+    snprintf(path, sizeof path, "%s/expected.safetensors", g->dir);
+    const struct lf_peft_opts o = {.from = g->dir, .out = g->adapter, .base = base->checkpoint, .threads = 1};
+    if (lf_st_open(&g->st, path, &err) || lf_peft_import(&o, &res, &err))
+        tap_bail("%s", err.text);
+    read_as(g->st, "scores", LF_ST_F64, TEXTS, g->score);
+}
+
+static void adapter(const struct golden *base, const char *name)
+{
+    static struct golden g;
+    lf_err err = LF_ERR_INIT;
+    char out[4096];
+    struct lf_convert_result res;
+    double off;
+    open_adapter(&g, base, name);
+    off = scores_off(&g, g.checkpoint, g.adapter);
+    tap_ok(off < 1e-5, "%s: scores of PEFT, off by %.2g", name, off);
+    off = scores_off(&g, g.checkpoint, "");
+    tap_ok(off > 0.1, "%s: and not those of the base, which are off by %.2g", name, off);
+    snprintf(out, sizeof out, "%s/%s-merged", tap_tmpdir(), name);
+    const struct lf_merge_opts mo = {.base = g.checkpoint, .adapter = g.adapter, .out = out, .threads = 1};
+    tap_rc(lf_adapter_merge(&mo, NULL, &err), 0, &err, NULL, "it is merged");
+    off = scores_off(&g, out, "");
+    tap_ok(off < 1e-5, "%s: merged it has the same scores, off by %.2g", name, off);
+    snprintf(out, sizeof out, "%s/%s-peft", tap_tmpdir(), name);
+    const struct lf_peft_opts po = {.from = g.adapter, .out = out, .threads = 1};
+    tap_rc(lf_peft_export(&po, &res, &err), 0, &err, NULL, "it goes out");
+    tap_ok(same_file(out, g.dir, "adapter_model.safetensors"), "%s: as it came, byte for byte", name);
+    trajectory(&g);
+    lf_st_close(g.st);
 }
 
 int main(void)
@@ -363,6 +442,8 @@ int main(void)
     labels(&qwen);
     gradients(&qwen);
     trajectory(&qwen);
+    adapter(&qwen, "rm-lora");
+    adapter(&qwen, "rm-dora");
     lf_st_close(qwen.st);
     lf_st_close(gpt.st);
     return tap_done();

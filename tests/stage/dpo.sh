@@ -193,6 +193,18 @@ ok $? "and falls, with a margin: $(metrics kto | tail -n 1)"
 run kto1 --loss kto --micro-batch 1
 close kto1 kto 1e-6
 ok $? "its z is of the whole step: micro-batches of 1 agree within 1e-6 ($(cat "$dir/worst"))"
+if $launch 2 -- true >/dev/null 2>"$dir/err"; then
+    mkdir -p "$dir/kto2"
+    OMP_NUM_THREADS=1 UCX_LOG_LEVEL=error ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" \
+        $launch 2 -- "$dpo" --config "$dir/run.ini" --loss kto --threads 1 --micro-batch 2 --out "$dir/kto2/out" --metrics "$dir/kto2/metrics" 2>"$dir/err"
+    same "$? $(column kto2 4 1)" "0 0.5" "two ranks begin at 1/2 as well"
+    close kto2 kto 1e-6
+    ok $? "and have one z: losses and gradient norms of one rank within 1e-6 ($(cat "$dir/worst"))"
+else
+    echo "ok $((n + 1)) - # SKIP ranks cannot be started here"
+    echo "ok $((n + 2)) - # SKIP ranks cannot be started here"
+    n=$((n + 2))
+fi
 cp "$dir/pairs.ini" "$dir/run.ini"
 
 # adapters; what does not fit
@@ -208,6 +220,20 @@ sed 's/^max_positions/mlp_dropout = 0.1\nmax_positions/; s/^steps = .*/steps = 1
 "$LF_BUILDDIR/stages/lf-pretrain" --config "$dir/dropped.ini" --out "$dir/dropped" 2>"$dir/err"
 run dropped --init-from "$dir/dropped/checkpoint" --steps 1
 says "dropout is not applied" "that a model's dropout is left out is told"
+run wet --init-from "$dir/dropped/checkpoint" --dropout
+[ $rc -eq 0 ] && [ "$(column wet 4 1)" != "$LN2" ] && ! grep -q "dropout is not applied" "$dir/err"
+ok $? "unless it is asked for: the first loss is $(column wet 4 1)"
+run wet1 --init-from "$dir/dropped/checkpoint" --dropout --micro-batch 1
+close wet1 wet 1e-6
+ok $? "whatever a step is cut into, within 1e-6 ($(cat "$dir/worst"))"
+cp "$dir/kto.ini" "$dir/run.ini"
+run ktowet --init-from "$dir/dropped/checkpoint" --dropout --loss kto --save-interval 4 --keep 9
+mkdir -p "$dir/ktores/out/checkpoints"
+cp -r "$dir/ktowet/out/checkpoints/step-00000004" "$dir/ktores/out/checkpoints/"
+cp -r "$dir/ktowet/out/reference" "$dir/ktores/out/"
+run ktores --init-from "$dir/dropped/checkpoint" --dropout --loss kto --save-interval 4 --keep 9
+same "$rc $(id ktores)" "0 $(id ktowet)" "kto with dropout, whose z is measured with it, goes on from step 4 with the same bits"
+cp "$dir/pairs.ini" "$dir/run.ini"
 run short --seq-length 26 --steps 2
 says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
 same $rc 0 "and left out"

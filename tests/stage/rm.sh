@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lf-rm as a user runs it: preferences to a reward model that tells good from bad on pairs it has not seen; exact resume
-# after kill -9; micro-batches and ranks; pairs left out; what it refuses; and out for transformers.
+# after kill -9; micro-batches and ranks; pairs left out; what it refuses; out for transformers; adapters with their head.
 set -u
 stages=$LF_BUILDDIR/stages
 tool=$LF_BUILDDIR/tests/stage/train_tool
@@ -185,5 +185,79 @@ ok $? "config.json of a classifier"
 same "$? $("$tool" id "$dir/back/checkpoint" | awk '{ print NF }')" "0 2" "which comes in again"
 "$tool" state "$dir/back/checkpoint" | grep -q '"std":'
 ok $? "with its normalisation"
+# An adapter, the head whole beside it, with dropout of both kinds; killed, scored with, exchanged.
+lora="--lora-rank 4 --lora-scaling root --lora-dora --lr 1e-2 --dropout --lora-dropout 0.05 --epochs 2"
+rm_ lora $lora
+same $rc 0 "an adapter"
+! grep -q "dropout is not applied" "$dir/err"
+ok $? "with dropout"
+awk -v a="$(field lora valid_accuracy)" 'BEGIN { exit !(a > 0.85) }'
+ok $? "tells good from bad: $(field lora valid_accuracy)"
+"$tool" state "$dir/lora/out/adapter" | tr -d ' \n' >"$dir/a"
+grep -q '"head":true' "$dir/a" && grep -q '"std":' "$dir/a" && grep -q '"base":' "$dir/a"
+ok $? "is kept with the head, the normalisation and its base"
+kills=0 rc=1
+mkdir -p "$dir/lorakill"
+while [ $kills -lt 5 ] && [ $rc -ne 0 ]; do
+    "$stages/lf-rm" --config "$dir/rm.ini" --out "$dir/lorakill/out" --metrics "$dir/lorakill/metrics" $lora 2>"$dir/err" &
+    pid=$!
+    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 20 + int(rand() * 50) }')"
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+    rc=$?
+done
+rm_ lorakill $lora
+same "$rc $(id lorakill) $("$tool" id "$dir/lorakill/out/adapter")" "0 $(id lora) $("$tool" id "$dir/lora/out/adapter")" \
+    "after $kills kills -9 the same bits"
+rm_ dry --lora-rank 4 --lora-scaling root --lora-dora --lr 1e-2 --steps 1
+rm_ wet $(echo "$lora" | sed 's/--epochs 2/--steps 1/')
+[ -n "$(field dry loss)" ] && [ "$(field dry loss)" != "$(field wet loss)" ]
+ok $? "dropout is in the loss"
+rm_ wetcut $(echo "$lora" | sed 's/--epochs 2/--steps 5/') --micro-batch 1
+rm_ wetone $(echo "$lora" | sed 's/--epochs 2/--steps 5/') --micro-batch 4
+near wetcut wetone 1e-6
+ok $? "and does not depend on how a step is cut"
+rm_ no --lora-rank 4 --lora-dropout 0.1 --steps 1
+[ $rc -ne 0 ] && grep -q 'no effect with dropout = no' "$dir/err"
+ok $? "lora_dropout without dropout is refused"
+
+score() { # score NAME ARGS...
+    _name=$1
+    shift
+    "$stages/lf-score" --threads 1 --tokenizer "$dir/text/tokenizer" --data "$dir/some.jsonl" --out "$dir/score-$_name" "$@" >"$dir/stdout" 2>"$dir/err"
+}
+scores() { sed 's/[^0-9.e+-]/ /g' "$dir/score-$1/scores/scores.jsonl"; }
+head -n 40 "$dir/pairs.jsonl" >"$dir/some.jsonl"
+score beside --checkpoint "$dir/lm/checkpoint" --adapter "$dir/lora/out/adapter" --normalized
+same $? 0 "lf-score with the adapter beside the language model"
+score merged --checkpoint "$dir/lora/out/checkpoint" --normalized
+scores merged >"$dir/a"
+scores beside | paste - "$dir/a" |
+    awk '{ h = NF / 2; for (i = 1; i <= h; i++) { d = $i - $(i + h); if (d < 0) d = -d; if (d > 1e-4) bad = 1; if (d > 0) some = 1 } } END { exit bad || !some || NR < 40 }'
+ok $? "its scores are those of the merged model"
+"$stages/lf-convert" --from "$dir/lora/out/adapter" --out "$dir/hf-lora" >"$dir/stdout" 2>"$dir/err"
+same "$? $(grep -c '"SEQ_CLS"' "$dir/hf-lora/peft/adapter_config.json")" "0 1" "out as PEFT's, for a sequence classifier"
+score peft --checkpoint "$dir/lm/checkpoint" --adapter "$dir/hf-lora/peft"
+score ours --checkpoint "$dir/lm/checkpoint" --adapter "$dir/lora/out/adapter"
+cmp "$dir/score-peft/scores/scores.jsonl" "$dir/score-ours/scores/scores.jsonl" 2>>"$dir/err" >&2
+ok $? "whose scores are the same bytes"
+score none --checkpoint "$dir/lm/checkpoint" --adapter "$dir/nothing" --plan
+grep -q 'adapter, which does not exist yet' "$dir/stdout"
+ok $? "--plan with an adapter that is not there yet"
+"$stages/lf-convert" --from "$dir/lora/out/adapter" --base "$dir/lm/checkpoint" --to checkpoint --out "$dir/merge" >"$dir/stdout" 2>"$dir/err"
+same "$? $(grep -c '^MERGED' "$dir/stdout")" "0 1" "merged once more, and compared: $(sed 's/.*differ/differ/' "$dir/stdout")"
+rm_ on --adapter "$dir/hf-lora/peft" --steps 1 --lr 1e-9
+awk -v a="$(field on accuracy)" 'BEGIN { exit !(a > 0.7) }'
+ok $? "it is trained on: $(field on accuracy) at the first step"
+"$stages/lf-sft" --data "$dir/text/shards" --init-from "$dir/lm/checkpoint" --adapter "$dir/lora/out/adapter" --steps 1 --seq-length 32 --out "$dir/no" 2>"$dir/err"
+[ $? -eq 1 ] && grep -q 'has a score head' "$dir/err"
+ok $? "a reward model's adapter is none for lf-sft"
+"$stages/lf-sft" --data "$dir/text/shards" --init-from "$dir/lm/checkpoint" --lora-rank 2 --steps 1 --seq-length 32 --out "$dir/sft" 2>"$dir/err"
+rm_ no --adapter "$dir/sft/adapter" --steps 1
+[ $rc -eq 1 ] && grep -q 'has no score head' "$dir/err"
+ok $? "nor the other way round"
+"$stages/lf-generate" --checkpoint "$dir/lm/checkpoint" --adapter "$dir/lora/out/adapter" --tokenizer "$dir/text/tokenizer" --prompt "q ban" --out "$dir/no2" 2>"$dir/err"
+[ $? -eq 1 ] && grep -q "is a reward model's" "$dir/err"
+ok $? "and it predicts no tokens"
 echo "1..$n"
 [ $failed -eq 0 ]
