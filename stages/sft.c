@@ -66,6 +66,7 @@ static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
     struct lf_train_config *c = &s->c;
     c->packing = lf_optset_choice(o, "packing") ? LF_PACK_BFD : LF_PACK_CONCAT;
     c->neftune_alpha = lf_optset_float(o, "neftune_alpha");
+    c->entropy = true;
     lf_train_read_operation(c, o);
     int rc = lf_train_read_data(c, s->arena, o, err);
     if (!rc)

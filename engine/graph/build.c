@@ -149,7 +149,7 @@ lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index)
 void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_xent_opts *o)
 {
     const int32_t in[] = {x.id, w.id, bias.id, target.id};
-    const struct lf_attr a = {.softcap = o->softcap, .v_real = o->v_real};
+    const struct lf_attr a = {.softcap = o->softcap, .v_real = o->v_real, .entropy = o->want_entropy};
     add_node(g, LF_OP_XENT, in, 4, &a);
     if (g->err.rc)
         return;
@@ -161,6 +161,8 @@ void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const 
         lf_output(g, (lf_val){out[XENT_LSE]}, "lse");
     if (o->want_argmax)
         lf_output(g, (lf_val){out[XENT_ARGMAX]}, "argmax");
+    if (o->want_entropy)
+        lf_output(g, (lf_val){out[XENT_ENTROPY]}, "entropy");
 }
 
 struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_logp_opts *o)

@@ -56,7 +56,7 @@ static bool optional_out(const struct lf_node *n, int slot)
     case LF_OP_MOE_ROUTE:
         return slot == ROUTE_SCORES || slot == ROUTE_ENTROPY;
     case LF_OP_XENT:
-        return slot == XENT_LOSS || slot == XENT_LSE || slot == XENT_ARGMAX;
+        return slot == XENT_LOSS || slot == XENT_LSE || slot == XENT_ARGMAX || slot == XENT_ENTROPY;
     default:
         return false;
     }

@@ -187,6 +187,7 @@ struct lf_xent_opts {
     int64_t v_real; /* 0: all of w's rows */
     float softcap;
     bool want_loss, want_lse, want_argmax; /* per-row results as outputs "loss", "lse" (f32), "argmax" (i32), [R, 1] */
+    bool want_entropy; /* likewise "entropy" (f32): of the row's softmax in nats, 0 where the target is -1 */
 };
 /* The loss: logits = x w^T + bias against target i32 [R, 1] (-1: not trained). Sums go to the step record. In a graph
  * that is differentiated the same node forms dX and dW; elsewhere it is the forward alone. One per graph. */

@@ -84,7 +84,7 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
         .numeric = "exact",
         .kernel = KID(gather_rows), .emit = lf_emit_gather},
     [LF_OP_XENT] = {
-        .name = "xent", .in_types = "cwwi", .out_types = "fficgg", .shape = lf_shape_xent, .vjp = lf_vjp_xent,
+        .name = "xent", .in_types = "cwwi", .out_types = "fficggf", .shape = lf_shape_xent, .vjp = lf_vjp_xent,
         .saves = "nothing: dX and dW are formed at once", .alias = {END}, .flags = LF_OPF_SIDE, .numeric = "row",
         .flops = lf_flops_xent, .kernel = KID(linear_xent), .emit = lf_emit_xent},
     [LF_OP_LINEAR_DX] = {

@@ -413,6 +413,7 @@ LF_EMIT(xent)
     k->loss = P(b, o[XENT_LOSS]);
     k->lse = P(b, o[XENT_LSE]);
     k->argmax = P(b, o[XENT_ARGMAX]);
+    k->entropy = P(b, o[XENT_ENTROPY]);
     k->dx = P(b, o[XENT_DX]);
     k->dw = P(b, o[XENT_DW]);
     k->db = P(b, o[XENT_DB]);

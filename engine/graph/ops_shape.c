@@ -345,7 +345,8 @@ LF_SHAPE(xent)
         return rc;
     int64_t rows = g->t[n->in[XENT_X]].rows;
     if (make_fixed(g, n, XENT_LOSS, LF_F32, rows, 1, ".loss") || make_fixed(g, n, XENT_LSE, LF_F32, rows, 1, ".lse") ||
-        make_fixed(g, n, XENT_ARGMAX, LF_I32, rows, 1, ".argmax"))
+        make_fixed(g, n, XENT_ARGMAX, LF_I32, rows, 1, ".argmax") ||
+        (n->a.entropy && make_fixed(g, n, XENT_ENTROPY, LF_F32, rows, 1, ".entropy")))
         return g->err.rc;
     return 0;
 }

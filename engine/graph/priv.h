@@ -25,7 +25,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/plan.h"
 
-enum { LF_MAX_IN = 11, LF_MAX_OUT = 6 };
+enum { LF_MAX_IN = 11, LF_MAX_OUT = 7 };
 
 enum lf_op {
     LF_OP_NONE = 0, /* removed by a pass */
@@ -91,7 +91,7 @@ enum { KVW_K, KVW_V, KVW_KP, KVW_VP, KVW_SEQ, KVW_POS, KVW_TABLE };
 enum { PAGED_Q, PAGED_KP, PAGED_VP, PAGED_SEQ, PAGED_POS, PAGED_TABLE, PAGED_ALIBI, PAGED_PREFIX };
 enum { DROP_X, DROP_RES, DROP_SAMPLE, DROP_POS };
 enum { XENT_X, XENT_W, XENT_BIAS, XENT_TARGET };
-enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB };
+enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB, XENT_ENTROPY };
 enum { LOGP_X, LOGP_W, LOGP_BIAS, LOGP_TARGET, LOGPB_DLOGP, LOGPB_DENTROPY };
 enum { LOGP_LOGP, LOGP_ENTROPY };
 enum { LOGPB_DX, LOGPB_DW, LOGPB_DB };

@@ -179,7 +179,7 @@ static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name
     if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, train, train, err))
         return NULL;
     struct lf_xent_opts o = {
-        .softcap = (float)d->c.logit_softcap, .want_loss = score, .want_lse = score, .want_argmax = score};
+        .softcap = (float)d->c.logit_softcap, .want_loss = score, .want_lse = score, .want_argmax = score, .want_entropy = r->entropy};
     lf_val x = trunk(&b);
     lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1), &o);
     return done(b.g, err);

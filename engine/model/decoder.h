@@ -51,6 +51,7 @@ struct lf_decoder_rows {
     int64_t max_doc; /* longest document; 0 = rows */
     bool adapter_off; /* of an adapted model (adapter.h): the base alone, such as a reference policy */
     bool noise;       /* training graphs: input "noise" f32 [R, C] is added to the embeddings */
+    bool entropy;     /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is trained */
 };
 
 /* Loss over packed documents. train: with the dropouts of the description, for differentiation. */

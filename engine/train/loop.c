@@ -35,6 +35,8 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
                 rc = lf_train_write_inputs(t, t->m.valid, b, err);
             if (!rc)
                 rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
+            if (!rc)
+                rc = lf_train_add_entropy(t, t->m.valid, sums, err);
             if (!rc && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
                 rc = survey ? o->survey(o->user, &view, sums->obj, err)
@@ -66,6 +68,7 @@ static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_trai
         all->loss += one.loss;
         all->tokens += one.tokens;
         all->correct += one.correct;
+        all->entropy += one.entropy;
     }
     return 0;
 }
@@ -288,6 +291,8 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         return LF_ENOMEM;
     if (t->c->neftune_alpha > 0 &&
         !(t->noise_buf = lf_arena_alloc(t->arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
+        return LF_ENOMEM;
+    if (t->c->entropy && !(t->entropy_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(float), err)))
         return LF_ENOMEM;
     if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;

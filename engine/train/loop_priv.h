@@ -45,6 +45,7 @@ struct lf_train_step {
     int64_t samples, trained;
     double loss, z, grad_norm, lr, loss_scale;
     double valid_loss; /* NaN: not measured at this step */
+    double entropy, valid_entropy;   /* mean over trained tokens, nats; NaN unless asked for */
     double accuracy, valid_accuracy; /* trained tokens that are the most likely one; NaN with an objective */
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
     double router_aux, router_entropy, router_load; /* means, with experts: see lf_train_router_step */
@@ -79,6 +80,7 @@ struct lf_trainer {
     int64_t *samples_buf; /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     float *noise_buf; /* rows, hidden: with neftune_alpha */
+    float *entropy_buf; /* rows: with entropy */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
     bool ahead; /* results are read a step later: see step.c */
@@ -123,6 +125,8 @@ bool lf_train_late(const lf_trainer *t);
 void lf_train_begin_sums(struct lf_train_sums *s);
 /* The loss of summed-up micro-batches, and what else an objective makes of them. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means);
+/* With t->entropy_buf: of the rows of the chain's last forward pass; waits for it. */
+int lf_train_add_entropy(const lf_trainer *t, int chain, struct lf_train_sums *sums, lf_err *err);
 /* A step from its beginning to its end; the state moves on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
 /* The same in parts that wait for nothing: begin queues the gradients of step s.step + 1, launch its optimizer, after which
@@ -188,7 +192,7 @@ void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 /* ranks.c. Collective means: every rank calls it, at the same point. */
 /* Sums over the micro-batches of a step or of a validation, over all ranks after lf_train_exchange. */
 struct lf_train_sums {
-    double loss, z;
+    double loss, z, entropy;
     double router_aux, router_entropy, router_load; /* of the step record */
     int64_t router_seen;
     int64_t tokens, correct;

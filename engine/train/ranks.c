@@ -136,6 +136,7 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                   s->router_load,
                   (double)s->router_seen,
                   (double)s->correct,
+                  s->entropy,
                   s->late && t->rank == 0,
                   rc != 0};
     enum { N = sizeof(v) / sizeof(v[0]) };
@@ -155,7 +156,8 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                                 .router_load = v[5],
                                 .router_seen = (int64_t)v[6],
                                 .correct = (int64_t)v[7],
-                                .late = v[8] > 0};
+                                .entropy = v[8],
+                                .late = v[9] > 0};
     const lf_objective *o = t->c->objective;
     if (!o)
         return 0;

@@ -103,6 +103,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     if (!t->c->objective) {
         at = add_real(b, sizeof(b), at, "accuracy", st->accuracy);
         at = add_real(b, sizeof(b), at, "valid_accuracy", st->valid_accuracy);
+        at = add_real(b, sizeof(b), at, "entropy", st->entropy);
+        at = add_real(b, sizeof(b), at, "valid_entropy", st->valid_entropy);
         at = add_sets(b, sizeof(b), at, t, st);
     }
     at = add_means(b, sizeof(b), at, t, st);

@@ -134,7 +134,7 @@ static lf_graph *make_graph(const struct lf_train_model *m, const struct lf_trai
 
 static int add_chains(struct lf_train_model *m, const struct lf_train_config *c, bool valid, lf_err *err)
 {
-    struct lf_decoder_rows r = {.rows = m->rows, .n_docs = m->n_docs, .max_doc = c->seq_length, .noise = c->neftune_alpha > 0};
+    struct lf_decoder_rows r = {.rows = m->rows, .n_docs = m->n_docs, .max_doc = c->seq_length, .noise = c->neftune_alpha > 0, .entropy = c->entropy};
     lf_graph *g = make_graph(m, c, "train", &r, true, err);
     if (!g)
         return err ? err->rc : LF_EINVAL;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Conversations through lf-tokenize and lf-sft against trl's SFTTrainer (post/make_sft.py): masks of the assistant's turns, packing by
-# best fit or one conversation a sequence, 20 steps of all parameters. Losses and gradient norms within 1e-4; a setting that differs leaves that.
+# best fit or one conversation a sequence, 20 steps of all parameters. Losses, gradient norms and entropies within 1e-4; a setting that differs leaves that.
 set -u
 stages=$LF_BUILDDIR/stages
 golden=$LF_SRCDIR/tests/golden/post/sft
@@ -20,16 +20,18 @@ ok() { # ok STATUS NAME
         [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
     fi
 }
-# run NAME COLUMN LR DECAY ARGS...: trains; $apart is the largest relative difference of losses and norms from that column of the curves and the next
+# run NAME COLUMN LR DECAY ARGS...: trains; $apart is the largest relative difference of losses and norms from that column of the curves and the next,
+# and of entropies from the last
 run() {
     _name=$1 _column=$2 _lr=$3 _decay=$4
     shift 4
     rm -rf "$dir/$_name" "$dir/$_name.m"
     "$stages/lf-sft" --data "$dir/rows/shards" --init-from "$dir/in/checkpoint" --seq-length 128 --packing bfd --micro-batch 1 --steps 20 --lr "$_lr" \
         --schedule constant --weight-decay "$_decay" --threads 1 --metrics "$dir/$_name.m" --out "$dir/$_name" "$@" >"$dir/stdout" 2>"$dir/err" || { apart=failed; return; }
-    "$LF_BUILDDIR/tests/stage/infer_tool" record "$dir/$_name.m" | sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' >"$dir/got"
+    "$LF_BUILDDIR/tests/stage/infer_tool" record "$dir/$_name.m" | sed 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"entropy":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \4 \3/' >"$dir/got"
     apart=$(awk -v c="$_column" 'function d(a, b) { a = (a - b) / b; if (a < 0) a = -a; if (a > worst) worst = a }
-        /^#/ { next } NR == FNR { loss[$1] = $c; norm[$1] = $(c + 1); next } { k++; d($2, loss[$1]); d($3, norm[$1]) }
+        /^#/ { next } NR == FNR { loss[$1] = $c; norm[$1] = $(c + 1); bits[$1] = $6; next }
+        { k++; d($2, loss[$1]); d($3, norm[$1]); d($4, bits[$1]) }
         END { if (k == 20) printf "%.2g", worst; else print "steps: " k }' "$golden/curves.txt" "$dir/got")
 }
 near() { awk -v x="$apart" 'BEGIN { exit !(x ~ /^[0-9.e-]+$/ && x + 0 <= 1e-4) }'; }
@@ -41,7 +43,7 @@ ok $? "model and conversations come in"
 bins=$(sed -n '1s/.*; \([0-9]*\) sequences.*/\1/p' "$golden/curves.txt")
 run packed 4 2e-3 0.1 --batch "$bins"
 near
-ok $? "packed as trl packs, $bins sequences: 20 losses and gradient norms within $apart"
+ok $? "packed as trl packs, $bins sequences: 20 losses, gradient norms and entropies within $apart"
 run single 2 2e-3 0.1 --batch 14 --max-docs 2
 near
 ok $? "one conversation a sequence: within $apart"

@@ -9,7 +9,8 @@ A development tool (torch, transformers, trl 1.16, datasets, safetensors, numpy)
     config.json, model.safetensors    a hot Qwen2 of two layers, f32, whose vocabulary is that of ../chat/tokenizer.json
     tokenizer_config.json             its chat template: ChatML with the assistant's content and end of turn marked as generated
     rows.jsonl                        conversations of one to three turns
-    curves.txt                        step, then loss and gradient norm of: unpacked; packed by best fit into sequences of T tokens
+    curves.txt                        step, then loss and gradient norm of: unpacked; packed by best fit into sequences of T tokens; then the
+                                      mean entropy of the predictions at trained tokens, unpacked
 
 trl tokenizes, masks (assistant_only_loss), packs and trains by itself, in f64. A step is all rows, so that their order does not count:
 one sequence a micro-batch, gradients accumulated over all. Packed and unpacked must agree here to 1e-9, else trl would train across
@@ -61,9 +62,15 @@ def rows(rng):
 class Trainer(SFTTrainer):
     """Keeps the losses: the log rounds them."""
     losses, norms, sum = None, None, 0.0
+    entropies, bits, tokens = None, 0.0, 0
 
-    def training_step(self, *args, **kwargs):
-        loss = super().training_step(*args, **kwargs)
+    def training_step(self, model, inputs, *args, **kwargs):
+        with torch.no_grad():
+            at = inputs["labels"][:, 1:] != -100
+            logp = model(**{k: v for k, v in inputs.items() if k != "labels"}).logits[:, :-1].log_softmax(-1)[at]
+            self.bits -= (logp.exp() * logp).sum().item()
+            self.tokens += at.sum().item()
+        loss = super().training_step(model, inputs, *args, **kwargs)
         self.sum += loss.item()
         return loss
 
@@ -71,7 +78,8 @@ class Trainer(SFTTrainer):
         if "grad_norm" in logs:
             self.losses.append(self.sum)
             self.norms.append(float(logs["grad_norm"]))
-            self.sum = 0.0
+            self.entropies.append(self.bits / self.tokens)
+            self.sum, self.bits, self.tokens = 0.0, 0.0, 0
         super().log(logs, *args, **kwargs)
 
 
@@ -85,12 +93,12 @@ def train(data, tok, packing):
                          logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, optim="adamw_torch")
         t = Trainer(model, args, train_dataset=data, processing_class=tok)
         bins = len(t.train_dataset)
-    t.losses, t.norms = [], []
+    t.losses, t.norms, t.entropies = [], [], []
     double = Double(type(model))
     double.modules.append(sys.modules["trl.kernels.chunked_logprob"])
     with double:
         t.train()
-    return t.losses, t.norms, bins
+    return t.losses, t.norms, bins, t.entropies
 
 
 def main():
@@ -120,7 +128,7 @@ def main():
         f.write("# trl %s, transformers %s, torch %s; %d sequences of %d tokens when packed\n" % (
             trl.__version__, tf.__version__, torch.__version__, got[1][2], T))
         for i in range(STEPS):
-            f.write("%d %.12g %.12g %.12g %.12g\n" % (i + 1, got[0][0][i], got[0][1][i], got[1][0][i], got[1][1][i]))
+            f.write("%d %.12g %.12g %.12g %.12g %.12g\n" % (i + 1, got[0][0][i], got[0][1][i], got[1][0][i], got[1][1][i], got[0][3][i]))
 
 
 main()
