@@ -121,43 +121,49 @@ static float row_max(const float *z, int64_t n, int32_t *arg)
     return m;
 }
 
-static float row_sum_exp(const float *z, int64_t n, float max)
+/* Sum of e^(z - max); with bent *logs that of e^(z - max) (z - max) too, in the same order: the mean of log p but for the
+ * log of the sum. */
+LF_INLINE float row_sums(const float *z, int64_t n, float max, const bool bent, float *logs)
 {
     const lf_v m = lf_v_set1(max);
-    float total = 0;
+    float total = 0, bend = 0;
     for (int64_t b = 0; b < n; b += XENT_BLOCK) {
         lf_v s[CHAINS] = {lf_v_zero(), lf_v_zero(), lf_v_zero(), lf_v_zero()};
+        lf_v g[CHAINS] = {lf_v_zero(), lf_v_zero(), lf_v_zero(), lf_v_zero()};
         int64_t end = min64(b + XENT_BLOCK, n), j = b;
         for (; j + CHAINS * LF_VL <= end; j += CHAINS * LF_VL)
 #pragma GCC unroll 4
-            for (int c = 0; c < CHAINS; c++)
-                s[c] += lf_v_exp(lf_v_load(z + j + c * LF_VL) - m);
+            for (int c = 0; c < CHAINS; c++) {
+                const lf_v d = lf_v_load(z + j + c * LF_VL) - m, e = lf_v_exp(d);
+                s[c] += e;
+                if (bent)
+                    g[c] += e * d;
+            }
         for (int c = 0; j < end; j += LF_VL, c++) {
-            int64_t w = min64(end - j, LF_VL);
-            lf_v e = lf_v_exp(lf_v_load_n(z + j, (int)w) - m);
-            s[c] += lf_v_select(lf_vi_iota() < lf_vi_set1((int)w), e, lf_v_zero());
+            const int64_t w = min64(end - j, LF_VL);
+            const lf_vi in = lf_vi_iota() < lf_vi_set1((int)w);
+            const lf_v d = lf_v_load_n(z + j, (int)w) - m, e = lf_v_exp(d);
+            s[c] += lf_v_select(in, e, lf_v_zero());
+            if (bent)
+                g[c] += lf_v_select(in, e * d, lf_v_zero());
         }
         total += lf_v_hsum((s[0] + s[1]) + (s[2] + s[3]));
+        if (bent)
+            bend += lf_v_hsum((g[0] + g[1]) + (g[2] + g[3]));
     }
+    if (bent)
+        *logs = bend;
     return total;
 }
 
-/* Sum of e^(z - max) (z - max), in the order of row_sum_exp: the mean of log p but for the log of the sum. */
-static float row_sum_exp_log(const float *z, int64_t n, float max)
+static float row_sum_exp(const float *z, int64_t n, float max)
 {
-    const lf_v m = lf_v_set1(max);
-    float total = 0;
-    for (int64_t b = 0; b < n; b += XENT_BLOCK) {
-        lf_v s[CHAINS] = {lf_v_zero(), lf_v_zero(), lf_v_zero(), lf_v_zero()};
-        int64_t end = min64(b + XENT_BLOCK, n);
-        for (int64_t j = b, c = 0; j < end; j += LF_VL, c++) {
-            int64_t w = min64(end - j, LF_VL);
-            lf_v d = lf_v_load_n(z + j, (int)w) - m;
-            s[c % CHAINS] += lf_v_select(lf_vi_iota() < lf_vi_set1((int)w), lf_v_exp(d) * d, lf_v_zero());
-        }
-        total += lf_v_hsum((s[0] + s[1]) + (s[2] + s[3]));
-    }
-    return total;
+    return row_sums(z, n, max, false, NULL);
+}
+
+static float row_sum_both(const float *z, int64_t n, float max, float *logs)
+{
+    return row_sums(z, n, max, true, logs);
 }
 
 static void row_softcap(float *z, int64_t n, float cap)
@@ -199,15 +205,15 @@ static void row_zero(float *z, int64_t from, int64_t to, uint8_t type)
         lf_put(z, j, type, min64(to - j, LF_VL), lf_v_zero());
 }
 
-/* The reduction that loss, scoring and sampling share. */
-static void row_stats(float *z, int64_t n, float softcap, float t, float *max, float *sum, struct row_out *out)
+/* The reduction that loss, scoring and sampling share. logs: of row_sums, NULL when nobody wants it. */
+static void row_stats(float *z, int64_t n, float softcap, float t, float *max, float *sum, float *logs, struct row_out *out)
 {
     if (softcap > 0)
         row_softcap(z, n, softcap);
     if (t < 1 || t > 1)
         row_scale(z, n, t);
     *max = row_max(z, n, &out->argmax);
-    *sum = row_sum_exp(z, n, *max);
+    *sum = logs ? row_sum_both(z, n, *max, logs) : row_sum_exp(z, n, *max);
     out->lse = *max + logf(*sum);
 }
 
@@ -227,12 +233,10 @@ static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, fl
     return (struct row_dz){g * (1.0f + 2.0f * coef * lse) / sum, 0, g};
 }
 
-/* The row's results where they are asked for. Returns its entropy, 0 when nobody wants it. */
-static float row_results(const struct lf_k_linear_xent *a, const float *z, int64_t r, float max, float sum, struct row_out *out)
+/* The row's results where they are asked for. */
+static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_t r, float entropy, struct row_out *out)
 {
     const int32_t t = a->target[r];
-    const bool bent = (a->entropy || a->dentropy) && t >= 0;
-    float entropy = bent ? logf(sum) - row_sum_exp_log(z, a->v_real, max) / sum : 0.0f;
     out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
     if (a->loss)
         a->loss[r] = out->loss;
@@ -244,16 +248,17 @@ static float row_results(const struct lf_k_linear_xent *a, const float *z, int64
         a->logp[r] = t < 0 ? 0.0f : t < a->v_real ? z[t] - out->lse : NAN;
     if (a->entropy)
         a->entropy[r] = entropy;
-    return entropy;
 }
 
 static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struct row_out *out)
 {
     const int32_t t = a->target[r];
     const float inv = temperature(a->inv_temperature);
-    float max, sum;
-    row_stats(z, a->v_real, a->softcap, inv, &max, &sum, out);
-    float entropy = row_results(a, z, r, max, sum, out);
+    const bool bent = (a->entropy || a->dentropy) && t >= 0;
+    float max, sum, logs = 0;
+    row_stats(z, a->v_real, a->softcap, inv, &max, &sum, bent ? &logs : NULL, out);
+    const float entropy = bent ? logf(sum) - logs / sum : 0.0f;
+    row_results(a, z, r, entropy, out);
     if (!a->dx && !a->dw && !a->db)
         return;
     if (t < 0) {
@@ -367,7 +372,7 @@ int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
     for (int64_t r = 0; r < a->rows; r++) {
         struct row_out out;
         float max, sum;
-        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max, &sum, &out);
+        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max, &sum, NULL, &out);
         a->lse[r] = out.lse;
         if (a->argmax)
             a->argmax[r] = out.argmax;
