@@ -1,5 +1,5 @@
 # Everything that is not a matrix product: sources (LF_CPU_ISA_SOURCES += ...) and tests.
-LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c \
+LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/elementwise.c kernels/cpu/embed.c kernels/cpu/norm.c kernels/cpu/unit_rows.c kernels/cpu/dora.c \
   kernels/cpu/optim.c \
   kernels/cpu/attn.h kernels/cpu/attn_mm.c kernels/cpu/attn_block.c kernels/cpu/attn_fwd.c kernels/cpu/attn_bwd.c \
   kernels/cpu/attn_paged.c kernels/cpu/moe_route.c kernels/cpu/moe_rows.c

@@ -626,11 +626,13 @@ struct lf_k_grouped_gemm {
 /* One entry per parameter tensor. */
 struct lf_opt_tensor {
     int64_t n;
-    float *master;        /* f32 weights */
-    float *m, *v;
+    void *master; /* the weights */
+    void *m, *v;  /* Adam's moments */
     const float *grad;
     void *copy;           /* compute copy refreshed from master, or NULL */
     uint8_t copy_type;    /* of it: bf16; on GPUs fp16 too */
+    uint8_t master_type, moment_type; /* f32 or bf16 */
+    uint32_t site;        /* of the random numbers that round what is bf16; a different one for each tensor */
     float lr_scale, weight_decay;
 };
 /* Global norm: rec->grad_norm = ||grad|| / loss_scale over all tensors (f64 sums per fixed block, added in order),
@@ -644,15 +646,24 @@ struct lf_k_grad_norm {
     size_t work_bytes;
 };
 /* AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW: g = grad * clip_factor; p -= lr*wd*p; m = b1 m + (1-b1) g;
- * v = b2 v + (1-b2) g^2; p -= lr * (m/bias_corr1) / (sqrt(v/bias_corr2) + eps). rec->skip != 0: nothing is written. */
+ * v = b2 v + (1-b2) g^2; p -= lr * (m/bias_corr1) / (sqrt(v/bias_corr2) + eps), all in f32, p by the new m and v before they
+ * are rounded. rec->skip != 0: nothing is written.
+ *
+ * What is stored in bf16 is rounded to nearest even, or with `stochastic` up or down at random (Gupta et al. 2015), up with a
+ * probability that makes the expected value exact, so that changes smaller than half a unit are not lost. Element e of state k
+ * (0: m, 1: v, 2: weights) draws the 16 bits lf_adamw_draw of Philox(rec->seed, site, a = 4 rec->step + k, b = e / 8); they are
+ * added to the bits of the f32 value below those of bf16, and the sum is cut off. A pure function of step and element. */
 struct lf_k_adamw {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
     float beta1, beta2, eps;
+    bool stochastic;
     const struct lf_step_record *rec;
 };
+/* The 16 bits of element e out of the four words of its counter. */
+#define lf_adamw_draw(words, e) ((words)[(e) / 2 % 4] >> ((e) % 2 ? 16 : 0) & 0xffffu)
 /* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2): grad holds how many pairs each of n experts got in the whole
- * step; master[e] += lr_scale * sign(mean - grad[e]). rec->skip != 0: nothing is written. */
+ * step; master[e] (f32) += lr_scale * sign(mean - grad[e]). rec->skip != 0: nothing is written. */
 struct lf_k_moe_balance {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;

@@ -91,13 +91,14 @@ static const lf_opt opts[] = {
     {"eps", LF_OPT_FLOAT, ID, 0, "1e-8", 1e-16, 1, NULL, NULL, "AdamW: added to the root of the square"},
     {"weight_decay", LF_OPT_FLOAT, ID, 0, "0", 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"},
     {"clip", LF_OPT_FLOAT, ID, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"},
+    LF_TRAIN_STATE_ROWS,
     {"critic_lr", LF_OPT_FLOAT, ID, 0, "1e-5", 1e-12, 10, NULL, NULL, "peak learning rate of the critic; the same course"},
     {"critic_warmup", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "rounds", "rounds that train the critic alone"},
     {"value_clip", LF_OPT_FLOAT, ID, 0, "0.2", 0, 1e6, NULL, NULL, "how far a value may move from that of the round before it is clipped; 0: any"},
 
     LF_TRAIN_PARTS_ROWS,
 
-    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of activations, matrix products and cache; masters stay f32"},
+    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of activations, matrix products and cache"},
     {"recompute", LF_OPT_ENUM, OP, 0, "none", 0, 0, "none|selective|full", NULL, "activations computed again in the backward pass"},
     {"micro_tokens", LF_OPT_COUNT, NUM, 0, "1024", 2, 1 << 24, NULL, "tokens", "of a micro-batch; raised to the longest sequence"},
     {"batch", LF_OPT_COUNT, OP, 0, "32", 1, 65536, NULL, NULL, "completions generated at a time"},

@@ -21,6 +21,7 @@ static const lf_opt opts[] = {
      "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x width); 0: none, 5 to 15 are usual"},
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,
+    LF_TRAIN_STATE_ROWS,
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,

@@ -125,12 +125,20 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
                                      .beta2 = (float)lf_optset_float(o, "beta2"),
                                      .eps = (float)lf_optset_float(o, "eps"),
                                      .weight_decay = (float)lf_optset_float(o, "weight_decay")};
+    lf_train_read_state(&c->adam, o);
     c->clip = lf_optset_float(o, "clip");
     const bool given = lf_optset_has_value(o, "loss_scale");
     const double scale = given ? lf_optset_float(o, "loss_scale") : lf_optset_choice(o, "precision") == 2 ? 0 : 1;
     c->scaler = (struct lf_scaler_opts){.dynamic = scale <= 0,
                                         .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
                                         .window = lf_optset_int(o, "loss_scale_window")};
+}
+
+void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o)
+{
+    a->moments = lf_optset_choice(o, "moments") ? LF_BF16 : LF_F32;
+    a->masters = lf_optset_choice(o, "masters") ? LF_BF16 : LF_F32;
+    a->stochastic = lf_optset_bool(o, "stochastic_rounding");
 }
 
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)

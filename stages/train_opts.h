@@ -55,10 +55,19 @@
     {"loss_scale_window", LF_OPT_COUNT, LF_OPT_NUMERIC, 0, "2000", 1, 1e12, NULL, "steps", \
      "with loss_scale = 0: doubled after so many steps without an overflow"}
 
+/* lf_train_read_state */
+#define LF_TRAIN_STATE_ROWS \
+    {"moments", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16", NULL, \
+     "what the optimizer's mean and square are kept in: 8 or 4 bytes a parameter"}, \
+    {"masters", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16", NULL, \
+     "what weights are kept in beside the bf16 of precision = bf16; bf16: matrices have no f32 weights, 4 bytes a parameter less"}, \
+    {"stochastic_rounding", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "yes", 0, 0, NULL, NULL, \
+     "with moments or masters = bf16: up or down at random, right in the mean, the same in every run of a seed; no: to nearest"}
+
 /* lf_train_read_operation */
 #define LF_TRAIN_OPERATION_ROWS \
     {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, \
-     "what activations and matrix products are stored in; masters stay f32; fp16: on GPUs"}, \
+     "what activations and matrix products are stored in; fp16: on GPUs"}, \
     {"numeric", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "fast", 0, 0, "fast|invariant", NULL, \
      "invariant: the bits of a row do not depend on its neighbours, batch or threads"}, \
     {"recompute", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "none", 0, 0, "none|selective|full", NULL, \
@@ -68,7 +77,7 @@
     {"save_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "save a checkpoint this often; 0: by time only"}, \
     {"save_time", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 1e9, NULL, "seconds", "save when the last one is this old; 0: never"}, \
     {"save_async", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "yes", 0, 0, NULL, NULL, \
-     "write checkpoints in the background from a copy in memory (12 bytes a parameter)"}, \
+     "write checkpoints in the background from a copy in memory (12 bytes a parameter; less with bf16 state)"}, \
     {"keep", LF_OPT_INT, LF_OPT_OPERATIONAL, 0, "2", 1, 1e6, NULL, NULL, "newest intermediate checkpoints kept"}, \
     {"keep_every", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "keep those of every so many steps too; 0: none"}, \
     {"log_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "10", 1, 1e9, NULL, "steps", "steps between two lines of log"}, \

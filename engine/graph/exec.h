@@ -86,7 +86,7 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err);
 
 /* Bytes really taken from the backend: equals lf_plan_bytes().total. */
 size_t lf_exec_bytes(const lf_exec *ex);
-/* {"backend","kernels","isa","threads","numeric","compute","plan":hash of the node list}: what must be equal for a
+/* {"backend","kernels","target","threads","numeric","compute","optimizer_state","plan":hash of the node list}: what must be equal for a
  * bitwise continuation. Owned. */
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err);
 

@@ -106,24 +106,20 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     return 0;
 }
 
-static char *data_of(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind)
-{
-    const struct lf_pgroup *g = &ps->g[p->group];
-    if (!g->need[kind])
-        return NULL;
-    return ps->data[kind] + g->off[kind] + (size_t)p->offset * (kind == LF_P_COPY ? 2 : 4);
-}
-
 static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *q)
 {
     const lf_pstore *ps = p->ps;
+    const enum lf_pkind weights = lf_pstore_weights(ps, (int)(q - ps->p));
     return (struct lf_opt_tensor){.n = q->n,
-                                  .master = (void *)data_of(ps, q, LF_P_MASTER),
-                                  .m = (void *)data_of(ps, q, LF_P_M),
-                                  .v = (void *)data_of(ps, q, LF_P_V),
-                                  .grad = (void *)data_of(ps, q, LF_P_GRAD),
-                                  .copy = data_of(ps, q, LF_P_COPY),
+                                  .master = lf_pstore_data(ps, q, weights),
+                                  .m = lf_pstore_data(ps, q, LF_P_M),
+                                  .v = lf_pstore_data(ps, q, LF_P_V),
+                                  .grad = lf_pstore_data(ps, q, LF_P_GRAD),
+                                  .copy = weights == LF_P_COPY ? NULL : lf_pstore_data(ps, q, LF_P_COPY),
                                   .copy_type = (uint8_t)ps->copy_type,
+                                  .master_type = (uint8_t)lf_pstore_type(ps, weights),
+                                  .moment_type = (uint8_t)ps->moment_type,
+                                  .site = ~lf_name_site(q->d.name), /* that of its initial values is the name's */
                                   .lr_scale = q->d.balance_rate > 0 ? q->d.balance_rate : q->d.lr_scale,
                                   .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
 }

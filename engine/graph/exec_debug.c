@@ -52,14 +52,23 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
     return rc;
 }
 
+/* How the optimizer keeps its state: "f32", or "bf16 moments, bf16 masters, stochastic". */
+static void state_text(char *out, size_t cap, const struct lf_adamw_opts *o)
+{
+    const bool m = o->moments == LF_BF16, p = o->masters == LF_BF16;
+    snprintf(out, cap, "%s%s%s%s", m ? "bf16 moments" : "", m && p ? ", " : "", p ? "bf16 masters" : "",
+             !m && !p ? "f32" : o->stochastic ? ", stochastic" : ", nearest");
+}
+
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
 {
-    char hash[20];
+    char hash[20], state[64];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)lf_plan_hash(ex->p));
-    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels",
+    state_text(state, sizeof state, &ex->p->adamw);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels",
                           ex->b->kernels->family, "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
                           ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
-                          lf_compute_name(ex->p->o.compute), "plan", hash);
+                          lf_compute_name(ex->p->o.compute), "optimizer_state", state, "plan", hash);
     if (!j || (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device)))) {
         json_decref(j);
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");

@@ -19,7 +19,7 @@ tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
 
 # The tests with a whole decoder share graph_util.
 graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build tests/unit/graph_train \
-  tests/unit/graph_memory tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx
+  tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx
 graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
 TESTS += $(graph_tests)
@@ -43,5 +43,7 @@ tests_unit_graph_nvtx_SOURCES = tests/unit/graph_nvtx.c $(graph_util)
 tests_unit_graph_nvtx_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_memory_SOURCES = tests/unit/graph_memory.c $(graph_util)
 tests_unit_graph_memory_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_state_SOURCES = tests/unit/graph_state.c $(graph_util)
+tests_unit_graph_state_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_paged_SOURCES = tests/unit/graph_paged.c
 tests_unit_graph_paged_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

@@ -569,6 +569,7 @@ LF_EMIT(adamw)
                              .beta1 = b->adamw->beta1,
                              .beta2 = b->adamw->beta2,
                              .eps = b->adamw->eps,
+                             .stochastic = b->adamw->stochastic,
                              .rec = b->rec};
     return 0;
 }

@@ -46,6 +46,7 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
         goto out;
     }
     ps->copy_type = p->o.compute == LF_F16 ? LF_F16 : LF_BF16;
+    ps->moment_type = LF_F32;
     p->arena = lf_arena_create(err);
     if (!p->arena)
         goto out;
@@ -251,20 +252,35 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
     return (int)p->n_c++;
 }
 
+int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf_err *err)
+{
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 && o->weight_decay >= 0))
+        return lf_fail(err, LF_EINVAL, "adamw: betas must be in [0, 1), eps and weight decay not negative");
+    if ((o->moments != LF_F32 && o->moments != LF_BF16) || (o->masters != LF_F32 && o->masters != LF_BF16))
+        return lf_fail(err, LF_EINVAL, "adamw: moments and masters are f32 or bf16");
+    if (o->masters == LF_BF16 && compute != LF_BF16)
+        return lf_fail(err, LF_EINVAL, "masters = bf16 needs precision = bf16: with %s nothing holds the weights in bf16",
+                       lf_compute_name(compute));
+    return 0;
+}
+
 int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
 {
     if (p->has_opt || p->finished)
         return lf_fail(err, LF_EINVAL, "plan: a second optimizer, or one after the plan was finished");
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 && o->weight_decay >= 0))
-        return lf_fail(err, LF_EINVAL, "adamw: betas must be in [0, 1), eps and weight decay not negative");
+    int rc = lf_adamw_opts_check(o, p->o.compute, err);
+    if (rc)
+        return rc;
     p->has_opt = true;
     p->adamw = *o;
+    p->ps->moment_type = o->moments;
     return 0;
 }
 
 static void settle_store(lf_plan *p)
 {
     lf_pstore *ps = p->ps;
+    const bool narrow = p->has_opt && p->adamw.masters == LF_BF16; /* the copies are the weights */
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
         bool trained = p->has_opt && !g->frozen;
@@ -272,7 +288,7 @@ static void settle_store(lf_plan *p)
             g->need[LF_P_GRAD] = true;
         if (trained && !g->balanced)
             g->need[LF_P_M] = g->need[LF_P_V] = true;
-        if (trained || p->o.keep_master || !g->need[LF_P_COPY])
+        if (!g->need[LF_P_COPY] || (!narrow && (trained || p->o.keep_master)))
             g->need[LF_P_MASTER] = true;
         if (trained)
             *(g->balanced ? &p->n_balanced : &p->n_opt_tensors) += (size_t)g->count;

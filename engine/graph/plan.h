@@ -60,7 +60,7 @@ struct lf_plan_opts {
     int threads;                    /* >= 1; workspace depends on it */
     enum lf_dtype compute;          /* LF_F32, LF_BF16 or, on GPUs, LF_F16: type of activations and of what GEMMs read */
     enum lf_numeric mode;
-    bool keep_master; /* hold f32 masters although nothing here needs them (converters) */
+    bool keep_master; /* hold f32 masters although nothing here needs them (converters); an optimizer's `masters` goes before */
     bool no_reuse;    /* debugging: every tensor gets bytes of its own */
 };
 
@@ -82,7 +82,12 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
 
 struct lf_adamw_opts {
     float beta1, beta2, eps, weight_decay;
+    enum lf_dtype moments; /* LF_F32 or LF_BF16: what Adam's moments are kept in */
+    enum lf_dtype masters; /* LF_BF16, with compute LF_BF16: tensors that have a bf16 copy have no f32 weights beside it */
+    bool stochastic;       /* what of this is bf16 is rounded at random, without bias (kernels.h, adamw); else to nearest */
 };
+/* LF_EINVAL, worded with the options of stages: values out of range, or that a plan of this compute type has no room for. */
+int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf_err *err);
 /* Global norm, clipping and AdamW over every trained tensor; one per plan. */
 int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err);
 

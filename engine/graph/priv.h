@@ -459,6 +459,7 @@ struct lf_pstore {
     char *data[LF_P_KINDS], *pack;
     struct lf_back *back;  /* NULL: not bound */
     enum lf_dtype copy_type; /* of LF_P_COPY: the plan's compute type, or bf16 */
+    enum lf_dtype moment_type; /* of LF_P_M, LF_P_V: as the plan's optimizer keeps them */
     uint64_t version;      /* of the weights */
     uint64_t copy_version; /* the copies were made from */
     uint64_t pack_version; /* the panels were made from */
@@ -467,6 +468,9 @@ struct lf_pstore {
 const char *lf_compute_name(enum lf_dtype compute);
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
+enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind);
+/* Where a tensor of this kind lies; NULL: the plan has it not. */
+void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind);
 /* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them. */
 size_t lf_pstore_bytes(const lf_pstore *ps);
 int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err);

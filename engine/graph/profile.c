@@ -159,8 +159,14 @@ static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const
     return o;
 }
 
-/* The norm reads gradients; AdamW reads them and reads and writes master and moments, and writes a copy where there is one;
- * balancing touches next to nothing. */
+/* AdamW reads a gradient, reads and writes weight and moments, and writes a copy where there is one. */
+static double adamw_bytes(const struct lf_opt_tensor *t)
+{
+    const size_t each = 4 + 2 * (lf_dtype_size(t->master_type) + 2 * lf_dtype_size(t->moment_type)) + (t->copy ? 2 : 0);
+    return (double)each * (double)t->n;
+}
+
+/* The norm reads gradients; balancing touches next to nothing. */
 static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, lf_err *err)
 {
     static const char *const ends[2] = {"", ""};
@@ -168,7 +174,7 @@ static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, l
     double norm = 0, adamw = 0;
     for (size_t i = 0; o && i < ex->p->n_opt_tensors; i++) {
         norm += 4.0 * (double)ex->opt_host[i].n;
-        adamw += (ex->opt_host[i].copy ? 30.0 : 28.0) * (double)ex->opt_host[i].n;
+        adamw += adamw_bytes(&ex->opt_host[i]);
     }
     for (size_t i = 0; o && i < ex->n_opt; i++) {
         o->node[i].op = lf_kernel_table[ex->opt[i].kernel].name;

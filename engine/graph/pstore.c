@@ -22,9 +22,9 @@ const char *lf_pkind_name(enum lf_pkind kind)
     return (unsigned)kind < LF_P_KINDS ? names[kind] : "?";
 }
 
-static enum lf_dtype kind_dtype(const lf_pstore *ps, enum lf_pkind kind)
+enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind)
 {
-    return kind == LF_P_COPY ? ps->copy_type : LF_F32;
+    return kind == LF_P_COPY ? ps->copy_type : kind == LF_P_M || kind == LF_P_V ? ps->moment_type : LF_F32;
 }
 
 size_t lf_align_up(size_t x, size_t align)
@@ -250,7 +250,7 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
             g->off[k] = ps->bytes[k];
             if (g->need[k])
                 ps->bytes[k] +=
-                    lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(kind_dtype(ps, (enum lf_pkind)k)), align);
+                    lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(lf_pstore_type(ps, (enum lf_pkind)k)), align);
         }
         g->pack_off = ps->pack_bytes;
         if (g->need_pack)
@@ -287,6 +287,24 @@ void lf_pstore_unbind(lf_pstore *ps)
     ps->back = NULL;
 }
 
+void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind)
+{
+    const struct lf_pgroup *g = &ps->g[p->group];
+    return g->need[kind] ? ps->data[kind] + g->off[kind] + (size_t)p->offset * lf_dtype_size(lf_pstore_type(ps, kind)) : NULL;
+}
+
+size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind)
+{
+    const struct lf_param *p = &ps->p[i];
+    return ps->g[p->group].need[kind] ? (size_t)p->n * lf_dtype_size(lf_pstore_type(ps, kind)) : 0;
+}
+
+enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i)
+{
+    const struct lf_pgroup *g = &ps->g[ps->p[i].group];
+    return g->need[LF_P_MASTER] || !g->need[LF_P_COPY] ? LF_P_MASTER : LF_P_COPY;
+}
+
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out)
 {
     if (i < 0 || (size_t)i >= ps->n_p || (unsigned)kind >= LF_P_KINDS)
@@ -295,12 +313,12 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     const struct lf_pgroup *g = &ps->g[p->group];
     if (!ps->back || !g->need[kind])
         return 0;
-    enum lf_dtype dt = kind_dtype(ps, kind);
+    enum lf_dtype dt = lf_pstore_type(ps, kind);
     *out = (struct lf_pview){.name = p->d.name,
                              .kind = kind,
                              .dtype = dt,
                              .ndim = p->d.ndim,
-                             .data = ps->data[kind] + g->off[kind] + (size_t)p->offset * lf_dtype_size(dt),
+                             .data = lf_pstore_data(ps, p, kind),
                              .row_stride = p->d.ndim >= 2 ? cols_of(&p->d) : 1,
                              .bytes = (size_t)p->n * lf_dtype_size(dt)};
     for (int k = 0; k < 3; k++)
@@ -360,7 +378,27 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
     return ps->back->ops->sync(ps->back, err);
 }
 
-int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *src, lf_err *err)
+/* Host memory of one type into memory of another, f32 or bf16, rounded to nearest even. */
+static int write_cast(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dtype, const void *src, int64_t n, lf_err *err)
+{
+    const size_t size = lf_dtype_size(v->dtype);
+    int rc = 0;
+    for (int64_t at = 0; at < n && !rc; at += CHUNK) {
+        float wide[CHUNK];
+        uint16_t half[CHUNK];
+        const int64_t k = n - at < CHUNK ? n - at : CHUNK;
+        for (int64_t e = 0; e < k; e++)
+            if (dtype == LF_BF16)
+                wide[e] = lf_f32_of_bf16(((const uint16_t *)src)[at + e]);
+            else
+                half[e] = lf_bf16_of(((const float *)src)[at + e]);
+        rc = ps->back->ops->copy_in(ps->back, (char *)v->data + (size_t)at * size, dtype == LF_BF16 ? (void *)wide : (void *)half,
+                                    (size_t)k * size, err);
+    }
+    return rc;
+}
+
+int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype, const void *src, lf_err *err)
 {
     struct lf_pview v;
     int rc = check_bound(ps, i, "write moments of", err);
@@ -369,9 +407,12 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *
     if (kind != LF_P_M && kind != LF_P_V)
         return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", ps->p[i].d.name,
                        lf_pkind_name(kind));
+    if (dtype != LF_F32 && dtype != LF_BF16)
+        return lf_fail(err, LF_EINVAL, "write moments of %s: only f32 and bf16 are taken", ps->p[i].d.name);
     if (lf_pstore_view(ps, i, kind, &v) != 1)
         return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name, lf_pkind_name(kind));
-    rc = ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err);
+    rc = dtype == v.dtype ? ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err)
+                          : write_cast(ps, &v, dtype, src, ps->p[i].n, err);
     return rc ? rc : ps->back->ops->sync(ps->back, err);
 }
 

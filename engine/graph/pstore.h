@@ -7,8 +7,10 @@
  * Kinds of a tensor. Which exist follows from the plan: inference in bf16 holds no masters of matrices, a frozen tensor
  * holds neither gradient nor moments.
  *
- *     LF_P_MASTER  f32   the weights                      LF_P_M, LF_P_V  f32   Adam's moments
- *     LF_P_GRAD    f32   their gradient                   LF_P_COPY       bf16  what bf16 compute reads
+ *     LF_P_MASTER  f32   the weights                      LF_P_M, LF_P_V  f32, bf16   Adam's moments
+ *     LF_P_GRAD    f32   their gradient                   LF_P_COPY       bf16, fp16  what such compute reads
+ *
+ * A tensor without a master (a frozen one, or with an optimizer whose masters are bf16) has its weights in the copy.
  *
  * Packed panels (inference) are derived like the copy but have no rows, so only the executor sees them.
  *
@@ -88,6 +90,11 @@ struct lf_pview {
  * device goes through lf_back_copy_out. */
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
 
+/* Bytes of tensor i of a kind in the finished plan, bound or not; 0: it has none. */
+size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
+/* The kind that is tensor i's weights: LF_P_MASTER, or LF_P_COPY where the plan has no master of it. */
+enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
+
 /* All tensors of a kind: one block of backend memory, groups in order with gaps between them. *bytes is 0 when there are
  * none in memory. For moving a whole store between ranks. */
 void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_t *bytes);
@@ -95,8 +102,9 @@ void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_
 /* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements. Master and copy are
  * written, whichever exist (rounded to nearest even for the copy). Moments and gradients are left alone. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
-/* Write moments: kind LF_P_M, LF_P_V (f32), all elements. LF_ENOENT when the plan holds none. */
-int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, const float *src, lf_err *err);
+/* Write moments: kind LF_P_M, LF_P_V, all elements, f32 or bf16; they become what the plan keeps them in, rounded to nearest
+ * even. LF_ENOENT when the plan holds none. */
+int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype, const void *src, lf_err *err);
 /* Read any kind into host memory as it is stored; bytes must equal the view's. */
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err);
 

@@ -25,13 +25,17 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool
             return LF_ENOMEM;
         for (size_t j = 0; j < (moments ? N_STORED : 1); j++) {
             struct lf_pview v;
-            int rc = lf_pstore_view(ps, i, stored[j], &v);
+            const enum lf_pkind kind = stored[j] == LF_P_MASTER ? lf_pstore_weights(ps, i) : stored[j];
+            int rc = lf_pstore_view(ps, i, kind, &v);
             if (rc == 0 && stored[j] != LF_P_MASTER)
                 continue; /* frozen, or balanced and not optimized */
-            if (rc != 1)
-                return lf_fail(err, LF_EINVAL, "%s has no f32 master in memory to save", name);
-            t[k] = (lf_ckpt_tensor){
-                .name = name, .kind = lf_pkind_name(stored[j]), .dtype = LF_H5_F32, .ndim = v.ndim, .data = v.data};
+            if (rc != 1 || (v.dtype != LF_F32 && v.dtype != LF_BF16))
+                return lf_fail(err, LF_EINVAL, "%s has no weights in f32 or bf16 in memory to save", name);
+            t[k] = (lf_ckpt_tensor){.name = name,
+                                    .kind = lf_pkind_name(stored[j]),
+                                    .dtype = v.dtype == LF_F32 ? LF_H5_F32 : LF_H5_BF16,
+                                    .ndim = v.ndim,
+                                    .data = v.data};
             if (!lf_pstore_on_host(ps)) {
                 t[k].fetch = lf_pstore_fetch;
                 memcpy(&t[k].user, &ps, sizeof ps); /* handed back as const */
@@ -44,6 +48,16 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool
     *out = t;
     *n = k;
     return 0;
+}
+
+size_t lf_weights_bytes(const lf_pstore *ps, bool adapter)
+{
+    size_t sum = 0;
+    for (int i = 0; i < lf_pstore_count(ps); i++)
+        if (lf_pstore_desc(ps, i)->adapter == adapter)
+            sum += lf_pstore_planned(ps, i, lf_pstore_weights(ps, i)) + lf_pstore_planned(ps, i, LF_P_M) +
+                   lf_pstore_planned(ps, i, LF_P_V);
+    return sum;
 }
 
 int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
@@ -84,10 +98,11 @@ static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, co
     return rc;
 }
 
-static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e, enum lf_pkind kind, lf_err *err)
+int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e, enum lf_pkind kind, lf_err *err)
 {
-    if (e->dtype != LF_H5_F32 && (e->dtype != LF_H5_BF16 || kind != LF_P_MASTER))
-        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights are f32 or bf16, moments f32", lf_ckpt_dir(c), e->name,
+    const enum lf_dtype type = e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16;
+    if (e->dtype != LF_H5_F32 && e->dtype != LF_H5_BF16)
+        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16", lf_ckpt_dir(c), e->name,
                        e->kind, lf_h5_type_name(e->dtype));
     size_t n = 1;
     for (int k = 0; k < e->ndim; k++) /* the shape is the model's: checked */
@@ -97,9 +112,9 @@ static int load_one(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
         return LF_ENOMEM;
     int rc = lf_ckpt_read(c, e, NULL, NULL, buf, err);
     if (!rc && kind == LF_P_MASTER)
-        rc = lf_pstore_write(ps, i, e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16, buf, err);
+        rc = lf_pstore_write(ps, i, type, buf, err);
     else if (!rc)
-        rc = lf_pstore_write_kind(ps, i, kind, buf, err);
+        rc = lf_pstore_write_kind(ps, i, kind, type, buf, err);
     free(buf);
     return rc;
 }
@@ -151,7 +166,7 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
             if (!rc)
                 rc = check_shape(e, d, lf_ckpt_dir(c), err);
             if (!rc)
-                rc = load_one(ps, i, c, e, stored[j], err);
+                rc = lf_weights_read(ps, i, c, e, stored[j], err);
         }
         lf_buf_fini(&name);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Between a parameter store and checkpoints: tensor "embed.weight" of the store is "<prefix>embed.weight" there, kinds
- * "weight" (f32 master), "adam_m", "adam_v". Strict in both directions: a tensor of either side without its partner is
- * an error that names it. The store must be bound (after lf_exec_create).
+ * "weight", "adam_m", "adam_v", each in the type that the plan keeps it in (f32 or bf16). Strict in both directions: a tensor of
+ * either side without its partner is an error that names it. Types may differ: what is read becomes what the plan keeps,
+ * rounded to nearest even. The store must be bound (after lf_exec_create).
  */
 #ifndef LF_MODEL_WEIGHTS_H
 #define LF_MODEL_WEIGHTS_H
@@ -23,6 +24,10 @@ int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore 
                                lf_arena *a, lf_err *err);
 /* Is this tensor (its name in the store) of what stands behind the trunk, so that a model with another output lacks it? */
 bool lf_weights_is_head(const char *name);
+/* Bytes of them in a finished plan, moments included: those of an adapter, or all others. */
+size_t lf_weights_bytes(const lf_pstore *ps, bool adapter);
+/* One entry, whose elements are as many as tensor i has, into its weights (LF_P_MASTER) or a moment of it. */
+int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e, enum lf_pkind kind, lf_err *err);
 /* Fill ps, but for an adapter's tensors, from c. moments false: moments in the file are left alone. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
 /* The same without moments, and without the head of either model: another output needs another one (head.* of c are left

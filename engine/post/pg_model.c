@@ -222,15 +222,9 @@ static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, 
     }
     if (!e)
         return lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(kind), name);
-    if (have != n || (e->dtype != LF_H5_F32 && (e->dtype != LF_H5_BF16 || kind != LF_P_MASTER)))
-        return lf_fail(err, LF_EINVAL, "%s: %s has another shape or type than the model", lf_ckpt_dir(c), name);
-    void *v = lf_malloc((size_t)n, lf_h5_type_bytes(e->dtype), err);
-    int rc = v ? lf_ckpt_read(c, e, NULL, NULL, v, err) : LF_ENOMEM;
-    if (!rc)
-        rc = kind == LF_P_MASTER ? lf_pstore_write(m->ps, i, e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16, v, err)
-                                 : lf_pstore_write_kind(m->ps, i, kind, v, err);
-    free(v);
-    return rc;
+    if (have != n)
+        return lf_fail(err, LF_EINVAL, "%s: %s has another shape than the model", lf_ckpt_dir(c), name);
+    return lf_weights_read(m->ps, i, c, e, kind, err);
 }
 
 int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
@@ -430,6 +424,7 @@ int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, doub
                lf_err *err)
 {
     struct lf_step_record rec = {.step = (uint64_t)(n - 1),
+                                 .seed = m->s.seed,
                                  .lr = (float)lr,
                                  .bias_corr1 = (float)(1 - pow((double)adam->beta1, (double)n)),
                                  .bias_corr2 = (float)(1 - pow((double)adam->beta2, (double)n)),

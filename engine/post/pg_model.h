@@ -32,6 +32,7 @@ struct lf_pg_model_spec {
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the model; NULL: none */
     int ranks;                                      /* train: gradients are summed over so many; 0: 1 */
     struct lf_adamw_opts adam;                      /* train */
+    uint64_t seed;                                  /* of the optimizer's rounding */
     const struct lf_adapter_config *adapter; /* train this beside the weights, which stay; NULL: train those */
     const char *const *freeze;               /* patterns over names of tensors that are not trained */
     size_t n_freeze;

@@ -37,7 +37,10 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "ptx_coef and ptx_data belong together: give both or neither");
     if (c->adapter && c->adapter->dropout > 0)
         return lf_fail(err, LF_EINVAL, "lora_dropout: what is trained must be the policy that generated; leave it out");
-    int rc = check_group(c, err);
+    if (c->adapter && c->adam.masters != LF_F32)
+        return lf_fail(err, LF_EINVAL, "masters = bf16 is for training of all weights; an adapter (lora_rank) has few of its own");
+    int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    rc = rc ? rc : check_group(c, err);
     rc = rc ? rc : lf_pg_opts_check(&c->loss, err);
     rc = rc ? rc : lf_kl_control_check(&c->kl, err);
     return rc ? rc : lf_shaping_check(&c->shaping, err);
@@ -92,6 +95,7 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .profile = c->profile,
                                      .ranks = p->ranks,
                                      .adam = c->adam,
+                                     .seed = c->seed,
                                      .page_tokens = c->page_tokens};
 }
 
@@ -281,7 +285,8 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     struct lf_plan_memory mem = {.host = 0};
     lf_plan_memory(&mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b.total);
     double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
-    double kept = (double)lf_pstore_elements_trained(lf_pg_model_store(p->actor)) + (p->critic ? params : 0);
+    double kept = (double)lf_weights_bytes(lf_pg_model_store(p->actor), p->c->adapter != NULL) +
+                  (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false) : 0);
     double merged = p->c->adapter ? 4 * params : 0;
     if (!rc) {
         json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
@@ -301,7 +306,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
                   json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
                   json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
                   json_object_set_new(plan, "flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))) |
-                  json_object_set_new(plan, "disk_bytes", json_real((double)(p->c->keep + 2) * 12.0 * kept + merged));
+                  json_object_set_new(plan, "disk_bytes", json_real((double)(p->c->keep + 2) * kept + merged));
         rc = bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
     }
     json_decref(models);

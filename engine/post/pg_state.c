@@ -57,14 +57,11 @@ static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
     return rc;
 }
 
-static int hash_weights(lf_hash *h, const lf_pg_model *m, lf_err *err)
+static int hash_block(lf_hash *h, lf_pstore *ps, enum lf_pkind kind, lf_err *err)
 {
     void *data = NULL, *copy = NULL;
     size_t bytes = 0;
-    if (!m)
-        return 0;
-    lf_pstore *ps = lf_pg_model_store(m);
-    lf_pstore_block(ps, LF_P_MASTER, &data, &bytes);
+    lf_pstore_block(ps, kind, &data, &bytes);
     if (bytes && !lf_pstore_on_host(ps)) {
         copy = lf_malloc(bytes, 1, err);
         int rc = copy ? lf_pstore_fetch(ps, copy, data, bytes, err) : LF_ENOMEM;
@@ -78,6 +75,13 @@ static int hash_weights(lf_hash *h, const lf_pg_model *m, lf_err *err)
     return 0;
 }
 
+/* masters bf16: weights are in the copies too. */
+static int hash_weights(lf_hash *h, const lf_pg *p, const lf_pg_model *m, lf_err *err)
+{
+    int rc = m ? hash_block(h, lf_pg_model_store(m), LF_P_MASTER, err) : 0;
+    return rc || !m || p->c->adam.masters != LF_BF16 ? rc : hash_block(h, lf_pg_model_store(m), LF_P_COPY, err);
+}
+
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
@@ -89,10 +93,10 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     rc = rc ? rc : lf_buf_check(&b, err);
     if (!rc) {
         lf_hash_update(h, b.data, b.len);
-        rc = hash_weights(h, p->actor, err);
+        rc = hash_weights(h, p, p->actor, err);
     }
     if (!rc)
-        rc = hash_weights(h, p->critic, err);
+        rc = hash_weights(h, p, p->critic, err);
     if (!rc) {
         lf_hash_final(h, digest);
         lf_hash_hex(key, digest);

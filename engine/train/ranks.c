@@ -340,9 +340,10 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
         struct lf_pview v;
         const void *data = NULL;
         void *copy = NULL;
-        if (lf_pstore_view(t->m.ps, i, LF_P_MASTER, &v) != 1)
+        const enum lf_pkind kind = lf_pstore_weights(t->m.ps, i);
+        if (lf_pstore_view(t->m.ps, i, kind, &v) != 1)
             continue;
-        failed = lf_pstore_host(t->m.ps, i, LF_P_MASTER, &data, &copy, &own);
+        failed = lf_pstore_host(t->m.ps, i, kind, &data, &copy, &own);
         if (!failed)
             h = mix(h, data, v.bytes);
         free(copy);

@@ -79,6 +79,8 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
     if (c->adapter && !c->init_from)
         return lf_fail(err, LF_EINVAL, "an adapter (lora_rank) needs init_from, the weights it is for");
+    if (c->adapter && c->adam.masters != LF_F32)
+        return lf_fail(err, LF_EINVAL, "masters = bf16 is for training of all weights; an adapter (lora_rank) has few of its own");
     if (c->model_given && c->seq_length > c->model.max_positions)
         return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld", c->seq_length,
                        (long long)c->model.max_positions);
@@ -89,7 +91,9 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->objective && (c->objective->n_sums > LF_OBJECTIVE_SUMS || c->objective->n_tops > LF_OBJECTIVE_SUMS ||
                          c->objective->n_metrics > LF_OBJECTIVE_METRICS))
         LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums, c->objective->n_metrics);
-    int rc = check_ramp(c, err);
+    int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    if (!rc)
+        rc = check_ramp(c, err);
     if (!rc && c->megatron_order)
         rc = check_megatron(c, err);
     return rc ? rc : check_size(c, err);
@@ -265,9 +269,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     if (rc)
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
-    const int64_t saved = c->adapter ? lf_pstore_elements_trained(m->ps) : params;
-    double snapshot = c->save_async ? 12.0 * (double)saved : 0;
-    struct lf_plan_memory mem = {.host = snapshot + (double)lf_train_data_bytes(c)};
+    const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
+    struct lf_plan_memory mem = {.host = (c->save_async ? saved : 0) + (double)lf_train_data_bytes(c)};
     if (c->plan_ranks > 1)
         mem.host += COMM_BYTES * c->plan_ranks;
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
@@ -303,7 +306,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
               json_object_set_new(plan, "bytes", bytes) |
               json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
               json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
-              json_object_set_new(plan, "disk_bytes", json_real((double)(c->keep + 2) * 12.0 * (double)saved + (c->adapter ? 4.0 * (double)params : 0))) |
+              json_object_set_new(plan, "disk_bytes", json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))) |
               json_object_set_new(plan, "notes", notes);
     if (!bad && steps > 0)
         bad = json_object_set_new(plan, "steps", json_integer(steps)) |

@@ -5,9 +5,9 @@
  */
 #include "config.h"
 
-#include "engine/base/rng.h"
 #include "kernels/cpu/attn.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/philox.h"
 
 LF_CPU_DECLARE(act_fwd)
 LF_CPU_DECLARE(act_bwd)
@@ -294,63 +294,18 @@ int LF_SYM(dropout_check)(const struct lf_k_dropout *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-/* hi and lo halves of the 64-bit products v * k. */
-LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
-{
-#if LF_CPU_ISA >= 2
-    const __m512i m = _mm512_set1_epi64((int64_t)k);
-    __m512i even = _mm512_mul_epu32((__m512i)v, m), odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), m);
-    *lo = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
-    *hi = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
-#elif LF_CPU_ISA == 1
-    const __m256i m = _mm256_set1_epi64x((int64_t)k);
-    __m256i even = _mm256_mul_epu32((__m256i)v, m), odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), m);
-    *lo = (lf_vu)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
-    *hi = (lf_vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
-#else
-    for (int i = 0; i < LF_VL; i++) {
-        uint64_t p = (uint64_t)v[i] * k;
-        (*hi)[i] = (uint32_t)(p >> 32);
-        (*lo)[i] = (uint32_t)p;
-    }
-#endif
-}
-
 enum { DROP_SPAN = 4 * LF_VL };
 
-/* Scales of DROP_SPAN consecutive elements: 1/(1-p) or 0. The function of lf_philox for LF_VL counters at a time; the
- * test compares it with lf_philox word by word. */
+/* Scales of DROP_SPAN consecutive elements, a counter for each four of them: 1/(1-p) or 0. */
 static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, uint64_t a, uint32_t b0, float p,
                         float keep)
 {
-    const lf_vu zero = {0}, lane = (lf_vu)lf_vi_iota();
-    lf_vu c[4] = {zero + (uint32_t)a, zero + (uint32_t)(a >> 32), lane + b0, zero + site};
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int i = 0; i < 10; i++) {
-        lf_vu h0, l0, h1, l1;
-        mul_hi_lo(c[0], 0xD2511F53u, &h0, &l0);
-        mul_hi_lo(c[2], 0xCD9E8D57u, &h1, &l1);
-        c[0] = h1 ^ c[1] ^ k0;
-        c[1] = l1;
-        c[2] = h0 ^ c[3] ^ k1;
-        c[3] = l0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    lf_v f[4];
-    for (int w = 0; w < 4; w++) { /* as lf_u01: 24 bits, exact */
-        lf_v u = lf_v_from_int((lf_vi)(c[w] >> 8)) * lf_v_set1(1.0f / 16777216.0f);
-        f[w] = lf_v_select(u >= lf_v_set1(p), lf_v_set1(keep), lf_v_zero());
-    }
-    /* word w of counter g belongs to element 4 g + w: interleave words 0 1 and 2 3, then the pairs */
-    const lf_vu by1 = (lane & 1u) * LF_VL + (lane >> 1),
-                by2 = ((lane >> 1) & 1u) * LF_VL + (lane >> 2) * 2u + (lane & 1u);
-    const lf_vu half = zero + LF_VL / 2;
-    for (int h = 0; h < 2; h++) {
-        lf_vi m = (lf_vi)(by1 + (h ? half : zero));
-        lf_v x = lf_v_pick(f[0], f[1], m), y = lf_v_pick(f[2], f[3], m);
-        lf_v_store(scale + 2 * h * LF_VL, lf_v_pick(x, y, (lf_vi)by2));
-        lf_v_store(scale + (2 * h + 1) * LF_VL, lf_v_pick(x, y, (lf_vi)(by2 + half)));
+    uint32_t word[DROP_SPAN];
+    lf_philox_span(word, seed, site, a, b0);
+    for (int c = 0; c < DROP_SPAN; c += LF_VL) { /* as lf_u01: 24 bits, exact */
+        lf_vu w = (lf_vu)lf_v_load((const float *)(const void *)(word + c));
+        lf_v u = lf_v_from_int((lf_vi)(w >> 8)) * lf_v_set1(1.0f / 16777216.0f);
+        lf_v_store(scale + c, lf_v_select(u >= lf_v_set1(p), lf_v_set1(keep), lf_v_zero()));
     }
 }
 

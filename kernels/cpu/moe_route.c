@@ -312,12 +312,13 @@ int LF_SYM(moe_balance)(lf_queue *q, const struct lf_k_moe_balance *a)
     (void)q;
     for (int64_t i = 0; i < a->n_tensors && !a->rec->skip; i++) {
         const struct lf_opt_tensor *t = &a->t[i];
+        float *bias = t->master;
         double sum = 0;
         for (int64_t e = 0; e < t->n; e++)
             sum += (double)t->grad[e];
         const double mean = sum / (double)t->n;
         for (int64_t e = 0; e < t->n; e++)
-            t->master[e] += (double)t->grad[e] < mean ? t->lr_scale : (double)t->grad[e] > mean ? -t->lr_scale : 0.0f;
+            bias[e] += (double)t->grad[e] < mean ? t->lr_scale : (double)t->grad[e] > mean ? -t->lr_scale : 0.0f;
     }
     return LF_K_OK;
 }

@@ -2,13 +2,15 @@
  *
  * The optimizer step over all tensors of a process: global gradient norm and AdamW, each in one pass over memory.
  * The norm adds f64 sums of fixed blocks in order. AdamW is element-wise; threads own contiguous ranges of the
- * concatenation of all tensors.
+ * concatenation of all tensors. The arithmetic is that of kernels/cuda/optim.cu operation by operation: with a fused
+ * multiply-add (all but plain) both give the same bits.
  */
 #include "config.h"
 
 #include <math.h>
 
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/philox.h"
 
 LF_CPU_DECLARE(grad_norm)
 LF_CPU_DECLARE(adamw)
@@ -90,13 +92,18 @@ int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
     return LF_K_OK;
 }
 
+static bool state_types(const struct lf_opt_tensor *t)
+{
+    return lf_is_float(t->master_type) && lf_is_float(t->moment_type) && (!t->copy || t->copy_type == LF_BF16);
+}
+
 int LF_SYM(adamw_check)(const struct lf_k_adamw *a)
 {
     if (a->n_tensors < 0 || !(a->beta1 >= 0.0f && a->beta1 < 1.0f) || !(a->beta2 >= 0.0f && a->beta2 < 1.0f) ||
         !(a->eps >= 0.0f))
         return LF_K_EINVAL;
     for (int64_t i = 0; a->t && i < a->n_tensors; i++)
-        if (a->t[i].n < 0)
+        if (a->t[i].n < 0 || !state_types(&a->t[i]))
             return LF_K_EINVAL;
     return LF_K_OK;
 }
@@ -105,54 +112,112 @@ struct adam_consts {
     lf_v clip, b1, c1, b2, c2, inv_bc1, inv_bc2, eps;
 };
 
+/* What rounds DRAW_SPAN consecutive elements, the first a multiple of 8: 16 bits each for m, v, weights. */
+enum { DRAW_SPAN = 8 * LF_VL };
+struct draws {
+    int64_t first;
+    uint32_t word[3][4 * LF_VL];
+};
+
+/* v as bf16 holds it, up or down by 16 bits of chance; NaN stays. */
+LF_INLINE lf_v round_random(lf_v v, lf_vu r)
+{
+    const lf_vi cut = (lf_vi)(((lf_vu)v + r) & 0xffff0000u);
+    return (lf_v)lf_vi_select(v != v, (lf_vi)v, cut);
+}
+
+LF_INLINE lf_v maybe_random(lf_v v, uint8_t type, const struct draws *d, int state, int64_t i, int64_t n)
+{
+    if (!d || type != LF_BF16)
+        return v;
+    return round_random(v, (lf_vu)lf_get(d->word[state], i - d->first, LF_BF16, n) >> 16);
+}
+
+/* mt, pt: storage of moments and weights, constants where it counts. d NULL: nearest even. */
 LF_INLINE void adam_vec(const struct lf_opt_tensor *t, int64_t i, int64_t n, const struct adam_consts *k, lf_v decay,
-                        lf_v lr)
+                        lf_v lr, uint8_t mt, uint8_t pt, const struct draws *d)
 {
     lf_v g = lf_get(t->grad, i, LF_F32, n) * k->clip;
-    lf_v m = lf_v_fma(k->b1, lf_get(t->m, i, LF_F32, n), k->c1 * g);
-    lf_v v = lf_v_fma(k->b2, lf_get(t->v, i, LF_F32, n), k->c2 * g * g);
-    lf_v p = lf_get(t->master, i, LF_F32, n) * decay;
+    lf_v m = lf_v_fma(k->b1, lf_get(t->m, i, mt, n), k->c1 * g);
+    lf_v v = lf_v_fma(k->b2, lf_get(t->v, i, mt, n), k->c2 * g * g);
     lf_v denom = lf_v_sqrt(v * k->inv_bc2) + k->eps;
-    p -= lr * (m * k->inv_bc1) / denom;
-    lf_put(t->m, i, LF_F32, n, m);
-    lf_put(t->v, i, LF_F32, n, v);
-    lf_put(t->master, i, LF_F32, n, p);
+    lf_v p = lf_v_fma(lf_get(t->master, i, pt, n), decay, -(lr * (m * k->inv_bc1) / denom));
+    p = maybe_random(p, pt, d, 2, i, n);
+    lf_put(t->m, i, mt, n, maybe_random(m, mt, d, 0, i, n));
+    lf_put(t->v, i, mt, n, maybe_random(v, mt, d, 1, i, n));
+    lf_put(t->master, i, pt, n, p);
     if (t->copy)
         lf_put(t->copy, i, LF_BF16, n, p);
 }
 
-static void adam_range(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, const struct adam_consts *k,
-                       float step_lr)
+LF_INLINE void adam_vecs(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, const struct adam_consts *k, lf_v decay,
+                         lf_v lr, uint8_t mt, uint8_t pt, const struct draws *d)
 {
-    const float lr = step_lr * t->lr_scale;
-    const lf_v vlr = lf_v_set1(lr), decay = lf_v_set1(1.0f - lr * t->weight_decay);
     int64_t i = lo;
     for (; i + LF_VL <= hi; i += LF_VL)
-        adam_vec(t, i, LF_VL, k, decay, vlr);
+        adam_vec(t, i, LF_VL, k, decay, lr, mt, pt, d);
     if (i < hi)
-        adam_vec(t, i, hi - i, k, decay, vlr);
+        adam_vec(t, i, hi - i, k, decay, lr, mt, pt, d);
+}
+
+/* Elements [lo, hi) in spans that share their draws. */
+static void adam_random(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, const struct adam_consts *k, lf_v decay,
+                        lf_v lr, const struct lf_step_record *rec)
+{
+    struct draws d;
+    for (int64_t at = lo / 8 * 8; at < hi; at += DRAW_SPAN) {
+        const int64_t end = hi - at < DRAW_SPAN ? hi : at + DRAW_SPAN;
+        d.first = at;
+        for (uint64_t s = 0; s < 3; s++)
+            if ((s < 2 ? t->moment_type : t->master_type) == LF_BF16)
+                lf_philox_span(d.word[s], rec->seed, t->site, 4 * rec->step + s, (uint32_t)(at / 8));
+        adam_vecs(t, at < lo ? lo : at, end, k, decay, lr, t->moment_type, t->master_type, &d);
+    }
+}
+
+static void adam_range(const struct lf_k_adamw *a, const struct lf_opt_tensor *t, int64_t lo, int64_t hi,
+                       const struct adam_consts *k)
+{
+    const float lr = a->rec->lr * t->lr_scale;
+    const lf_v vlr = lf_v_set1(lr), decay = lf_v_set1(fmaf(-lr, t->weight_decay, 1.0f));
+    const bool narrow = t->moment_type == LF_BF16 || t->master_type == LF_BF16;
+    if (narrow && a->stochastic)
+        adam_random(t, lo, hi, k, decay, vlr, a->rec);
+    else if (narrow)
+        adam_vecs(t, lo, hi, k, decay, vlr, t->moment_type, t->master_type, NULL);
+    else
+        adam_vecs(t, lo, hi, k, decay, vlr, LF_F32, LF_F32, NULL);
+}
+
+/* Bytes that go through memory for an element. */
+static int64_t adam_bytes(const struct lf_opt_tensor *t)
+{
+    return 4 + 4 * (int64_t)lf_dtype_size(t->moment_type) + 2 * (int64_t)lf_dtype_size(t->master_type) +
+           (t->copy ? 2 : 0);
 }
 
 int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
 {
     const struct lf_step_record *rec = a->rec;
-    int64_t total = 0;
+    int64_t total = 0, bytes = 0;
     if (rec->skip)
         return LF_K_OK;
-    for (int64_t i = 0; i < a->n_tensors; i++)
+    for (int64_t i = 0; i < a->n_tensors; i++) {
         total += a->t[i].n;
+        bytes += a->t[i].n * adam_bytes(&a->t[i]);
+    }
     const struct adam_consts k = {lf_v_set1(rec->clip_factor),       lf_v_set1(a->beta1),
                                   lf_v_set1(1.0f - a->beta1),        lf_v_set1(a->beta2),
                                   lf_v_set1(1.0f - a->beta2),        lf_v_set1(1.0f / rec->bias_corr1),
                                   lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)};
-#pragma omp parallel num_threads(lf_team(q, total * 28))
+#pragma omp parallel num_threads(lf_team(q, bytes))
     {
         int64_t lo, hi, first = 0;
         lf_part(total, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
             int64_t n = a->t[i].n, b = lo > first ? lo - first : 0, e = hi - first < n ? hi - first : n;
             if (b < e)
-                adam_range(&a->t[i], b, e, &k, rec->lr);
+                adam_range(a, &a->t[i], b, e, &k);
             first += n;
         }
     }

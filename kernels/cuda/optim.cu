@@ -72,6 +72,25 @@ LF_KERNEL(grad_norm_end, struct lf_k_grad_norm, LF_OPT_THREADS)
         rec->skip = 1;
 }
 
+/* x as bf16 holds it, up or down by 16 bits of chance; NaN stays. */
+LF_DEV float round_random(float x, uint32_t r)
+{
+    return x == x ? lf_u32_f((lf_f_u32(x) + r) & 0xffff0000u) : x;
+}
+
+/* Eight elements of state k (kernels.h) before they are stored as `type`. */
+LF_DEV void maybe_random(float x[8], const struct lf_k_adamw *a, const struct lf_opt_tensor *t, int64_t at, int type,
+                         uint64_t k)
+{
+    uint32_t w[4];
+    if (!a->stochastic || type != LF_BF16)
+        return;
+    lf_philox(w, a->rec->seed, t->site, 4 * a->rec->step + k, (uint32_t)(at / 8));
+    LF_UNROLL for (int j = 0; j < 8; j++) x[j] = round_random(x[j], lf_adamw_draw(w, j));
+}
+
+/* Each product that is added to stands in a fused multiply-add, so that compilers have nothing left to fuse and the bits
+ * are those of kernels/cpu/optim.c. */
 LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
 {
     const struct lf_step_record *rec = a->rec;
@@ -83,25 +102,28 @@ LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
     {
         const struct lf_opt_tensor *t = &a->t[i];
         const int64_t at = chunk_at(next - first);
-        const int n = lf_eight(t->n, at);
-        const bool vec = lf_vec8(t->grad, 0, LF_F32) && lf_vec8(t->m, 0, LF_F32) && lf_vec8(t->v, 0, LF_F32) &&
-                         lf_vec8(t->master, 0, LF_F32);
-        const float lr = rec->lr * t->lr_scale, decay = 1.0f - lr * t->weight_decay;
+        const int n = lf_eight(t->n, at), mt = t->moment_type, pt = t->master_type;
+        const bool vec = lf_vec8(t->grad, 0, LF_F32) && lf_vec8(t->m, 0, mt) && lf_vec8(t->v, 0, mt) &&
+                         lf_vec8(t->master, 0, pt);
+        const float lr = rec->lr * t->lr_scale, decay = fmaf(-lr, t->weight_decay, 1.0f);
         float p[8], m[8], v[8], g[8];
         lf_load_n(g, t->grad, at, LF_F32, n, vec);
-        lf_load_n(m, t->m, at, LF_F32, n, vec);
-        lf_load_n(v, t->v, at, LF_F32, n, vec);
-        lf_load_n(p, t->master, at, LF_F32, n, vec);
+        lf_load_n(m, t->m, at, mt, n, vec);
+        lf_load_n(v, t->v, at, mt, n, vec);
+        lf_load_n(p, t->master, at, pt, n, vec);
         LF_UNROLL for (int j = 0; j < 8; j++)
         {
             const float x = g[j] * clip;
             m[j] = fmaf(a->beta1, m[j], c1 * x);
             v[j] = fmaf(a->beta2, v[j], c2 * x * x);
-            p[j] = p[j] * decay - lr * (m[j] * ib1) / (sqrtf(v[j] * ib2) + a->eps);
+            p[j] = fmaf(p[j], decay, -(lr * (m[j] * ib1) / (sqrtf(v[j] * ib2) + a->eps)));
         }
-        lf_store_n(t->m, at, LF_F32, m, n, vec);
-        lf_store_n(t->v, at, LF_F32, v, n, vec);
-        lf_store_n(t->master, at, LF_F32, p, n, vec);
+        maybe_random(m, a, t, at, mt, 0);
+        maybe_random(v, a, t, at, mt, 1);
+        maybe_random(p, a, t, at, pt, 2);
+        lf_store_n(t->m, at, mt, m, n, vec);
+        lf_store_n(t->v, at, mt, v, n, vec);
+        lf_store_n(t->master, at, pt, p, n, vec);
         if (t->copy)
             lf_store_n(t->copy, at, t->copy_type, p, n, lf_vec8(t->copy, 0, t->copy_type));
     }
@@ -117,8 +139,9 @@ LF_KERNEL(moe_balance, struct lf_k_moe_balance, 32)
     for (int64_t e = threadIdx.x; e < t->n; e += 32)
         sum += (double)t->grad[e];
     const double mean = lf_warp_sum_d(sum) / (double)t->n;
+    float *bias = (float *)t->master;
     for (int64_t e = threadIdx.x; e < t->n; e += 32) {
         const double g = (double)t->grad[e];
-        t->master[e] += g < mean ? t->lr_scale : g > mean ? -t->lr_scale : 0.0f;
+        bias[e] += g < mean ? t->lr_scale : g > mean ? -t->lr_scale : 0.0f;
     }
 }

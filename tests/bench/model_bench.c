@@ -84,7 +84,7 @@ static void train(struct bench *b, enum lf_recompute recompute)
     lf_graph *g = lf_decoder_loss_graph(b->dec, b->ps, "train", &rows, true, &err);
     int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = recompute}, &err) : -1;
     need(chain);
-    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){0.9f, 0.95f, 1e-8f, 0.1f}, &err));
+    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
     bind(b);
     int32_t *tok = malloc((size_t)R * 4), *tgt = malloc((size_t)R * 4), *pos = malloc((size_t)R * 4);
     int32_t *cu = malloc((size_t)(b->B + 1) * 4);

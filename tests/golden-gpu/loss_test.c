@@ -67,7 +67,7 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct size 
     lf_graph *g = lf_decoder_loss_graph(r->dec, r->ps, "train", &rows, true, &err);
     MUST(g ? r->chain = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.train = true}, &err) : -1);
     lf_graph_destroy(g);
-    MUST(lf_plan_optimizer(r->plan, &(struct lf_adamw_opts){0.9f, 0.95f, 1e-8f, 0.1f}, &err));
+    MUST(lf_plan_optimizer(r->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
     MUST(lf_plan_finish(r->plan, &err));
     r->back = j->cuda ? golden_cuda_back(&err) : lf_back_cpu_create(target->isa, 1, &err);
     MUST(r->back ? 0 : -1);
@@ -97,7 +97,7 @@ static size_t state(const struct rig *r, char *out, const char *in)
             if (in && kinds[k] == LF_P_MASTER)
                 MUST(lf_pstore_write(r->ps, i, LF_F32, in + at, &err));
             else if (in)
-                MUST(lf_pstore_write_kind(r->ps, i, kinds[k], (const float *)(const void *)(in + at), &err));
+                MUST(lf_pstore_write_kind(r->ps, i, kinds[k], LF_F32, in + at, &err));
             at += v.bytes;
         }
     return at;

@@ -210,7 +210,7 @@ static void declare_adapter(struct rig *r, const char *adapter)
 
 static void rig_open(struct rig *r, const char *checkpoint, const char *adapter, int64_t texts)
 {
-    static const struct lf_adamw_opts adam = {0.9f, 0.95f, 1e-8f, 0.1f};
+    static const struct lf_adamw_opts adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
     lf_err err = LF_ERR_INIT;
     lf_ckpt *ck = NULL;
     lf_model_config c;

@@ -229,21 +229,31 @@ static void attention(struct bench *x, int64_t docs, int64_t T, int64_t H, int64
     ROW(x, attn_bwd, full, &b, 10 * area, 0);
 }
 
-static void optimizer(struct bench *x, int64_t n)
+/* One tensor of n weights; state: what weights and moments are kept in, bf16 rounded at random. */
+static void adamw(struct bench *x, int64_t n, enum lf_dtype masters, enum lf_dtype moments, const char *state)
 {
     char name[96];
-    snprintf(name, sizeof name, "adamw, %.3g weights", (double)n);
+    const int64_t pe = (int64_t)lf_dtype_size(masters), me = (int64_t)lf_dtype_size(moments);
+    snprintf(name, sizeof name, "adamw, %.3g weights, %s", (double)n, state);
     if (!wanted(x, name))
         return;
-    struct lf_opt_tensor t = {.n = n, .master = values(x, n, LF_F32), .m = memory(x, 4 * n), .v = memory(x, 4 * n), .grad = values(x, n, LF_F32),
-                              .copy = memory(x, 2 * n), .lr_scale = 1, .weight_decay = 0.1f};
+    struct lf_opt_tensor t = {.n = n, .master = values(x, n, masters), .m = memory(x, me * n), .v = memory(x, me * n), .grad = values(x, n, LF_F32),
+                              .copy = masters == LF_F32 ? memory(x, 2 * n) : NULL, .copy_type = LF_BF16, .master_type = (uint8_t)masters,
+                              .moment_type = (uint8_t)moments, .site = 1, .lr_scale = 1, .weight_decay = 0.1f};
     struct lf_step_record rec = {.lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .loss_scale = 1, .clip_factor = 1};
     struct lf_opt_tensor *dt = memory(x, sizeof t);
     struct lf_step_record *dr = memory(x, sizeof rec);
     need(x->b->ops->copy_in(x->b, dt, &t, sizeof t, &err));
     need(x->b->ops->copy_in(x->b, dr, &rec, sizeof rec, &err));
-    const struct lf_k_adamw a = {.n_tensors = 1, .t = dt, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .rec = dr};
-    ROW(x, adamw, name, &a, 0, 30.0 * (double)n);
+    const struct lf_k_adamw a = {.n_tensors = 1, .t = dt, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .stochastic = true, .rec = dr};
+    ROW(x, adamw, name, &a, 0, (double)((4 + 2 * pe + 4 * me + (t.copy ? 2 : 0)) * n));
+}
+
+static void optimizer(struct bench *x, int64_t n)
+{
+    adamw(x, n, LF_F32, LF_F32, "f32 state");
+    adamw(x, n, LF_F32, LF_BF16, "bf16 moments");
+    adamw(x, n, LF_BF16, LF_BF16, "bf16 state");
 }
 
 /* Loss, dX and dW of the output layer. */

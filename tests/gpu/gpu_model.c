@@ -108,7 +108,7 @@ static void plan_training(struct bench *b)
     b->chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = b->recompute}, &err) : -1;
     lf_graph_destroy(g);
     need(b->chain);
-    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){0.9f, 0.95f, 1e-8f, 0.1f}, &err));
+    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
     need(lf_plan_finish(b->plan, &err));
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grad_norm and adamw over several tensors of odd lengths against the formulas in f64: norm, clip factor, loss scale,
- * non-finite gradients, weight decay groups, the bf16 or fp16 copy, the skip flag; threads bit for bit.
+ * non-finite gradients, weight decay groups, the bf16 or fp16 copy, the skip flag; threads bit for bit. State in bf16: rounded
+ * to nearest, or at random by the formula of kernels.h, bit for bit, and right in the mean. CUDA has the bits of the CPU.
  */
 #include "config.h"
 
+#include "engine/base/rng.h"
 #include "tests/op/op_test.h"
 
 enum { TENSORS = 6 };
@@ -16,15 +18,22 @@ struct model {
     struct op_buf table, buf[TENSORS][5]; /* table: t; master, m, v, grad, copy */
 };
 
-static struct model model_make(void)
+/* Weights and moments of the types given; whatever the types, the values are those that bf16 has where any of them is bf16. */
+static struct model model_of(int pt, int mt)
 {
+    const bool narrow = pt == LF_BF16 || mt == LF_BF16;
+    const int types[4] = {pt, mt, mt, LF_F32};
     struct model m = {.table = op_alloc(TENSORS * sizeof *m.t)};
     m.t = m.table.p;
     for (int i = 0; i < TENSORS; i++) {
-        for (int f = 0; f < 4; f++)
-            m.buf[i][f] = op_random(length[i], LF_F32, (uint64_t)(10 * i + f), 1.0);
-        for (int64_t e = 0; e < length[i]; e++)
-            ((float *)m.buf[i][2].p)[e] = fabsf(((float *)m.buf[i][2].p)[e]);
+        for (int f = 0; f < 4; f++) {
+            m.buf[i][f] = op_alloc((size_t)length[i] * lf_dtype_size((enum lf_dtype)types[f]));
+            for (int64_t e = 0; e < length[i]; e++) {
+                double x = op_rand((uint64_t)(10 * i + f), e);
+                x = f == 2 ? fabs(x) : x;
+                op_set(m.buf[i][f].p, e, types[f], narrow && f < 3 ? op_from_bf16(op_to_bf16(x)) : x);
+            }
+        }
         m.buf[i][4] = op_alloc((size_t)length[i] * 2);
         m.t[i] = (struct lf_opt_tensor){.n = length[i],
                                         .master = m.buf[i][0].p,
@@ -33,10 +42,18 @@ static struct model model_make(void)
                                         .grad = m.buf[i][3].p,
                                         .copy = i % 2 ? m.buf[i][4].p : NULL,
                                         .copy_type = i == 3 ? OP_LAST_FLOAT : LF_BF16,
+                                        .master_type = (uint8_t)pt,
+                                        .moment_type = (uint8_t)mt,
+                                        .site = 77u * (uint32_t)i + 5,
                                         .lr_scale = i == 3 ? 0.5f : 1.0f,
                                         .weight_decay = i == 4 ? 0.0f : 0.1f};
     }
     return m;
+}
+
+static struct model model_make(void)
+{
+    return model_of(LF_F32, LF_F32);
 }
 
 static void model_free(struct model *m)
@@ -132,14 +149,14 @@ static void test_adamw(const struct lf_kernels *k)
         for (int64_t e = 0; e < length[i]; e++) {
             double g = (double)ref.t[i].grad[e] * (double)rec->clip_factor,
                    lr = (double)rec->lr * (double)ref.t[i].lr_scale;
-            mm[e] = (double)b1 * (double)ref.t[i].m[e] + (1 - (double)b1) * g;
-            v[e] = (double)b2 * (double)ref.t[i].v[e] + (1 - (double)b2) * g * g;
-            p[e] = (double)ref.t[i].master[e] * (1 - lr * (double)ref.t[i].weight_decay) -
+            mm[e] = (double)b1 * op_get(ref.t[i].m, e, LF_F32) + (1 - (double)b1) * g;
+            v[e] = (double)b2 * op_get(ref.t[i].v, e, LF_F32) + (1 - (double)b2) * g * g;
+            p[e] = op_get(ref.t[i].master, e, LF_F32) * (1 - lr * (double)ref.t[i].weight_decay) -
                    lr * (mm[e] / (double)rec->bias_corr1) / (sqrt(v[e] / (double)rec->bias_corr2) + (double)eps);
             if (ref.t[i].copy)
                 copy = copy && ((uint16_t *)m[1].t[i].copy)[e] ==
-                                   (ref.t[i].copy_type == LF_F16 ? op_to_f16((double)m[1].t[i].master[e])
-                                                                 : op_to_bf16((double)m[1].t[i].master[e]));
+                                   (ref.t[i].copy_type == LF_F16 ? op_to_f16(op_get(m[1].t[i].master, e, LF_F32))
+                                                                 : op_to_bf16(op_get(m[1].t[i].master, e, LF_F32)));
         }
         op_ok(op_compare(m[1].t[i].m, LF_F32, mm, NULL, length[i], 3e-7), "adamw m");
         op_ok(op_compare(m[1].t[i].v, LF_F32, v, NULL, length[i], 3e-7), "adamw v");
@@ -157,6 +174,174 @@ static void test_adamw(const struct lf_kernels *k)
     op_free(&record);
 }
 
+/* ---- state in bf16 ---- */
+
+static struct lf_k_adamw adam_of(const struct model *m, bool stochastic, const struct lf_step_record *rec)
+{
+    return (struct lf_k_adamw){
+        .n_tensors = TENSORS, .t = m->t, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .stochastic = stochastic, .rec = rec};
+}
+
+/* What the f32 value x of element e becomes as bf16. */
+static uint16_t rounded(float x, const struct lf_opt_tensor *t, int64_t e, int state, bool stochastic,
+                        const struct lf_step_record *rec)
+{
+    uint32_t w[4], u;
+    if (!stochastic)
+        return op_to_bf16((double)x);
+    lf_philox(w, rec->seed, t->site, 4 * rec->step + (uint64_t)state, (uint32_t)(e / 8));
+    memcpy(&u, &x, 4);
+    return (uint16_t)((u + (w[e % 8 / 2] >> 16 * (e % 2) & 0xffff)) >> 16);
+}
+
+/* Elements of a that are not those of the f32 run, rounded. */
+static int64_t differ(const struct model *a, const struct model *wide, bool stochastic, const struct lf_step_record *rec)
+{
+    int64_t bad = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        const struct lf_opt_tensor *t = &a->t[i], *f = &wide->t[i];
+        const void *is[3] = {t->m, t->v, t->master}, *want[3] = {f->m, f->v, f->master};
+        for (int s = 0; s < 3; s++)
+            for (int64_t e = 0; e < t->n; e++) {
+                const float x = ((const float *)want[s])[e];
+                bad += (s < 2 ? t->moment_type : t->master_type) == LF_BF16
+                           ? ((const uint16_t *)is[s])[e] != rounded(x, t, e, s, stochastic, rec)
+                           : memcmp((const float *)is[s] + e, &x, 4) != 0;
+            }
+    }
+    return bad;
+}
+
+static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochastic)
+{
+    struct op_buf record = op_alloc(sizeof(struct lf_step_record));
+    struct lf_step_record *rec = record.p;
+    *rec = (struct lf_step_record){
+        .step = 1234567890123, .seed = 99, .lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+    struct model wide = model_of(LF_F32, LF_F32), m[4];
+    for (int i = 0; i < TENSORS; i++) { /* the same values in f32 */
+        struct model n = model_of(pt, mt);
+        for (int64_t e = 0; e < length[i]; e++) {
+            op_set(wide.t[i].master, e, LF_F32, op_get(n.t[i].master, e, pt));
+            op_set(wide.t[i].m, e, LF_F32, op_get(n.t[i].m, e, mt));
+            op_set(wide.t[i].v, e, LF_F32, op_get(n.t[i].v, e, mt));
+        }
+        model_free(&n);
+    }
+    struct lf_k_adamw a = adam_of(&wide, false, rec);
+    bool ok = k->adamw.run(queue[1], &a) == 0;
+    for (int t = 1; t <= OP_THREADS; t++) {
+        m[t] = model_of(pt, mt);
+        a = adam_of(&m[t], stochastic, rec);
+        ok = ok && k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 && model_same(&m[1], &m[t]);
+    }
+    tap_ok(ok, "adamw, weights %s, moments %s, %s: same bits with all threads, %s", pt == LF_BF16 ? "bf16" : "f32",
+           mt == LF_BF16 ? "bf16" : "f32", stochastic ? "at random" : "nearest", k->family);
+    tap_i64(differ(&m[1], &wide, stochastic, rec), 0, "they are the f32 results, rounded");
+    uint16_t *planted = m[1].t[4].v;
+    planted[70000] ^= 1;
+    tap_i64(differ(&m[1], &wide, stochastic, rec), 1, "a planted error is found");
+    for (int t = 1; t <= OP_THREADS; t++)
+        model_free(&m[t]);
+    model_free(&wide);
+    op_free(&record);
+}
+
+/* Weights that decay from 1 by 2^-10 a step, a quarter of the distance of bf16 below 1: on average they do when rounded at random,
+ * over elements and over steps, and never when rounded to nearest. */
+static void test_unbiased(const struct lf_kernels *k)
+{
+    enum { N = 20001, STEPS = 40 };
+    struct op_buf record = op_alloc(sizeof(struct lf_step_record)), table = op_alloc(sizeof(struct lf_opt_tensor)), buf[4];
+    struct lf_step_record *rec = record.p;
+    struct lf_opt_tensor *t = table.p;
+    double first = 0, mean = 0, want = 1; /* sums: after the first step, after the last; a weight after the last */
+    for (int b = 0; b < 4; b++) {
+        buf[b] = op_alloc(4 * N);
+        memset(buf[b].p, 0, 4 * N);
+    }
+    *t = (struct lf_opt_tensor){.n = N, .master = buf[0].p, .m = buf[1].p, .v = buf[2].p, .grad = buf[3].p, .master_type = LF_BF16,
+                                .moment_type = LF_BF16, .site = 3, .lr_scale = 1, .weight_decay = 1};
+    for (int random = 0; random < 2; random++) {
+        first = 0;
+        for (int64_t e = 0; e < N; e++)
+            op_set(t->master, e, LF_BF16, 1);
+        for (int s = 0; s < STEPS; s++) {
+            *rec = (struct lf_step_record){.step = (uint64_t)s, .seed = 4, .lr = 0x1p-10f, .bias_corr1 = 1, .bias_corr2 = 1, .clip_factor = 1};
+            struct lf_k_adamw a = {.n_tensors = 1, .t = t, .eps = 1e-8f, .stochastic = random, .rec = rec};
+            if (k->adamw.run(queue[1], &a))
+                tap_bail("adamw failed");
+            for (int64_t e = 0; s == 0 && e < N; e++)
+                first += op_get(t->master, e, LF_BF16);
+            want *= random ? 1 - 0x1p-10 : 1;
+        }
+        mean = 0;
+        for (int64_t e = 0; e < N; e++)
+            mean += op_get(t->master, e, LF_BF16);
+        if (!random)
+            tap_ok(mean == N && first == N, "rounded to nearest, weights never decay, %s", k->family);
+    }
+    /* deviation of one rounding 2^-8 sqrt(p (1 - p)) with p = 3/4, of forty at most 2^-9 sqrt(40); five of the mean */
+    tap_f64(first / N, 1 - 0x1p-10, 5 * 0x1p-8 * sqrt(0.1875 / N), "rounded at random, they do in the mean of the elements");
+    tap_f64(mean / N, want, 5 * 0x1p-9 * sqrt((double)STEPS / N), "and over steps");
+    for (int b = 0; b < 4; b++)
+        op_free(&buf[b]);
+    op_free(&table);
+    op_free(&record);
+}
+
+static void test_state(const struct lf_kernels *k)
+{
+    struct op_buf record = op_alloc(sizeof(struct lf_step_record));
+    for (int types = 1; types < 4; types++)
+        for (int random = 0; random < 2; random++)
+            test_types(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32, random);
+    test_unbiased(k);
+#ifndef OP_CUDA /* the table lies in device memory there */
+    struct model m = model_make();
+    struct lf_k_adamw a = adam_of(&m, false, record.p);
+    m.t[2].moment_type = LF_F64;
+    tap_ok(k->adamw.check(&a) == LF_K_EINVAL, "moments are f32 or bf16");
+    model_free(&m);
+#endif
+    op_free(&record);
+}
+
+#ifdef OP_CUDA
+/* Three steps on the CPU and here, weights, moments and gradients the same at first. */
+static void test_cpu_bits(const struct lf_kernels *k, int pt, int mt, bool stochastic)
+{
+    const enum lf_isa isa = lf_cpu_isa_detect();
+    if (isa == LF_ISA_PLAIN) {
+        tap_skip(1, "the plain kernels of the CPU have no fused multiply-add");
+        return;
+    }
+    lf_queue *host = lf_cpu_queue_create(2);
+    struct op_buf record = op_alloc(sizeof(struct lf_step_record));
+    struct lf_step_record *rec = record.p;
+    struct model dev = model_of(pt, mt), cpu = model_of(pt, mt);
+    dev.t[3].copy_type = cpu.t[3].copy_type = LF_BF16;
+    bool ok = true;
+    for (uint64_t s = 0; s < 3; s++) {
+        *rec = (struct lf_step_record){.step = s, .seed = 8, .lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+        struct lf_k_adamw a = adam_of(&dev, stochastic, rec), b = adam_of(&cpu, stochastic, rec);
+        ok = ok && k->adamw.run(queue[1], &a) == 0 && lf_cpu_kernels(isa)->adamw.run(host, &b) == 0;
+    }
+    tap_ok(ok && model_same(&dev, &cpu), "weights %s, moments %s, %s: three steps with the bits of the CPU", pt == LF_BF16 ? "bf16" : "f32",
+           mt == LF_BF16 ? "bf16" : "f32", stochastic ? "at random" : "nearest");
+    ((float *)cpu.buf[4][3].p)[70000] += 1.0f;
+    struct lf_k_adamw a = adam_of(&dev, stochastic, rec), b = adam_of(&cpu, stochastic, rec);
+    k->adamw.run(queue[1], &a);
+    lf_cpu_kernels(isa)->adamw.run(host, &b);
+    ((float *)cpu.buf[4][3].p)[70000] = ((float *)dev.buf[4][3].p)[70000];
+    tap_ok(!model_same(&dev, &cpu), "another gradient is found");
+    model_free(&dev);
+    model_free(&cpu);
+    op_free(&record);
+    lf_cpu_queue_destroy(host);
+}
+#endif
+
 int main(void)
 {
     for (int t = 1; t <= OP_THREADS; t++)
@@ -167,6 +352,11 @@ int main(void)
             continue;
         test_norm(k);
         test_adamw(k);
+        test_state(k);
+#ifdef OP_CUDA
+        for (int types = 0; types < 8; types++)
+            test_cpu_bits(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32, types & 4);
+#endif
     }
     for (int t = 1; t <= OP_THREADS; t++)
         op_queue_destroy(queue[t]);

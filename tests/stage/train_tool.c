@@ -7,6 +7,7 @@
  *     train_tool labels DIR DOCS VALID_DOCS   the same as labelled answers
  *     train_tool id DIR                       step and identity of a checkpoint, its hashes checked
  *     train_tool state DIR                    its state as JSON
+ *     train_tool types DIR                    how many of its tensors there are by kind, dimensions and type
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
  */
@@ -119,6 +120,26 @@ static int cmd_id(const char *dir, bool state, lf_err *err)
     return rc;
 }
 
+static int cmd_types(const char *dir, lf_err *err)
+{
+    static const char *const kinds[] = {"weight", "adam_m", "adam_v"};
+    lf_ckpt *c = NULL;
+    int rc = lf_ckpt_open(&c, dir, 1, err);
+    for (int k = 0; k < 3 && !rc; k++)
+        for (int nd = 1; nd < 3; nd++)
+            for (int bf16 = 0; bf16 < 2; bf16++) {
+                int n = 0;
+                for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
+                    const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
+                    n += strcmp(e->kind, kinds[k]) == 0 && e->ndim == nd && e->dtype == (bf16 ? LF_H5_BF16 : LF_H5_F32);
+                }
+                if (n)
+                    printf("%s %dd %s %d\n", kinds[k], nd, bf16 ? "bf16" : "f32", n);
+            }
+    lf_ckpt_close(c);
+    return rc;
+}
+
 static int print_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     static const char *const keys[] = {"step", "samples", "tokens", "loss", "valid_loss", "grad_norm", "lr", "accuracy", "margin",
@@ -189,6 +210,8 @@ int main(int argc, char **argv)
         rc = cmd_id(argv[2], false, &err);
     else if (argc == 3 && strcmp(argv[1], "state") == 0)
         rc = cmd_id(argv[2], true, &err);
+    else if (argc == 3 && strcmp(argv[1], "types") == 0)
+        rc = cmd_types(argv[2], &err);
     else if (argc == 3 && strcmp(argv[1], "metrics") == 0)
         rc = lf_frame_read(argv[2], &offset, print_record, NULL, &err);
     else if (argc == 4 && strcmp(argv[1], "poison") == 0)

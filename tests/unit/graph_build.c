@@ -264,7 +264,7 @@ static void test_views(void)
     tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, sizeof back, &err), 0, &err, NULL, "read");
     tap_mem(back, big, sizeof big, "what was written");
     tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, 12, &err), LF_EINVAL, &err, "bytes", "wrong room");
-    tap_rc(lf_pstore_write_kind(f.ps, 3, LF_P_M, big, &err), LF_ENOENT, &err, "adam_m", "no moments in this plan");
+    tap_rc(lf_pstore_write_kind(f.ps, 3, LF_P_M, LF_F32, big, &err), LF_ENOENT, &err, "adam_m", "no moments in this plan");
     int32_t tok[R] = {0};
     tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, sizeof tok, &err), 0, &err, NULL, "input");
     tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, 4, &err), LF_EINVAL, &err, "takes", "input of the wrong size");

@@ -283,9 +283,13 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
             MUST(u->valid = lf_plan_add(u->p, g, &(struct lf_chain_opts){.eras = 2, .packed = o->packed}, &err));
         lf_graph_destroy(g);
     }
+    struct lf_adamw_opts adam = o->state;
+    adam.beta1 = 0.9f;
+    adam.beta2 = 0.95f;
+    adam.eps = 1e-8f;
+    adam.weight_decay = 0.1f;
     if (o->optimizer)
-        MUST(lf_plan_optimizer(
-            u->p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
+        MUST(lf_plan_optimizer(u->p, &adam, &err));
     if (o->dp_ranks)
         MUST(lf_plan_data_parallel(u->p, o->dp_ranks, 8192, &err));
     MUST(lf_plan_finish(u->p, &err));

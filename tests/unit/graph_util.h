@@ -24,6 +24,7 @@ struct gu_opts {
     int slots;
     bool poison, optimizer, valid; /* valid: a second, forward-only graph of the same model in another era */
     bool packed;
+    struct lf_adamw_opts state;   /* of the optimizer: how it keeps its state; the numbers are always the same */
     struct lf_profile *profile;
     int dp_ranks;               /* > 0: data-parallel, in small buckets */
     const char *freeze;         /* prefix */

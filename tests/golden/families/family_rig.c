@@ -16,7 +16,7 @@
 #endif
 
 /* As make_families.py has them. */
-static const struct lf_adamw_opts adam = {0.9f, 0.95f, 1e-8f, 0.1f};
+static const struct lf_adamw_opts adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 #define LEARNING_RATE 5e-3f
 #define CLIP_NORM     1.0f
 
