@@ -31,8 +31,10 @@ int lf_vocab_present(const vocab *v, const char *name, lf_err *err)
     enum lf_artifact_state state;
     lf_err why = LF_ERR_INIT;
     lf_artifact a = {0};
-    char *dir = lf_path_join(v->out, name, err);
-    int rc = dir ? lf_artifact_state(&state, dir, &why) : LF_ENOMEM;
+    char *dir = lf_path_join(v->out, name, err), *manifest = dir ? lf_path_join(dir, LF_ARTIFACT_MANIFEST, err) : NULL;
+    int rc = manifest ? lf_io_tidy(manifest, err) : LF_ENOMEM; /* out is this process's alone */
+    if (rc == 0)
+        rc = lf_artifact_state(&state, dir, &why);
     if (rc != 0 && why.rc)
         rc = lf_fail(err, rc, "%s", why.text);
     if (rc == 0 && state == LF_ARTIFACT_PRESENT) {
@@ -50,6 +52,7 @@ int lf_vocab_present(const vocab *v, const char *name, lf_err *err)
         rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it or use another out", dir, why.text);
     }
     lf_artifact_fini(&a);
+    free(manifest);
     free(dir);
     return rc;
 }

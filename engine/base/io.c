@@ -308,6 +308,28 @@ int lf_io_publish(const char *path, const void *data, size_t n, mode_t mode, lf_
     return rc;
 }
 
+/* Is name one that tmp_name made of base? */
+static bool is_tmp_of(const char *name, const char *base)
+{
+    const size_t n = strlen(name), b = strlen(base);
+    return n > b + 5 && strncmp(name, base, b) == 0 && name[b] == '.' && strcmp(name + n - 4, ".tmp") == 0;
+}
+
+int lf_io_tidy(const char *path, lf_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + 1, err) : lf_strdup(".", err);
+    DIR *d = dir ? opendir(dir) : NULL;
+    int rc = !dir ? LF_ENOMEM : d || errno == ENOENT ? 0 : lf_fail_errno(err, "cannot list %s", dir);
+    for (struct dirent *e; d && rc == 0 && (e = readdir(d));)
+        if (is_tmp_of(e->d_name, slash ? slash + 1 : path) && unlinkat(dirfd(d), e->d_name, 0) < 0 && errno != ENOENT)
+            rc = lf_fail_errno(err, "cannot remove %s%s", dir, e->d_name);
+    if (d)
+        closedir(d);
+    free(dir);
+    return rc;
+}
+
 int lf_io_publish_tmp(const char *tmp_path, const char *path, lf_err *err)
 {
     int rc = lf_io_fsync_path(tmp_path, err);

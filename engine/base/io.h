@@ -34,6 +34,9 @@ int lf_io_write_file(const char *path, const void *data, size_t n, mode_t mode, 
 /* Write data to path durably as a new file: temporary in the same directory, fsync, link(2), unlink the temporary, fsync
  * the directory. LF_EEXIST when path exists. */
 int lf_io_publish(const char *path, const void *data, size_t n, mode_t mode, lf_err *err);
+/* Remove the temporary names that publications of path left behind when they were killed. For whoever alone writes there. A
+ * missing directory is fine. */
+int lf_io_tidy(const char *path, lf_err *err);
 /* The last half of the same for a file already written: fsync tmp_path, link(2) it to path, fsync the directory, unlink
  * tmp_path. */
 int lf_io_publish_tmp(const char *tmp_path, const char *path, lf_err *err);

@@ -133,9 +133,10 @@ for file in tokenizer/growth.json tokenizer/manifest.json checkpoint checkpoint/
     while [ ! -e "$dir/k$point/$file" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 3000 ]; do tries=$((tries + 1)); done
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
+    [ ! -d "$dir/k$point/tokenizer" ] || touch "$dir/k$point/tokenizer/manifest.json.1-2-3.tmp" # as from a kill between link and unlink
     # shellcheck disable=SC2086
     run --out "$dir/k$point" --threads=2 $grow
-    [ $rc -eq 0 ] && diff -r -x "*.tmp" "$dir/g" "$dir/k$point" >/dev/null # killed between link and unlink, the temporary name stays
+    [ $rc -eq 0 ] && diff -r "$dir/g" "$dir/k$point" >/dev/null
     ok $? "killed when $file appears, then run again: the same bytes"
 done
 # shellcheck disable=SC2086

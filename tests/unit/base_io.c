@@ -116,6 +116,13 @@ static void test_publish(void)
     tap_rc(lf_io_publish(q, "x", 1, 0644, &err), LF_EIO, &err, "cannot sync", "a failing fsync is an error");
     tap_ok(!lf_io_exists(q), "and nothing is published");
     tap_i64(files_in("pub"), 1, "nor left behind");
+    lf_io_write_file(in_dir(3, "pub/marker.1-2-3.tmp"), "", 0, 0644, &err);
+    lf_io_write_file(in_dir(3, "pub/markers.1-2-3.tmp"), "", 0, 0644, &err);
+    tap_rc(lf_io_tidy(p, &err), 0, &err, NULL, "what a killed publication left goes");
+    tap_ok(!lf_io_exists(in_dir(3, "pub/marker.1-2-3.tmp")) && lf_io_exists(p) && lf_io_exists(in_dir(3, "pub/markers.1-2-3.tmp")),
+           "that of this name, and nothing else");
+    remove(in_dir(3, "pub/markers.1-2-3.tmp"));
+    tap_rc(lf_io_tidy(in_dir(3, "nowhere/marker"), &err), 0, &err, NULL, "in a directory that is not there nothing is to be done");
 
     const char *tmp = in_dir(2, "pub/tmp");
     lf_io_replace(tmp, "data", 4, 0600, &err);
