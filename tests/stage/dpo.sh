@@ -208,9 +208,9 @@ fi
 cp "$dir/pairs.ini" "$dir/run.ini"
 
 # adapters; what does not fit
-run lora --lora-rank 4 --lr 5e-3
+run lora --lora-rank 4 --lr 5e-3 --steps 16
 same "$rc $(column lora 4 1)" "0 $LN2" "an adapter begins at ln 2: its base is the reference"
-metrics lora | awk '{ v[NR] = $4 } END { exit !(v[NR] < 0.68) }' && [ -e "$dir/lora/out/adapter/manifest.json" ]
+metrics lora | awk '{ v[NR] = $4 } END { exit !(v[NR] < 0.67) }' && [ -e "$dir/lora/out/adapter/manifest.json" ]
 ok $? "learns, and is there in the end"
 run loraon --adapter "$dir/lora/out/adapter" --lr 5e-3
 same "$rc $(column loraon 4 1)" "0 $LN2" "one that goes on begins there too: where it begins is the reference"
