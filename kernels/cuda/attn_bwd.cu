@@ -28,7 +28,6 @@ struct bwd_block {
     int first, last;        /* own rows of the warp in the document, as positions; none: last < first */
     float slope, *stat;     /* keys: lse and delta of the tile's queries */
     float lse[2], delta[2]; /* queries: of the own rows */
-    int h;
 };
 
 /* Dropout's factors of this lane's elements, a bit each; keys: every element is another query's. */
@@ -89,25 +88,129 @@ LF_DEV void bwd_stat(const struct lf_k_attn_bwd *a, int h, int64_t t, bool in, f
     *delta = in ? ((const float *)a->work)[h * a->rows + t] : 0.0f;
 }
 
+/* Others [lo, hi) that some of own rows first ... last (positions in the document) meet; none: lo = hi. */
+LF_DEV void bwd_others(const struct bwd_block *b, int first, int last, bool keys, int *lo, int *hi)
+{
+    *lo = *hi = 0;
+    if (first > last)
+        return;
+    if (keys) {
+        attn_seen_by(&b->call, first, last, b->doc.len, b->doc.prefix, lo, hi);
+    } else {
+        const struct attn_span s = attn_span_of(&b->call, first, last, b->doc.len, b->doc.prefix);
+        *lo = s.lo;
+        *hi = s.hi;
+    }
+}
+
+/* Ask for tile t of the others of head h. */
+LF_DEV void bwd_fetch(const struct bwd_block *b, const struct attn_side *other, uint16_t *to, float *stat, int t, int h,
+                      bool vec, bool keys, const int dp)
+{
+    const int64_t from = b->doc.begin + t * ATTN_T;
+    const int n = b->doc.len - t * ATTN_T, d = (int)b->a->d, tid = (int)threadIdx.x;
+    attn_fill(to, (const uint16_t *)other->x + from * other->ldx, other->ldx, n, d, vec, ATTN_T, dp, tid, 128);
+    attn_fill(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n, d, vec, ATTN_T, dp, tid,
+              128);
+    if (keys && tid < ATTN_T)
+        bwd_stat(b->a, h, from + tid, tid < n, &stat[tid], &stat[ATTN_T + tid]);
+}
+
+/* A warp's step over the tile x0 of others at ... + 63. */
+LF_DEV void bwd_step(const struct bwd_block *b, float (*ds)[4], float (*dv)[4], const uint16_t *own, const uint16_t *x0,
+                     const struct attn_draws *draws, int at, int c0, const bool keys, const int cols, const int dp,
+                     const int type)
+{
+    const int row0 = 16 * ((int)threadIdx.x / 32), tile = ATTN_T * dp;
+    float x[8][4], y[8][4];
+    uint32_t p[4][4], bits = 0;
+    if (draws)
+        bits = bwd_bits(b, draws, at, keys);
+    attn_scores(x, NULL, own, row0, x0, b->lane, dp, type);
+    attn_scores(y, NULL, own + tile, row0, x0 + tile, b->lane, dp, type);
+    bwd_elements(b, x, y, draws, bits, at, keys);
+    if (keys) {
+        attn_as_left(p, x, type);
+        bwd_add(dv, p, x0 + tile, c0, b->lane, cols, dp, type);
+    }
+    attn_as_left(p, y, type);
+    bwd_add(ds, p, x0, c0, b->lane, cols, dp, type);
+}
+
+/* Own rows' share of head h of one document. */
+LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16_t *smem, int h, int g, int c0,
+                     bool vec, const bool keys, const int cols, const int dp, const int type)
+{
+    const struct lf_k_attn_bwd *a = b->a;
+    const int stages = dp > 128 ? 1 : 2, tile = ATTN_T * dp;
+    const struct attn_side other = keys ? attn_query_side(a, h) : attn_key_side(a, g);
+    const struct attn_draws draws = attn_draws_of(&a->drop, h);
+    uint16_t *own = smem, *stage = smem + 2 * tile;
+    float *stat = (float *)(stage + stages * 2 * tile);
+    int lo, hi, wlo, whi;
+    bwd_others(b, b->doc.first, b->doc.last, keys, &lo, &hi);
+    bwd_others(b, b->first, b->last, keys, &wlo, &whi);
+    if (!keys) {
+        LF_UNROLL for (int r = 0; r < 2; r++)
+        {
+            const int t = b->row + 8 * r;
+            bwd_stat(a, h, t, t - b->doc.begin >= b->doc.first && t - b->doc.begin <= b->doc.last, &b->lse[r],
+                     &b->delta[r]);
+        }
+    }
+    b->slope = a->alibi ? a->alibi[h] : 0.0f;
+    const int t0 = lo / ATTN_T, t1 = (hi + ATTN_T - 1) / ATTN_T;
+    for (int t = t0 - (stages - 1); t < t1; t++) {
+        const int next = t + stages - 1, to = (next - t0) % stages;
+        if (next < t1)
+            bwd_fetch(b, &other, stage + to * 2 * tile, stat + to * 2 * ATTN_T, next, h, vec, keys, dp);
+        lf_cp_commit();
+        if (t < t0)
+            continue;
+        if (stages == 2)
+            lf_cp_wait(1);
+        else
+            lf_cp_wait(0);
+        __syncthreads();
+        const int at = t * ATTN_T, from = (t - t0) % stages;
+        b->stat = stat + from * 2 * ATTN_T;
+        if (wlo < at + ATTN_T && whi > at)
+            bwd_step(b, ds, dv, own, stage + from * 2 * tile, a->drop.p > 0.0f ? &draws : NULL, at, c0, keys, cols, dp,
+                     type);
+        __syncthreads();
+    }
+}
+
+LF_DEV void bwd_put(const struct lf_k_attn_bwd *a, float (*ds)[4], float (*dv)[4], int64_t t, int r, int g, int c0,
+                    int lane, const bool keys, const int cols, const int type)
+{
+    const int d = (int)a->d;
+    if (keys) {
+        attn_put((uint16_t *)a->dk + t * a->lddk + g * d + c0, ds, r, 1.0f, d - c0, lane, cols, type);
+        attn_put((uint16_t *)a->dv + t * a->lddv + g * d + c0, dv, r, 1.0f, d - c0, lane, cols, type);
+    } else {
+        attn_put((uint16_t *)a->dq + t * a->lddq + (int)blockIdx.y * d + c0, ds, r, 1.0f, d - c0, lane, cols, type);
+    }
+}
+
 LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, const bool keys, const int dp, const int type)
 {
     LF_SHARED(uint16_t, smem);
-    const int stages = dp > 128 ? 1 : 2, cols = dp > 128 ? 128 : dp, tile = ATTN_T * dp, c0 = cols * (int)blockIdx.z;
-    const int tid = (int)threadIdx.x, lane = tid % 32, warp = tid / 32, d = (int)a->d, rows = (int)a->rows,
-              r0 = 64 * (int)(keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x), r1 = r0 + 64, w0 = r0 + 16 * warp,
-              per = (int)(a->heads / a->groups), g = keys ? (int)blockIdx.y : (int)blockIdx.y / per;
+    const int cols = dp > 128 ? 128 : dp, tile = ATTN_T * dp, c0 = cols * (int)blockIdx.z;
+    const int tid = (int)threadIdx.x, lane = tid % 32, d = (int)a->d, rows = (int)a->rows,
+              r0 = 64 * (int)(keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x), r1 = r0 + 64, w0 = r0 + 16 * (tid / 32),
+              per = (int)(a->heads / a->groups), y = (int)blockIdx.y, g = keys ? y : y / per;
     const bool vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
                      lf_vec8(a->v, a->ldv, type) && lf_vec8(a->d_o, a->lddo, type);
-    const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, (int)blockIdx.y);
-    uint16_t *own = smem, *stage = smem + 2 * tile;
-    float *stat = (float *)(stage + stages * 2 * tile), ds[16][4], dv[16][4];
+    const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, y);
+    float ds[16][4], dv[16][4];
     struct bwd_block b;
     b.a = a;
     b.call = attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     b.lane = lane;
     b.row = w0 + lane / 4;
-    attn_fill(own, (const uint16_t *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, d, vec, ATTN_T, dp, tid, 128);
-    attn_fill(own + tile, (const uint16_t *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, d, vec, ATTN_T, dp, tid, 128);
+    attn_fill(smem, (const uint16_t *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, d, vec, ATTN_T, dp, tid, 128);
+    attn_fill(smem + tile, (const uint16_t *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, d, vec, ATTN_T, dp, tid, 128);
     lf_cp_commit();
     LF_UNROLL for (int i = 0; i < cols / 2; i++) ds[i / 4][i % 4] = dv[i / 4][i % 4] = 0.0f;
 
@@ -116,89 +219,14 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, const bool keys, const int d
             continue;
         b.first = w0 - b.doc.begin > b.doc.first ? w0 - b.doc.begin : b.doc.first;
         b.last = w0 + 15 - b.doc.begin < b.doc.last ? w0 + 15 - b.doc.begin : b.doc.last;
-        for (int h = keys ? g * per : (int)blockIdx.y; h < (keys ? (g + 1) * per : (int)blockIdx.y + 1); h++) {
-            const struct attn_side other = keys ? attn_query_side(a, h) : attn_key_side(a, g);
-            const struct attn_draws draws = attn_draws_of(&a->drop, h);
-            int lo, hi, wlo = 0, whi = 0;
-            if (keys) {
-                attn_seen_by(&b.call, b.doc.first, b.doc.last, b.doc.len, b.doc.prefix, &lo, &hi);
-                if (b.first <= b.last)
-                    attn_seen_by(&b.call, b.first, b.last, b.doc.len, b.doc.prefix, &wlo, &whi);
-            } else {
-                const struct attn_span s = attn_span_of(&b.call, b.doc.first, b.doc.last, b.doc.len, b.doc.prefix);
-                lo = s.lo;
-                hi = s.hi;
-                if (b.first <= b.last) {
-                    const struct attn_span w = attn_span_of(&b.call, b.first, b.last, b.doc.len, b.doc.prefix);
-                    wlo = w.lo;
-                    whi = w.hi;
-                }
-                LF_UNROLL for (int r = 0; r < 2; r++)
-                {
-                    const int t = b.row + 8 * r;
-                    bwd_stat(a, h, t, t - b.doc.begin >= b.doc.first && t - b.doc.begin <= b.doc.last, &b.lse[r],
-                             &b.delta[r]);
-                }
-            }
-            b.slope = a->alibi ? a->alibi[h] : 0.0f;
-            const int t0 = lo / ATTN_T, t1 = (hi + ATTN_T - 1) / ATTN_T;
-            for (int t = t0 - (stages - 1); t < t1; t++) {
-                const int next = t + stages - 1;
-                if (next < t1) {
-                    uint16_t *to = stage + (next - t0) % stages * 2 * tile;
-                    const int64_t from = b.doc.begin + next * ATTN_T;
-                    const int n = b.doc.len - next * ATTN_T;
-                    attn_fill(to, (const uint16_t *)other.x + from * other.ldx, other.ldx, n, d, vec, ATTN_T, dp, tid,
-                              128);
-                    attn_fill(to + tile, (const uint16_t *)other.y + from * other.ldy, other.ldy, n, d, vec, ATTN_T, dp,
-                              tid, 128);
-                    if (keys && tid < ATTN_T) {
-                        float *st = stat + (next - t0) % stages * 2 * ATTN_T;
-                        bwd_stat(a, h, from + tid, tid < n, &st[tid], &st[ATTN_T + tid]);
-                    }
-                }
-                lf_cp_commit();
-                if (t < t0)
-                    continue;
-                if (stages == 2)
-                    lf_cp_wait(1);
-                else
-                    lf_cp_wait(0);
-                __syncthreads();
-                const int at = t * ATTN_T;
-                if (wlo < at + ATTN_T && whi > at) {
-                    const uint16_t *x0 = stage + (t - t0) % stages * 2 * tile;
-                    float x[8][4], y[8][4];
-                    uint32_t p[4][4], bits = 0;
-                    b.stat = stat + (t - t0) % stages * 2 * ATTN_T;
-                    if (a->drop.p > 0.0f)
-                        bits = bwd_bits(&b, &draws, at, keys);
-                    attn_scores(x, NULL, own, 16 * warp, x0, lane, dp, type);
-                    attn_scores(y, NULL, own + tile, 16 * warp, x0 + tile, lane, dp, type);
-                    bwd_elements(&b, x, y, a->drop.p > 0.0f ? &draws : NULL, bits, at, keys);
-                    if (keys) {
-                        attn_as_left(p, x, type);
-                        bwd_add(dv, p, x0 + tile, c0, lane, cols, dp, type);
-                    }
-                    attn_as_left(p, y, type);
-                    bwd_add(ds, p, x0, c0, lane, cols, dp, type);
-                }
-                __syncthreads();
-            }
-        }
+        for (int h = keys ? g * per : y; h < (keys ? (g + 1) * per : y + 1); h++)
+            bwd_head(&b, ds, dv, smem, h, g, c0, vec, keys, cols, dp, type);
     }
     lf_cp_wait(0);
     LF_UNROLL for (int r = 0; r < 2; r++)
     {
-        const int64_t t = b.row + 8 * r;
-        if (t >= rows)
-            continue;
-        if (keys) {
-            attn_put((uint16_t *)a->dk + t * a->lddk + g * d + c0, ds, r, 1.0f, d - c0, lane, cols, type);
-            attn_put((uint16_t *)a->dv + t * a->lddv + g * d + c0, dv, r, 1.0f, d - c0, lane, cols, type);
-        } else {
-            attn_put((uint16_t *)a->dq + t * a->lddq + (int)blockIdx.y * d + c0, ds, r, 1.0f, d - c0, lane, cols, type);
-        }
+        if (b.row + 8 * r < rows)
+            bwd_put(a, ds, dv, b.row + 8 * r, r, g, c0, lane, keys, cols, type);
     }
 }
 

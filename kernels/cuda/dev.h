@@ -26,13 +26,16 @@
 #include <cuda_fp16.h>
 
 #define LF_DEV static __device__ __forceinline__
-#define LF_KERNEL(name, T, threads)                                                                                    \
+#define LF_KERNEL_BOUNDS(name, T, bounds)                                                                              \
     LF_DEV void name##_body(const T *a);                                                                               \
-    extern "C" __global__ void __launch_bounds__(threads) lf_cu_##name(const __grid_constant__ T lf_args)              \
+    extern "C" __global__ void bounds lf_cu_##name(const __grid_constant__ T lf_args)                                  \
     {                                                                                                                  \
         name##_body(&lf_args);                                                                                         \
     }                                                                                                                  \
     LF_DEV void name##_body(const T *a)
+#define LF_KERNEL(name, T, threads) LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads))
+/* With the number of blocks that a multiprocessor must have room for, where ptxas, left alone, spills to have more. */
+#define LF_KERNEL_PER_SM(name, T, threads, blocks) LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads, blocks))
 
 /* T *name = this block's dynamic shared memory, 128-byte aligned. Once per kernel. */
 #define LF_SHARED(T, name)                                                                                             \

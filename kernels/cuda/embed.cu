@@ -6,7 +6,7 @@
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/embed.h"
 
-LF_KERNEL(embed_fwd, struct lf_k_embed_fwd, 256)
+LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
 {
     const bool vec =
         lf_vec8(a->wte, a->c, a->w_type) && lf_vec8(a->wpe, a->c, a->w_type) && lf_vec8(a->y, a->c, a->y_type);
@@ -39,7 +39,7 @@ LF_DEV int64_t embed_target(const struct lf_cu_embed_add *a, int64_t i)
 
 enum { AHEAD = 4 /* rows under way */ };
 
-LF_KERNEL(embed_add, struct lf_cu_embed_add, 256)
+LF_KERNEL_PER_SM(embed_add, struct lf_cu_embed_add, 256, 4)
 {
     const int64_t first = blockIdx.x, to = embed_target(a, first),
                   at = 8 * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x);

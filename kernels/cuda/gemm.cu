@@ -96,7 +96,7 @@ LF_KERNEL(gemm_f32_big, struct lf_cu_gemm, 256)
     LF_SHARED(float, smem);
     f32_tile(a, smem, 8);
 }
-LF_KERNEL(gemm_f32_small, struct lf_cu_gemm, 256)
+LF_KERNEL_PER_SM(gemm_f32_small, struct lf_cu_gemm, 256, 3)
 {
     LF_SHARED(float, smem);
     f32_tile(a, smem, 4);

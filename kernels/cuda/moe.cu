@@ -292,7 +292,7 @@ LF_KERNEL(moe_stats_end, struct lf_k_moe_stats, 32)
 
 /* One block: every warp counts and places a consecutive part of the pairs; lanes of equal experts take consecutive
  * places. Integers only. */
-LF_KERNEL(moe_sort, struct lf_k_moe_sort, 1024)
+LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
 {
     LF_SHARED(int, counts);
     const int n = (int)a->experts, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

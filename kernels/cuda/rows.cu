@@ -348,7 +348,7 @@ LF_KERNEL(row_gate_fwd, struct lf_k_row_gate_fwd, 256)
     }
 }
 
-LF_KERNEL(row_gate_bwd, struct lf_k_row_gate_bwd, LF_ROW_THREADS)
+LF_KERNEL_PER_SM(row_gate_bwd, struct lf_k_row_gate_bwd, LF_ROW_THREADS, 4)
 {
     LF_SHARED(float, scratch);
     const int t = a->x_type;

@@ -51,6 +51,8 @@ extern struct lf_emu_view lf_emu;
     const unsigned lf_cu_threads_##name = threads;                                                                     \
     LF_DEV void name##_body(const T *a)
 
+#define LF_KERNEL_PER_SM(name, T, threads, blocks) LF_KERNEL(name, T, threads)
+
 void lf_emu_block_barrier(void);
 void lf_emu_warp_barrier(void);
 #define __syncthreads() lf_emu_block_barrier()
