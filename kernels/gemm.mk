@@ -47,11 +47,11 @@ tests_op_fp8_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 # Benchmarks: built by name (make kernels/bench/gemm_bench), not by all.
 check_LIBRARIES += kernels/bench/libbench.a
 kernels_bench_libbench_a_SOURCES = kernels/bench/bench.c kernels/bench/bench.h
-EXTRA_PROGRAMS += kernels/bench/gemm_bench
+check_PROGRAMS += kernels/bench/gemm_bench
 CLEANFILES += kernels/bench/gemm_bench
 kernels_bench_gemm_bench_SOURCES = kernels/bench/gemm_bench.c
 kernels_bench_gemm_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)
-EXTRA_PROGRAMS += kernels/bench/moe_bench
+check_PROGRAMS += kernels/bench/moe_bench
 CLEANFILES += kernels/bench/moe_bench
 kernels_bench_moe_bench_SOURCES = kernels/bench/moe_bench.c
 kernels_bench_moe_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)

@@ -41,11 +41,11 @@ TESTS += tests/op/moe_test
 tests_op_moe_test_SOURCES = tests/op/moe_test.c tests/op/op_test.h
 tests_op_moe_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 
-EXTRA_PROGRAMS += kernels/bench/attn_bench
+check_PROGRAMS += kernels/bench/attn_bench
 CLEANFILES += kernels/bench/attn_bench
 kernels_bench_attn_bench_SOURCES = kernels/bench/attn_bench.c
 kernels_bench_attn_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)
-EXTRA_PROGRAMS += kernels/bench/stream_bench
+check_PROGRAMS += kernels/bench/stream_bench
 CLEANFILES += kernels/bench/stream_bench
 kernels_bench_stream_bench_SOURCES = kernels/bench/stream_bench.c
 kernels_bench_stream_bench_LDADD = kernels/bench/libbench.a $(LF_KERNEL_LIBS)

@@ -16,7 +16,7 @@ EXTRA_DIST += \
   tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
   tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
   tests/bench/tokenize_peer.py engine/text/README.md
-EXTRA_PROGRAMS += tests/bench/tokenize_bench
+check_PROGRAMS += tests/bench/tokenize_bench
 tests_bench_tokenize_bench_SOURCES = tests/bench/tokenize_bench.c
 tests_bench_tokenize_bench_LDADD = $(LF_ENGINE_LIBS)
 text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer tests/unit/text_forms \

@@ -132,7 +132,7 @@ static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, in
             s[m].busy[s[m].n++] = (bench_cpu() - c) / o->threads;
         }
     }
-    qsort(peak, (size_t)o->rounds, sizeof *peak, bench_cmp);
+    bench_median(peak, o->rounds); /* sorts them */
     const double top = peak[o->rounds * 9 / 10], pairs = (double)(docs * h) * (double)t * (double)(t + 1) / 2;
     char name[2][96];
     for (int m = 0; m < 2; m++) {

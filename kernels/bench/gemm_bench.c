@@ -109,7 +109,7 @@ static void measure(const struct opts *o, const struct lf_kernels *k, lf_queue *
                 add_sample(&s[m], bench_wall() - t, bench_cpu() - c, o->threads);
         }
     }
-    qsort(peak, (size_t)o->rounds, sizeof *peak, bench_cmp);
+    bench_median(peak, o->rounds); /* sorts them */
     double top = peak[o->rounds * 9 / 10];
     if (top == 0)
         top = 1e30;

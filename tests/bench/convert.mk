@@ -1,5 +1,5 @@
 # a large model through lf-convert and back: make bench-convert
-EXTRA_PROGRAMS += tests/bench/convert_bench
+check_PROGRAMS += tests/bench/convert_bench
 CLEANFILES += tests/bench/convert_bench
 tests_bench_convert_bench_SOURCES = tests/bench/convert_bench.c
 tests_bench_convert_bench_LDADD = $(LF_ENGINE_LIBS)

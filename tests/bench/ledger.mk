@@ -1,5 +1,5 @@
 # a large project's ledger and queries: make bench-ledger
-EXTRA_PROGRAMS += tests/bench/ledger_bench
+check_PROGRAMS += tests/bench/ledger_bench
 CLEANFILES += tests/bench/ledger_bench
 tests_bench_ledger_bench_SOURCES = tests/bench/ledger_bench.c
 tests_bench_ledger_bench_LDADD = db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)

@@ -1,5 +1,5 @@
 # the CPU table: make bench [BENCH="train gpt2 f32"]
-EXTRA_PROGRAMS += tests/bench/model_bench
+check_PROGRAMS += tests/bench/model_bench
 CLEANFILES += tests/bench/model_bench
 tests_bench_model_bench_SOURCES = tests/bench/model_bench.c
 tests_bench_model_bench_LDADD = kernels/bench/libbench.a $(LF_ENGINE_LIBS)
