@@ -8,6 +8,7 @@
 
 #include "engine/base/mem.h"
 #include "stages/opts.h"
+#include "stages/sft_samples.h"
 #include "stages/stage.h"
 #include "stages/train_common.h"
 
@@ -24,6 +25,7 @@ struct sft {
     lf_arena *arena;
     struct lf_train_config c;
     struct lf_train_asked asked; /* of an adapter */
+    struct sft_samples samples;
 };
 
 static void destroy(void *self)
@@ -31,6 +33,7 @@ static void destroy(void *self)
     struct sft *s = self;
     if (!s)
         return;
+    sft_samples_close(&s->samples);
     lf_arena_destroy(s->arena);
     free(s);
 }
@@ -80,6 +83,8 @@ static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
     if (!rc)
         rc = read_valid(s, o, err);
     if (!rc)
+        rc = sft_samples_read(&s->samples, s->arena, o, err);
+    if (!rc)
         rc = lf_train_read_paths(c, s->arena, o, err);
     if (!rc)
         rc = lf_train_read_model(c, o, "lf-sft", err);
@@ -103,13 +108,16 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
 static int plan(void *self, json_t *out, lf_err *err)
 {
     struct sft *s = self;
-    return lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
+    int rc = sft_samples_open(&s->samples, &s->c, false, err);
+    return rc ? rc : lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct sft *s = self;
-    int rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
+    int rc = lf_stage_agree(comm, sft_samples_open(&s->samples, &s->c, true, err), err);
+    if (!rc)
+        rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
     return rc ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
 }
 

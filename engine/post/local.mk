@@ -33,4 +33,5 @@ check_PROGRAMS += tests/unit/post_pair_loss
 TESTS += tests/unit/post_pair_loss
 tests_unit_post_pair_loss_SOURCES = tests/unit/post_pair_loss.c
 tests_unit_post_pair_loss_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-engine_libengine_a_SOURCES += engine/post/reference.h engine/post/reference.c engine/post/dpo.h engine/post/dpo.c
+engine_libengine_a_SOURCES += engine/post/reference.h engine/post/reference.c engine/post/dpo.h engine/post/dpo.c \
+  engine/post/samples.h engine/post/samples.c

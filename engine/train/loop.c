@@ -135,6 +135,22 @@ static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
     return save_here(t, rc, err);
 }
 
+static bool guest_due(const lf_trainer *t)
+{
+    return t->c->guest && (at_interval(t->s.step, t->c->guest->interval) || t->s.step == t->total_steps);
+}
+
+/* Collective. */
+static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
+{
+    const struct lf_train_guest *g = t->c->guest;
+    if (!guest_due(t))
+        return 0;
+    lf_train_phase(t, "samples");
+    st->visited = true;
+    return lf_train_agree(t, lf_train_first_rank(t) ? g->visit(g->user, t, t->s.step, st->guest, err) : 0, err);
+}
+
 /* After a step: what is measured, told and kept. */
 static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_err *err)
 {
@@ -146,6 +162,8 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
     }
     if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
         rc = validate(t, st, err);
+    if (!rc)
+        rc = visit_guest(t, st, err);
     if (rc) /* on every rank */
         return rc;
     return save_if_due(t, lf_train_report(t, st, err), saved, err);
@@ -164,7 +182,7 @@ static int stop_here(lf_trainer *t, bool saved, lf_err *err)
 static bool due(const lf_trainer *t)
 {
     const struct lf_train_config *c = t->c;
-    return t->s.step == t->total_steps || t->late || at_interval(t->s.step, c->save_interval) ||
+    return t->s.step == t->total_steps || t->late || at_interval(t->s.step, c->save_interval) || guest_due(t) ||
            (t->vdata && at_interval(t->s.step, c->valid_interval));
 }
 
@@ -322,6 +340,8 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     t->rss0 = lf_rss_bytes();
     if (!rc)
         rc = lf_train_model_bind(&t->m, t->c, t->comm, err);
+    if (!rc && t->c->guest)
+        rc = t->c->guest->bind(t->c->guest->user, t, t->m.ex, t->m.back, err);
     if (rc)
         return rc;
     t->fingerprint = lf_train_fingerprint(t, err);
@@ -347,6 +367,8 @@ static void tear_down(lf_trainer *t, int rc)
     lf_loader_close(t->vdata);
     for (size_t k = 0; t->vsets && k < t->n_valid_dirs; k++)
         lf_loader_close(t->vsets[k]);
+    if (t->c->guest)
+        t->c->guest->leave(t->c->guest->user);
     lf_train_model_fini(&t->m);
     lf_pages_free(t->snapshot, t->snapshot_bytes);
     json_decref(t->history);

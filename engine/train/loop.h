@@ -37,6 +37,7 @@
 #include "engine/graph/plan.h"
 #include "engine/model/adapter.h"
 #include "engine/model/config.h"
+#include "engine/train/guest.h"
 #include "engine/train/loader.h"
 #include "engine/train/objective.h"
 #include "engine/train/scaler.h"
@@ -58,6 +59,7 @@ struct lf_train_sink {
 
 struct lf_train_config {
     const lf_objective *objective; /* NULL: the next token of packed documents */
+    const struct lf_train_guest *guest; /* NULL: none */
     lf_model_config model; /* vocab 0: the data's */
     bool model_given;      /* false: the description comes with init_from */
 

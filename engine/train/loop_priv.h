@@ -51,6 +51,8 @@ struct lf_train_step {
     double router_aux, router_entropy, router_load; /* means, with experts: see lf_train_router_step */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
+    bool visited; /* by the guest, whose numbers are in guest */
+    double guest[LF_TRAIN_GUEST_METRICS];
     bool skip; /* the optimizer refused non-finite numbers */
 };
 

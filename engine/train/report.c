@@ -108,6 +108,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
         at = add_sets(b, sizeof(b), at, t, st);
     }
     at = add_means(b, sizeof(b), at, t, st);
+    for (size_t i = 0; st->visited && i < t->c->guest->n_metrics; i++)
+        at = add_real(b, sizeof(b), at, t->c->guest->metrics[i], st->guest[i]);
     at = add_real(b, sizeof(b), at, "grad_norm", st->grad_norm);
     at = add_real(b, sizeof(b), at, "lr", st->lr);
     if (t->c->scaler.dynamic) {

@@ -19,8 +19,9 @@
 /* What a communicator keeps for each of its ranks (two segments of coll.c). */
 #define COMM_BYTES (512.0 * 1024)
 
-#define ERA_TRAIN 1u
-#define ERA_VALID 2u
+/* Below them are a guest's. */
+#define ERA_TRAIN (1u << LF_TRAIN_GUEST_ERAS)
+#define ERA_VALID (2u << LF_TRAIN_GUEST_ERAS)
 
 /* Of a whole run; far from where 64 bits end. */
 #define MAX_RUN_TOKENS 100000000000000000
@@ -181,6 +182,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (!m->plan)
         return err ? err->rc : LF_ENOMEM;
     rc = add_chains(m, c, valid, err);
+    if (!rc && c->guest)
+        rc = c->guest->plan(c->guest->user, m->dec, m->ps, m->plan, err);
     if (!rc)
         rc = lf_plan_optimizer(m->plan, &c->adam, err);
     if (!rc)
@@ -330,6 +333,8 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
         rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0 || (c->objective && c->objective->prepare), c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (!rc)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
+    if (c->guest)
+        c->guest->leave(c->guest->user);
     lf_train_model_fini(&m);
     return rc;
 }

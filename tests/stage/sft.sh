@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lf-sft as a user or the flow runs it: options and exit codes, full and adapter runs, frozen parts, exact resume after
-# kill -9 of both, an adapter that is offered to other weights.
+# kill -9 of both, an adapter that is offered to other weights, samples while it trains.
 set -u
 sft=$LF_BUILDDIR/stages/lf-sft
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
@@ -283,6 +283,49 @@ killed nefkill neftune --neftune-alpha 5
 rm -rf "$dir/nefkill/out/checkpoint"
 run nefkill --neftune-alpha 6 --steps 25
 says "neftune_alpha was 5, is 6" "other noise on resume is told"
+
+# samples while it trains
+sampled="--sample-interval 8 --sample-rows 3 --sample-tokens 6"
+files() { (cd "$dir/$1/out/samples" && cat prompts.jsonl step-*.jsonl); }
+run sampled $sampled
+same "$rc $(id sampled)" "0 $(id full)" "samples leave the trained bits alone"
+same "$(metrics sampled)" "$(metrics full)" "and the metrics"
+same "$(ls "$dir/sampled/out/samples" | tr '\n' ' ')" "prompts.jsonl step-00000008.jsonl step-00000016.jsonl step-00000024.jsonl " "they lie beside the checkpoints"
+same "$(cat "$dir/sampled/out/samples/step-00000024.jsonl" | grep -c '"token_ids":\[[0-9]')" 3 "a line each"
+! cmp -s "$dir/sampled/out/samples/step-00000008.jsonl" "$dir/sampled/out/samples/step-00000024.jsonl"
+ok $? "of a model that learns"
+same "$(grep -ao '"sample_tokens":[0-9]' "$dir/sampled/metrics" | wc -l) $(grep -ao '"sample_logprob":-' "$dir/sampled/metrics" | wc -l)" "3 3" "the metrics know of them"
+killed samplekill full $sampled
+same "$(files samplekill)" "$(files sampled)" "and the same samples"
+for k in a b c; do echo "{\"id\":\"$k\",\"prompt_token_ids\":[1,2,3],\"stop_token_ids\":[0],\"temperature\":1}"; done >"$dir/ask.jsonl"
+ask="--sample-interval 24 --sample-prompts $dir/ask.jsonl --sample-tokens 9"
+for k in full lora; do
+    [ $k = lora ] && with="--lora-rank 8 --lora-dora --lr 3e-2 --recompute full" || with=
+    run ask$k $ask $with --numeric invariant
+    [ $k = lora ] && beside="--checkpoint $dir/base/checkpoint --adapter $dir/asklora/out/adapter" || beside="--checkpoint $dir/askfull/out/checkpoint"
+    "$LF_BUILDDIR/stages/lf-generate" $beside --prompts "$dir/ask.jsonl" --max-tokens 9 --seed 1 --max-context 64 --out "$dir/gen$k" 2>"$dir/err" &&
+        cmp "$dir/gen$k/text/out.jsonl" "$dir/ask$k/out/samples/step-00000024.jsonl" 2>>"$dir/err"
+    ok $? "$k: those after the last step are the bytes of lf-generate"
+done
+echo '{"id":"a","prompt_token_ids":[1,99]}' >"$dir/wrong.jsonl"
+run wrong --sample-interval 8 --sample-prompts "$dir/wrong.jsonl"
+[ $rc -eq 1 ] && [ ! -s "$dir/wrong/metrics" ]
+ok $? "a prompt that the model does not know is noticed before the first step"
+run usage --sample-rows 3
+same $rc 2 "settings of samples without an interval are a usage error"
+run plan --plan $sampled
+[ "$(sed 's/.*"total":\([0-9.e+]*\).*/\1/' "$dir/stdout" | awk -v f="$(run plan2 --plan && sed 's/.*"total":\([0-9.e+]*\).*/\1/' "$dir/stdout")" '{ print ($1 >= f) }')" = 1 ]
+ok $? "--plan counts their memory"
+launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
+if $launch 2 -- true >/dev/null 2>"$dir/err"; then
+    mkdir -p "$dir/two"
+    OMP_NUM_THREADS=1 UCX_LOG_LEVEL=error ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" \
+        $launch 2 -- "$sft" --config "$dir/sft.ini" $sampled --out "$dir/two/out" --metrics "$dir/two/metrics" 2>"$dir/err"
+    same "$? $(ls "$dir/two/out/samples" | wc -l)" "0 4" "two ranks: one of them samples"
+else
+    n=$((n + 1))
+    echo "ok $n - # SKIP ranks cannot be started here"
+fi
 
 # what does not go together
 rm -rf "$dir/lora/out/checkpoint" "$dir/lora/out/adapter"

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See sft_samples.h. */
+#include "stages/sft_samples.h"
+
+#include <stdlib.h>
+
+#include "stages/infer_common.h"
+
+#define PROMPT_TOKENS 512 /* of which memory is planned for, where sequences are as long */
+
+int sft_samples_read(struct sft_samples *q, lf_arena *a, const lf_optset *o, lf_err *err)
+{
+    static const char *const rest[] = {"sample_prompts", "sample_rows", "sample_tokens", "sample_temperature", "tokenizer"};
+    q->interval = lf_optset_int(o, "sample_interval");
+    q->rows = lf_optset_int(o, "sample_rows");
+    q->tokens = lf_optset_int(o, "sample_tokens");
+    q->temperature = lf_optset_float(o, "sample_temperature");
+    for (size_t i = 0; i < sizeof rest / sizeof *rest && !q->interval; i++)
+        if (lf_optset_is_set(o, rest[i]))
+            return lf_fail(err, LF_EINVAL, "%s belongs to samples, of which there are none: give sample_interval", rest[i]);
+    int rc = lf_train_string(a, o, "sample_prompts", &q->prompts, err);
+    if (!rc)
+        rc = lf_train_string(a, o, "tokenizer", &q->tokenizer, err);
+    if (!rc && q->prompts && lf_optset_is_set(o, "sample_rows"))
+        rc = lf_fail(err, LF_EINVAL, "give one of sample_prompts and sample_rows");
+    return rc;
+}
+
+int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run, lf_err *err)
+{
+    const int64_t most = PROMPT_TOKENS + q->tokens;
+    struct lf_samples_opts o = {.out = c->out,
+                                .prompts = q->prompts,
+                                .rows = q->rows,
+                                .interval = q->interval,
+                                .context = c->seq_length < most ? c->seq_length : most,
+                                .compute = c->compute,
+                                .defaults = {.params = LF_SAMPLE_DEFAULTS,
+                                             .n = 1,
+                                             .max_tokens = q->tokens,
+                                             .prompt_logprobs = -1,
+                                             .skip_special = true,
+                                             .seed = c->seed}};
+    o.defaults.params.temperature = q->temperature;
+    if (!q->interval)
+        return 0;
+    int rc = run && q->tokenizer ? lf_infer_tokenizer(&q->tok, q->tokenizer, err) : 0;
+    if (!rc && q->tok)
+        rc = lf_infer_end_tokens(&q->end, &o.defaults.n_end, q->tok, q->tokenizer, NULL, 0, err);
+    o.tok = q->tok;
+    o.defaults.end = q->end;
+    if (!rc && !(q->samples = lf_samples_create(&o, err)))
+        rc = err && err->rc ? err->rc : LF_ENOMEM;
+    if (!rc)
+        c->guest = lf_samples_guest(q->samples);
+    return rc;
+}
+
+void sft_samples_close(struct sft_samples *q)
+{
+    lf_samples_destroy(q->samples);
+    lf_tokenizer_destroy(q->tok);
+    free(q->end);
+}
