@@ -41,7 +41,7 @@ static const lf_opt opts[] = {
     {"prefix", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL,
      "token in front of a text and for an empty context, by its text; unset: the tokenizer's BOS, else end of document"},
     {"max_context", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "tokens", "tokens the model reads at once; 0: the model's"},
-    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of weights and activations"},
+    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, "of weights and activations; fp16: on GPUs"},
     {"numeric", LF_OPT_ENUM, NUM, 0, "invariant", 0, 0, "invariant|fast", NULL,
      "invariant: the same bits for any batch and any threads, and as in training"},
     {"batch_tokens", LF_OPT_COUNT, OP, 0, "1024", 2, 1 << 24, NULL, "tokens", "tokens scored at once; at least max_context"},

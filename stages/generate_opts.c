@@ -53,7 +53,7 @@ static const lf_opt opts[] = {
      "alternatives reported for each token of the prompt, 0: its own log-probability alone; -1: nothing of the prompt"},
     {"seed", LF_OPT_INT, ID, 0, "1", 0, 0, NULL, NULL, "of the run; a continuation's own follows from it, its id and sample"},
     {"max_context", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "tokens", "prompt and continuation together; 0: the model's"},
-    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of weights, activations and cache"},
+    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, "of weights, activations and cache; fp16: on GPUs"},
     {"numeric", LF_OPT_ENUM, NUM, 0, "invariant", 0, 0, "invariant|fast", NULL,
      "invariant: the same bits for any batch and any threads, and as in training"},
     {"batch", LF_OPT_COUNT, OP, 0, "8", 1, 65536, NULL, NULL, "sequences at a time"},

@@ -154,7 +154,7 @@ static void read_training(struct lf_pg_config *c, const lf_optset *o)
 
 static void read_operation(struct lf_pg_config *c, const lf_optset *o)
 {
-    c->compute = lf_optset_choice(o, "precision") ? LF_BF16 : LF_F32;
+    c->compute = lf_stage_precision(o);
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);
     c->device = lf_stage_device(o);

@@ -95,7 +95,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     s->run = (struct lf_rm_opts){.adapter = lf_optset_str(o, "adapter"),
                                  .threads = lf_stage_threads(o),
                                  .device = lf_stage_device(o),
-                                 .bf16 = lf_optset_choice(o, "precision") == 1,
+                                 .compute = lf_stage_precision(o),
                                  .fast = lf_optset_choice(o, "numeric") == 1,
                                  .max_context = lf_optset_int(o, "max_context"),
                                  .rows = rows,

@@ -35,7 +35,7 @@ static const lf_opt opts[] = {
     {"best", LF_OPT_BOOL, ID, 0, "no", 0, 0, NULL, NULL,
      "write best.jsonl too: of rows that share an id the one with the highest score"},
     {"max_context", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "tokens", "longer texts are not scored; 0: the model's"},
-    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of weights and activations"},
+    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, "of weights and activations; fp16: on GPUs"},
     {"numeric", LF_OPT_ENUM, NUM, 0, "invariant", 0, 0, "invariant|fast", NULL,
      "invariant: the same bits for any batch and any threads"},
     {"batch_tokens", LF_OPT_COUNT, OP, 0, "1024", 1, 1 << 24, NULL, "tokens", "tokens scored at once; at least max_context"},

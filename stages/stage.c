@@ -35,6 +35,12 @@ enum lf_device lf_stage_device(const lf_optset *o)
     return (enum lf_device)lf_optset_choice(o, "device"); /* auto|cpu|cuda */
 }
 
+enum lf_dtype lf_stage_precision(const lf_optset *o)
+{
+    static const enum lf_dtype types[] = {LF_F32, LF_BF16, LF_F16}; /* f32|bf16|fp16 */
+    return types[lf_optset_choice(o, "precision")];
+}
+
 int lf_stage_agree(lf_comm *comm, int rc, lf_err *err)
 {
     return lf_comm_agree_stop(comm, rc, err);

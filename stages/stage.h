@@ -52,5 +52,7 @@ int lf_stage_agree(lf_comm *comm, int rc, lf_err *err);
 int lf_stage_threads(const lf_optset *o);
 /* Value of `device`. */
 enum lf_device lf_stage_device(const lf_optset *o);
+/* Value of `precision`. */
+enum lf_dtype lf_stage_precision(const lf_optset *o);
 
 #endif

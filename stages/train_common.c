@@ -143,7 +143,7 @@ void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o)
 
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
 {
-    c->compute = (const enum lf_dtype[]){LF_F32, LF_BF16, LF_F16}[lf_optset_choice(o, "precision")];
+    c->compute = lf_stage_precision(o);
     c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);

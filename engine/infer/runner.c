@@ -54,7 +54,7 @@ static int add_generation(lf_runner *r, lf_err *err)
                                     .max_rows = o->max_rows,
                                     .kv_tokens = o->kv_tokens,
                                     .page_tokens = o->page_tokens,
-                                    .cache = o->bf16 ? LF_BF16 : LF_F32};
+                                    .cache = o->compute};
     return lf_paged_plan(&r->paged, r->plan, r->ps, r->dec, &p, err);
 }
 
@@ -73,7 +73,7 @@ static int add_score(lf_runner *r, lf_err *err)
 /* Everything that needs no device. */
 static int make_plan(lf_runner *r, lf_err *err)
 {
-    struct lf_plan_opts po = {.target = lf_target_device(r->o.device), .threads = r->o.threads, .compute = r->o.bf16 ? LF_BF16 : LF_F32,
+    struct lf_plan_opts po = {.target = lf_target_device(r->o.device), .threads = r->o.threads, .compute = r->o.compute,
                               .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
     int rc = settle(r, err);
     if (rc)

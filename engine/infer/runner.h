@@ -22,8 +22,8 @@ struct lf_runner_opts {
     int threads;
     enum lf_device device;
     int rank, local_rank; /* of this process, where several run: which GPU */
-    bool bf16;           /* compute and cache in bf16, else f32 */
-    bool fast;           /* LF_FAST kernels; results may then depend on the batch */
+    enum lf_dtype compute; /* of activations and cache: LF_F32, LF_BF16 or, on GPUs, LF_F16 */
+    bool fast;             /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context; /* 0: the model's max_positions */
     /* generation; slots 0: none */
     int64_t slots, max_rows, kv_tokens; /* kv_tokens: positions in the cache, 0: slots * max_context */

@@ -40,7 +40,7 @@ struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
                                .device = p->c->device,
                                .rank = p->rank,
                                .local_rank = p->comm ? p->comm->local_rank : 0,
-                               .bf16 = p->c->compute == LF_BF16,
+                               .compute = p->c->compute,
                                .max_context = p->context,
                                .rows = p->rows,
                                .docs = 256,

@@ -86,7 +86,7 @@ static int settle(lf_rm *r, lf_err *err)
 static int make_plan(lf_rm *r, lf_err *err)
 {
     const struct lf_plan_opts po = {.target = lf_target_device(r->o.device),
-                                    .threads = r->o.threads, .compute = r->o.bf16 ? LF_BF16 : LF_F32, .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
+                                    .threads = r->o.threads, .compute = r->o.compute, .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
     int rc = settle(r, err);
     if (rc)
         return rc;

@@ -80,7 +80,8 @@ struct lf_rm_opts {
     int threads;
     enum lf_device device;
     int rank, local_rank;
-    bool bf16, fast;                 /* as in lf_runner_opts: fast kernels may let a score depend on its batch */
+    enum lf_dtype compute;           /* as in lf_runner_opts */
+    bool fast;                       /* likewise: fast kernels may let a score depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
     struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */
     const char *label;               /* of its graphs there; NULL: none */

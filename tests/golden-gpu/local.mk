@@ -12,3 +12,9 @@ tests_golden_gpu_cuda_families_test_CPPFLAGS = $(AM_CPPFLAGS) -DFAMILY_CUDA
 tests_golden_gpu_cuda_families_test_LDADD = $(GOLDEN_GPU_LIBS)
 EXTRA_DIST += tests/golden-gpu/README.md tests/golden-gpu/micro-llama.ini tests/golden-gpu/micro-gpt2.ini \
   tests/golden-gpu/small-llama.ini tests/golden-gpu/small-gpt2.ini
+check_PROGRAMS += tests/golden-gpu/generate_test
+TESTS += tests/golden-gpu/generate_test
+tests_golden_gpu_generate_test_SOURCES = tests/golden-gpu/generate_test.c tests/golden/families/family.c tests/golden/families/family.h \
+  tests/golden/families/family_rig.c $(GOLDEN_GPU)
+tests_golden_gpu_generate_test_CPPFLAGS = $(AM_CPPFLAGS) -DFAMILY_CUDA
+tests_golden_gpu_generate_test_LDADD = $(GOLDEN_GPU_LIBS)

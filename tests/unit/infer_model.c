@@ -72,7 +72,7 @@ static lf_runner *open_runner(const char *dir, const struct setting *s, bool bf1
     lf_runner *r = NULL;
     struct lf_runner_opts o = {.adapter = adapter,
                                .threads = s->threads,
-                               .bf16 = bf16,
+                               .compute = bf16 ? LF_BF16 : LF_F32,
                                .max_context = 216,
                                .slots = s->slots,
                                .max_rows = s->max_rows,

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Generation on CUDA with golden models: tokens and log-probabilities against the CPU's, the bits of a forward pass
+ * over the whole sequence in every compute type, and the same bits whatever stands beside a sequence, with steps that
+ * are captured and replayed.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/post/pg_model.h"
+#include "kernels/cuda/emu/run.h"
+#include "tests/golden-gpu/device.h"
+#include "tests/golden/families/family.h"
+#include "tests/tap/tap.h"
+
+enum { JOBS = 5, MAX_NEW = 6, MAX_SEQ = 160 };
+
+struct setting {
+    bool cuda;
+    enum lf_dtype compute;
+    double temperature;
+    int64_t slots, step_rows, page;
+    bool reversed;
+};
+
+struct model {
+    lf_pg_model *m;
+    lf_back *back;
+};
+
+struct got {
+    int32_t tokens[JOBS][MAX_NEW];
+    float logprobs[JOBS][MAX_NEW];
+    size_t n[JOBS];
+};
+
+/* Prompts of one model. */
+struct prompts {
+    int32_t tokens[JOBS][MAX_SEQ];
+    size_t n[JOBS];
+    int64_t context, rows; /* rows: of all sequences, and some padding */
+};
+
+static lf_err err = LF_ERR_INIT;
+#define MUST(x)                                                                                                        \
+    do                                                                                                                 \
+        if ((x) < 0)                                                                                                   \
+            tap_bail("%s: %s", #x, err.text);                                                                          \
+    while (0)
+
+static struct model open_model(const family *f, const lf_model_config *c, const struct prompts *p,
+                               const struct setting *s)
+{
+    struct model r = {0};
+    const struct lf_pg_model_spec spec = {.name = "actor",
+                                          .context = p->context,
+                                          .rows = p->rows,
+                                          .logp = true,
+                                          .temperature = s->temperature,
+                                          .compute = s->compute,
+                                          .threads = 1,
+                                          .device = s->cuda ? LF_DEVICE_CUDA : LF_DEVICE_CPU,
+                                          .slots = s->slots,
+                                          .step_rows = s->step_rows,
+                                          .page_tokens = s->page};
+    MUST(lf_pg_model_create(&r.m, c, &spec, &err));
+    r.back = s->cuda ? golden_cuda_back(&err) : lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    MUST(r.back ? lf_pg_model_bind(r.m, r.back, &err) : -1);
+    family_load(f, lf_pg_model_store(r.m));
+    return r;
+}
+
+static void close_model(struct model *r)
+{
+    lf_pg_model_destroy(r->m);
+    lf_back_destroy(r->back);
+}
+
+static void make_prompts(struct prompts *p, const size_t lengths[JOBS], int64_t context, int64_t vocab)
+{
+    *p = (struct prompts){.context = context, .rows = JOBS * MAX_NEW + 3};
+    for (uint32_t j = 0; j < JOBS; j++) {
+        p->n[j] = lengths[j];
+        p->rows += (int64_t)lengths[j];
+        for (size_t i = 0; i < lengths[j]; i++)
+            p->tokens[j][i] = (int32_t)(lf_rng_u32(71, j / 2 * 2, i) % (uint32_t)vocab); /* pairs begin alike */
+    }
+}
+
+static int take(void *arg, const lf_gen_result *r, lf_err *e)
+{
+    struct got *g = arg;
+    const size_t i = r->job->request;
+    (void)e;
+    memcpy(g->tokens[i], r->tokens, r->n * sizeof *r->tokens);
+    memcpy(g->logprobs[i], r->logprobs, r->n * sizeof *r->logprobs);
+    g->n[i] = r->n;
+    return 0;
+}
+
+static void generate(const struct model *r, const struct prompts *p, const struct setting *s, struct got *out)
+{
+    static const char *const ids[JOBS] = {"0", "1", "2", "3", "4"};
+    lf_gen_job jobs[JOBS];
+    lf_gen_model gm;
+    memset(out, 0, sizeof *out);
+    for (size_t k = 0; k < JOBS; k++) {
+        const size_t j = s->reversed ? JOBS - 1 - k : k;
+        jobs[k] = (lf_gen_job){.id = ids[j],
+                               .request = j,
+                               .prompt = p->tokens[j],
+                               .n_prompt = p->n[j],
+                               .params = LF_SAMPLE_DEFAULTS,
+                               .max_tokens = (int64_t)(MAX_NEW - j % 2),
+                               .seed = lf_sample_seed(3, ids[j], 0)};
+        jobs[k].params.temperature = j == 1 ? 0 : 1; /* one of them greedy */
+    }
+    MUST(lf_pg_model_gen(r->m, &gm, &err));
+    MUST(lf_gen_run(&gm, NULL, jobs, JOBS, take, out, NULL, NULL, &err));
+}
+
+/* Log-probabilities of what was generated, by the packed segment: all sequences beside each other. */
+static void score(const struct model *r, const struct prompts *p, const struct got *g, float lp[JOBS][MAX_NEW])
+{
+    static const uint32_t order[JOBS] = {2, 0, 4, 1, 3};
+    int32_t seq[JOBS][MAX_SEQ];
+    struct lf_pg_doc doc[JOBS];
+    for (size_t j = 0; j < JOBS; j++) {
+        memcpy(seq[j], p->tokens[j], p->n[j] * sizeof **seq);
+        memcpy(seq[j] + p->n[j], g->tokens[j], g->n[j] * sizeof **seq);
+        doc[j] = (struct lf_pg_doc){.tokens = seq[j], .n = p->n[j] + g->n[j], .trained = p->n[j]};
+    }
+    MUST(lf_pg_forward(r->m, doc, order, JOBS, LF_FIRST, &err));
+    for (size_t j = 0; j < JOBS; j++)
+        memcpy(lp[j], lf_pg_lp(r->m) + doc[j].row + p->n[j] - 1, g->n[j] * sizeof(float));
+}
+
+static bool same_tokens(const struct got *a, const struct got *b)
+{
+    return memcmp(a->n, b->n, sizeof a->n) == 0 && memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0;
+}
+
+static bool same_bits(const struct got *g, float lp[JOBS][MAX_NEW])
+{
+    for (size_t j = 0; j < JOBS; j++)
+        if (memcmp(g->logprobs[j], lp[j], g->n[j] * sizeof(float)) != 0)
+            return false;
+    return true;
+}
+
+static double furthest(const struct got *g, float lp[JOBS][MAX_NEW])
+{
+    double worst = 0;
+    for (size_t j = 0; j < JOBS; j++)
+        for (size_t i = 0; i < g->n[j]; i++)
+            worst = fmax(worst, fabs((double)g->logprobs[j][i] - (double)lp[j][i]));
+    return worst;
+}
+
+/* Generation, then its sequences through the packed segment, then generation again: captured by now, and after
+ * something else used the memory that the segments share. The CPU's log-probabilities of the same sequences are in f32.
+ */
+static void test_bits(const char *name, const family *f, const lf_model_config *c, const struct prompts *p,
+                      const struct setting *s, double tol, struct got *got)
+{
+    static const char *const types[] = {"f32", "bf16", "fp16"};
+    const struct setting on_cpu = {false, LF_F32, s->temperature, 2, 16, 64, false};
+    struct got again;
+    float lp[JOBS][MAX_NEW] = {{0}}, want[JOBS][MAX_NEW] = {{0}};
+    struct model r = open_model(f, c, p, s);
+    generate(&r, p, s, got);
+    score(&r, p, got, lp);
+    tap_ok(same_bits(got, lp), "%s, %s: log-probabilities have the bits of the forward pass", name, types[s->compute]);
+    generate(&r, p, s, &again);
+    tap_ok(memcmp(got, &again, sizeof again) == 0, "%s, %s: and again", name, types[s->compute]);
+    close_model(&r);
+    r = open_model(f, c, p, &on_cpu);
+    score(&r, p, got, want);
+    tap_ok(furthest(got, want) < tol && furthest(got, want) > 0, "%s, %s: %.2g from the CPU's in f32", name,
+           types[s->compute], furthest(got, want));
+    close_model(&r);
+}
+
+static void test_model(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, bool all)
+{
+    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false}, hot = {true, LF_F32, 0.7, 3, 8, 64, false};
+    const struct setting others[] = {{true, LF_F32, 1, 2, 3, 64, false}, {true, LF_F32, 1, 5, 48, 128, true}};
+    const struct setting first = {true, LF_F32, 1, 3, 8, 64, false};
+    struct got want, got, other;
+    struct model r = open_model(f, c, p, &cpu);
+    generate(&r, p, &cpu, &want);
+    close_model(&r);
+    lf_emu_reset();
+    test_bits(name, f, c, p, &first, 1e-5, &got);
+    tap_ok(same_tokens(&want, &got), "%s: the CPU's tokens, f32", name);
+    tap_ok(golden_on_gpu() ||
+               (lf_emu_stats()->captures > 1 && lf_emu_stats()->graph_launches > 2 * lf_emu_stats()->captures),
+           "%s: steps are captured and replayed (%ld, %ld)", name, lf_emu_stats()->captures,
+           lf_emu_stats()->graph_launches);
+    for (size_t i = 0; i < 1 + (size_t)all; i++) {
+        r = open_model(f, c, p, &others[i]);
+        generate(&r, p, &others[i], &other);
+        tap_ok(memcmp(&got, &other, sizeof got) == 0, "%s: %lld sequences, %lld rows, pages of %lld: the same bits",
+               name, (long long)others[i].slots, (long long)others[i].step_rows, (long long)others[i].page);
+        close_model(&r);
+    }
+    if (!all)
+        return;
+    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false}, f16 = {true, LF_F16, 1, 2, 33, 64, true};
+    test_bits(name, f, c, p, &bf16, 0.1, &other);
+    test_bits(name, f, c, p, &f16, 0.02, &other);
+    float lp[JOBS][MAX_NEW] = {{0}};
+    test_bits(name, f, c, p, &hot, 1e-5, &other);
+    r = open_model(f, c, p, &first);
+    score(&r, p, &other, lp);
+    tap_ok(!same_bits(&other, lp), "%s: (at another temperature they are others)", name);
+    close_model(&r);
+}
+
+int main(void)
+{
+    static const size_t short_ones[JOBS] = {1, 3, 9, 2, 17}, long_ones[JOBS] = {67, 5, 130, 1, 2};
+    struct prompts p;
+    family *llama = family_open("llama"), *gpt2 = family_open("gpt2");
+    lf_model_config c = llama->config;
+    c.max_positions = MAX_SEQ; /* rotary positions have no table to outgrow */
+    make_prompts(&p, long_ones, 138, c.vocab);
+    test_model("llama", llama, &c, &p, true);
+    make_prompts(&p, short_ones, 24, gpt2->config.vocab);
+    test_model("gpt2", gpt2, &gpt2->config, &p, false);
+    family_close(llama);
+    family_close(gpt2);
+    return tap_done();
+}
