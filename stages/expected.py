@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64.
+"""Write what lf-convert --verify compares with: tokens, and the logits that transformers computes for them in f64; of a sequence
+classifier of one label (a reward model) the score that each token would have as the last.
 
     python3 expected.py MODEL_DIR OUT.safetensors [--text FILE | --ids 1,2,3] [--batch B] [--length T] [--trust-remote-code]
 
@@ -31,6 +32,17 @@ def tokens(a, torch, vocab):
     return torch.randint(0, vocab, (a.batch, a.length), generator=g, dtype=torch.int64)
 
 
+def forward(model, row):
+    """[1, T, vocabulary], or [1, T, 1] of a classifier, whose own answer for the whole text must be the last of them."""
+    if not hasattr(model, "score"):
+        return model(input_ids=row, use_cache=False).logits
+    scores = model.score(model.base_model(input_ids=row, use_cache=False)[0])
+    own = model(input_ids=row, attention_mask=row.new_ones(row.shape), use_cache=False).logits
+    assert own.shape == (1, 1), "a classifier of %d labels is no reward model" % own.shape[1]
+    assert row[0, -1] == model.config.pad_token_id or (own - scores[:, -1]).abs().max() < 1e-9
+    return scores
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
@@ -46,7 +58,10 @@ def main():
     from safetensors.torch import save_file
 
     torch.set_grad_enabled(False)
-    model = transformers.AutoModelForCausalLM.from_pretrained(
+    known = transformers.AutoConfig.from_pretrained(a.model, trust_remote_code=a.trust_remote_code, local_files_only=True)
+    scores = any(c.endswith("ForSequenceClassification") for c in known.architectures or [])
+    auto = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
+    model = auto.from_pretrained(
         a.model, torch_dtype=torch.float32, attn_implementation="eager", trust_remote_code=a.trust_remote_code, local_files_only=True
     )
     model = model.to(torch.float64).eval()
@@ -55,8 +70,9 @@ def main():
     a.length = min(a.length, positions)
     ids = tokens(a, torch, config.vocab_size)
     # f64 throughout: some models keep masks or rotary tables in f32, which shows as 1e-7 and less.
-    logits = torch.cat([model(input_ids=row[None], use_cache=False).logits for row in ids]).to(torch.float64)
-    nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if ids.shape[1] > 1 else logits.new_zeros(())
+    logits = torch.cat([forward(model, row[None]) for row in ids]).to(torch.float64)
+    told = ids.shape[1] > 1 and not scores
+    nll = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()) if told else logits.new_zeros(())
     meta = {"format": "lf-expected-1", "family": config.model_type, "source": "transformers " + transformers.__version__}
     save_file({"input_ids": ids, "logits": logits.contiguous(), "loss": nll.reshape(1)}, a.out, metadata=meta)
     print(json.dumps({"out": a.out, "tokens": ids.numel(), "loss": float(nll), **meta}))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A checkpoint against expected logits: the model in f32, one sequence at a time. */
+ * A checkpoint against expected logits, of a reward model every token's score: the model in f32, one sequence at a time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 struct verify {
     lf_st *expected;
     const lf_st_entry *ids, *logits, *prefix;
-    int64_t batch, length, vocab;
+    int64_t batch, length, vocab; /* vocab: of the model */
+    int64_t width;                /* of a row of the file: vocab, or 1: a score for each token */
     lf_decoder *dec;
     lf_pstore *ps;
     lf_plan *plan;
@@ -50,14 +51,27 @@ static int open_expected(struct verify *v, const char *path, lf_err *err)
     v->length = v->ids->shape[1];
     if (!v->logits || (v->logits->dtype != LF_ST_F64 && v->logits->dtype != LF_ST_F32) || v->logits->ndim != 3 ||
         v->logits->shape[0] != v->batch || v->logits->shape[1] != v->length || v->logits->elems == 0)
-        return bad_file(path, "there is no logits, F64 or F32 [batch, length, vocabulary]", err);
+        return bad_file(path, "there is no logits, F64 or F32 [batch, length, vocabulary], of a reward model [batch, length, 1]", err);
     if (v->prefix && (v->prefix->dtype != LF_ST_I64 || v->prefix->ndim != 1 || v->prefix->shape[0] != v->batch))
         return bad_file(path, "prefix is not I64 [batch]", err);
-    v->vocab = v->logits->shape[2];
+    v->width = v->logits->shape[2];
     return 0;
 }
 
 /* ---- the model ---- */
+
+/* The rows of the file must be those that the model has. */
+static int check_width(struct verify *v, const lf_model_config *c, lf_err *err)
+{
+    const bool score = c->output == LF_OUTPUT_SCORE;
+    v->vocab = c->vocab;
+    if (score && v->width != 1)
+        return lf_fail(err, LF_EINVAL, "the model gives one score a token, but the file has %lld numbers", (long long)v->width);
+    if (!score && v->width != c->vocab)
+        return lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld", (long long)v->width,
+                       (long long)c->vocab);
+    return 0;
+}
 
 static int open_model(struct verify *v, const char *dir, int threads, lf_err *err)
 {
@@ -68,9 +82,8 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
     int rc = lf_ckpt_open(&ck, dir, threads, err);
     if (!rc)
         rc = lf_weights_config(&c, ck, err);
-    if (!rc && c.vocab != v->vocab)
-        rc = lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld", (long long)v->vocab,
-                     (long long)c.vocab);
+    if (!rc)
+        rc = check_width(v, &c, err);
     if (!rc && (c.mask == LF_MASK_PREFIX) != (v->prefix != NULL)) /* never compared as if there were none */
         rc = lf_fail(err, LF_EINVAL,
                      v->prefix ? "the expected logits are of a prefix mask, which the model has not"
@@ -81,7 +94,10 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
         rc = lf_decoder_declare(v->dec, v->ps, err);
     if (!rc && !(v->plan = lf_plan_create(v->ps, &po, err)))
         rc = LF_ENOMEM;
-    lf_graph *g = rc ? NULL : lf_decoder_logits_graph(v->dec, v->ps, "verify", &rows, err);
+    lf_graph *g = rc ? NULL
+                  : c.output == LF_OUTPUT_SCORE
+                      ? lf_decoder_heads_graph(v->dec, v->ps, "verify", &rows, &(struct lf_decoder_heads){.score = true}, err)
+                      : lf_decoder_logits_graph(v->dec, v->ps, "verify", &rows, err);
     if (!rc)
         rc = v->chain = g ? lf_plan_add(v->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
     lf_graph_destroy(g);
@@ -144,11 +160,13 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
 
 static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf_err *err)
 {
-    int64_t n = v->length * v->vocab;
-    int rc = lf_exec_read(v->exec, v->chain, 0, "logits", got, (size_t)n * sizeof *got, err);
+    const bool score = lf_decoder_config(v->dec)->output == LF_OUTPUT_SCORE;
+    int64_t n = v->length * v->width;
+    int rc = lf_exec_read(v->exec, v->chain, 0, score ? "score" : "logits", got, (size_t)n * sizeof *got, err);
     if (rc)
         return rc;
-    lf_decoder_softcap(lf_decoder_config(v->dec), got, n);
+    if (!score)
+        lf_decoder_softcap(lf_decoder_config(v->dec), got, n);
     rc = lf_st_read(v->expected, v->logits, b * n, n, want, err);
     if (!rc && v->logits->dtype == LF_ST_F32) /* widen in place, from the end */
         for (int64_t i = n - 1; i >= 0; i--) {
@@ -170,7 +188,7 @@ static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf
 
 static int run_all(struct verify *v, lf_err *err)
 {
-    int64_t n = v->length * v->vocab;
+    int64_t n = v->length * v->width;
     int64_t *ids = lf_malloc((size_t)v->length, sizeof *ids, err);
     int32_t *work = lf_malloc((size_t)v->length, 2 * sizeof *work, err);
     float *got = lf_malloc((size_t)n, sizeof *got, err);

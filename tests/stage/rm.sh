@@ -185,6 +185,19 @@ ok $? "config.json of a classifier"
 same "$? $("$tool" id "$dir/back/checkpoint" | awk '{ print NF }')" "0 2" "which comes in again"
 "$tool" state "$dir/back/checkpoint" | grep -q '"std":'
 ok $? "with its normalisation"
+golden=$LF_SRCDIR/tests/golden/post
+for m in qwen2 gpt2; do
+    "$stages/lf-convert" --from "$golden/rm-$m" --out "$dir/v-$m" --verify "$golden/rm-$m/verify.safetensors" >"$dir/stdout" 2>"$dir/err"
+    [ $? -eq 0 ] && grep -q '^VERIFIED' "$dir/stdout"
+    ok $? "$m: a classifier that comes in is held to transformers' scores: $(sed 's/:.*//' "$dir/stdout")"
+done
+"$stages/lf-convert" --from "$golden/rm-qwen2" --out "$dir/v-not" --verify "$golden/rm-gpt2/verify.safetensors" >"$dir/stdout" 2>"$dir/err"
+[ $? -eq 1 ] && grep -q '^DIFFERENT' "$dir/stdout" && [ ! -e "$dir/v-not/checkpoint" ]
+ok $? "those of another are seen"
+"$stages/lf-convert" --from "$golden/rm-qwen2" --out "$dir/v-no" --verify "$LF_SRCDIR/tests/golden/families/qwen2/expected.safetensors" >"$dir/stdout" 2>"$dir/err"
+[ $? -eq 1 ] && grep -q 'gives one score a token' "$dir/err"
+ok $? "and logits are no scores"
+
 # An adapter, the head whole beside it, with dropout of both kinds; killed, scored with, exchanged.
 lora="--lora-rank 4 --lora-scaling root --lora-dora --lr 1e-2 --dropout --lora-dropout 0.05 --epochs 2"
 rm_ lora $lora
