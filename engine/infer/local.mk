@@ -15,11 +15,15 @@ engine_libengine_a_SOURCES += \
   engine/infer/tasks_metrics.c engine/infer/tasks_metrics.h engine/infer/tasks_requests.c engine/infer/tasks_results.c \
   engine/infer/tasks_run.c
 
-LF_INFER_TESTS = tests/unit/infer_filter tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen tests/unit/infer_model
+LF_INFER_TESTS = tests/unit/infer_filter tests/unit/infer_metric tests/unit/infer_pyre tests/unit/infer_sample tests/unit/infer_score tests/unit/infer_gen tests/unit/infer_model
 check_PROGRAMS += $(LF_INFER_TESTS)
 TESTS += $(LF_INFER_TESTS)
 tests_unit_infer_filter_SOURCES = tests/unit/infer_filter.c
 tests_unit_infer_filter_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_infer_metric_SOURCES = tests/unit/infer_metric.c
+tests_unit_infer_metric_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_infer_pyre_SOURCES = tests/unit/infer_pyre.c
+tests_unit_infer_pyre_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_infer_sample_SOURCES = tests/unit/infer_sample.c
 tests_unit_infer_sample_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_infer_score_SOURCES = tests/unit/infer_score.c
