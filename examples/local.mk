@@ -22,3 +22,4 @@ dist_grpo_DATA = examples/grpo/pipeline.ini
 dist_grpo_SCRIPTS = examples/grpo/run.sh
 examplesdir = $(pkgdatadir)/examples
 dist_examples_SCRIPTS = examples/seeds.sh
+dist_examples_DATA = examples/common.sh

@@ -9,16 +9,10 @@
 #
 # Exit codes: 0 done, and right answers rose by more than three standard errors; 1 failed; 2 usage.
 set -u
-LC_ALL=C
-export LC_ALL
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '5,8s/^# \{0,1\}//p' "$here/run.sh" >&2; exit 2; }
-build=$(cd "$1" 2>/dev/null && pwd) || { echo "grpo: there is no directory $1" >&2; exit 1; }
-lf=$build/loong-flow
-[ -x "$lf" ] || lf=$build/bin/loong-flow
-[ -x "$lf" ] || { echo "grpo: neither $build/loong-flow nor $build/bin/loong-flow is there; build first" >&2; exit 1; }
-LF_MODELS_DIR=${LF_MODELS_DIR:-$(cd "$here/../.." && pwd)/models}
-export LF_MODELS_DIR
+. "$here/../common.sh"
+[ $# -ge 1 ] && [ $# -le 2 ] || { usage 5 8 >&2; exit 2; }
+find_build "$1"
 dir=${2:-grpo-run}
 mkdir -p "$dir" && cp "$here/pipeline.ini" "$dir/" && cd "$dir" || exit 1
 
@@ -30,9 +24,7 @@ awk 'BEGIN { x = 7; for (i = 0; i < 3000; i++) { x = (x * 16807) % 2147483647; a
 
 seed=${SEED:-1}
 "$lf" run pipeline.ini --set "stage first.seed=$seed" --set "stage grpo.seed=$seed" --set "stage before.seed=$((seed + 1))" || exit $?
-# "score" and "score_std" of the one record of a stage.
-value() { "$lf" metrics "$1" --key "$2" --format csv | tail -n 1 | sed 's/.*,//'; }
-awk -v b="$(value before score)" -v bs="$(value before score_std)" -v a="$(value after score)" -v as="$(value after score_std)" 'BEGIN {
+awk -v b="$(last before score)" -v bs="$(last before score_std)" -v a="$(last after score)" -v as="$(last after score_std)" 'BEGIN {
     e = sqrt((bs * bs + as * as) / 800)
     printf "right answers: %.1f %% before, %.1f %% after GRPO (standard error of the difference %.1f %%)\n", 100 * b, 100 * a, 100 * e
     printf "right answers before\t%.4f\nright answers after GRPO\t%.4f\n", b, a >"numbers"

@@ -11,42 +11,29 @@
 # Exit codes: 0 done and the model has learned, 1 failed, 2 usage, 75 stopped at a good checkpoint (run it again).
 set -u
 { # read as a whole before it runs: the file may change meanwhile
-LC_ALL=C
-export LC_ALL
 here=$(cd "$(dirname "$0")" && pwd)
-
-usage() { sed -n '5,9s/^# \{0,1\}//p' "$here/run.sh"; }
-die() {
-    echo "quickstart: $*" >&2
-    exit 1
-}
+. "$here/../common.sh"
 
 build= text= dir=quickstart-run sets=
 while [ $# -gt 0 ]; do
     case $1 in
     --text | --dir | --set)
-        [ $# -ge 2 ] || { usage >&2; exit 2; }
+        [ $# -ge 2 ] || { usage 5 9 >&2; exit 2; }
         case $1 in --text) text=$2 ;; --dir) dir=$2 ;; --set) sets="$sets
 $2" ;; esac
         shift
         ;;
-    -h | --help) usage; exit 0 ;;
-    -*) echo "quickstart: unknown option $1" >&2; usage >&2; exit 2 ;;
+    -h | --help) usage 5 9; exit 0 ;;
+    -*) echo "quickstart: unknown option $1" >&2; usage 5 9 >&2; exit 2 ;;
     *)
-        [ -z "$build" ] || { usage >&2; exit 2; }
+        [ -z "$build" ] || { usage 5 9 >&2; exit 2; }
         build=$1
         ;;
     esac
     shift
 done
-[ -n "$build" ] || { usage >&2; exit 2; }
-build=$(cd "$build" 2>/dev/null && pwd) || die "there is no directory $build"
-lf=$build/loong-flow
-[ -x "$lf" ] || lf=$build/bin/loong-flow
-[ -x "$lf" ] || die "neither $build/loong-flow nor $build/bin/loong-flow is there; build first (make), or name another BUILD"
-# The models lie beside the examples, in the source as in the installed tree.
-LF_MODELS_DIR=${LF_MODELS_DIR:-$(cd "$here/../.." && pwd)/models}
-export LF_MODELS_DIR
+[ -n "$build" ] || { usage 5 9 >&2; exit 2; }
+find_build "$build"
 
 # One file of the documentation texts of this system, when they are enough to learn from.
 collect_docs() {

@@ -10,16 +10,10 @@
 #
 # Exit codes: 0 done, and each stage has improved its number; 1 failed; 2 usage; 75 stopped (run it again).
 set -u
-LC_ALL=C
-export LC_ALL
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -ge 1 ] && [ $# -le 3 ] || { sed -n '5,8s/^# \{0,1\}//p' "$here/run.sh" >&2; exit 2; }
-build=$(cd "$1" 2>/dev/null && pwd) || { echo "rlhf: there is no directory $1" >&2; exit 1; }
-lf=$build/loong-flow
-[ -x "$lf" ] || lf=$build/bin/loong-flow
-[ -x "$lf" ] || { echo "rlhf: neither $build/loong-flow nor $build/bin/loong-flow is there; build first" >&2; exit 1; }
-LF_MODELS_DIR=${LF_MODELS_DIR:-$(cd "$here/../.." && pwd)/models}
-export LF_MODELS_DIR
+. "$here/../common.sh"
+[ $# -ge 1 ] && [ $# -le 3 ] || { usage 5 8 >&2; exit 2; }
+find_build "$1"
 words=${3:-/usr/share/dictd/wn.dict.dz}
 [ -r "$words" ] || { echo "rlhf: cannot read $words; Debian's dict-wn has it, another can be named as DICTIONARY" >&2; exit 1; }
 case $words in /*) ;; *) words=$PWD/$words ;; esac
@@ -31,9 +25,6 @@ seed=${SEED:-1}
 set --
 for stage in pretrain sft rm dpo ppo; do set -- "$@" --set "stage $stage.seed=$seed"; done
 "$lf" run pipeline.ini "$@" --set "stage before.seed=$((seed + 1))" || exit $?
-values() { "$lf" metrics "$1" --key "$2" --lines 0 --format csv | awk -F, 'NR > 1 && $NF != "" { print $NF }'; }
-first() { values "$@" | head -n 1; }
-last() { values "$@" | tail -n 1; }
 awk -v sft0="$(first sft valid_loss)" -v sft1="$(last sft valid_loss)" -v rm0="$(first rm valid_loss)" -v rm1="$(last rm valid_loss)" \
     -v dpo0="$(first dpo valid_loss)" -v dpo1="$(last dpo valid_loss)" -v acc="$(last score pair_accuracy)" -v accs="$(last score pair_accuracy_stderr)" \
     -v b="$(last before score)" -v bs="$(last before score_std)" -v a="$(last after score)" -v as="$(last after score_std)" 'BEGIN {
