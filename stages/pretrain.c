@@ -90,7 +90,9 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     read_order(&p->c, o);
     lf_train_read_optimizer(&p->c, o, 0);
     lf_train_read_operation(&p->c, o);
-    int rc = lf_train_read_data(&p->c, p->arena, o, err);
+    int rc = lf_train_read_fp8(&p->c, o, err);
+    if (!rc)
+        rc = lf_train_read_data(&p->c, p->arena, o, err);
     if (!rc)
         rc = lf_train_read_length(&p->c, p->arena, o, err);
     if (!rc)

@@ -30,7 +30,8 @@ static const lf_opt opts[] = {
     LF_TRAIN_OPTIMIZER_ROWS("3e-4", "peak learning rate", "0.1"),
     {"z_loss", LF_OPT_FLOAT, ID, 0, "0", 0, 1, NULL, NULL, "coefficient of the squared log-partition; 0: none"},
     LF_TRAIN_STATE_ROWS,
-    LF_TRAIN_OPERATION_ROWS,
+    LF_TRAIN_OPERATION_ROWS(LF_TRAIN_PRECISIONS_FP8),
+    LF_TRAIN_QUANTISED_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
 };

@@ -71,7 +71,9 @@ static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
     c->neftune_alpha = lf_optset_float(o, "neftune_alpha");
     c->entropy = true;
     lf_train_read_operation(c, o);
-    int rc = lf_train_read_data(c, s->arena, o, err);
+    int rc = lf_train_read_fp8(c, o, err);
+    if (!rc)
+        rc = lf_train_read_data(c, s->arena, o, err);
     if (!rc)
         rc = lf_train_read_length(c, s->arena, o, err);
     if (!rc)

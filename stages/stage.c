@@ -37,7 +37,7 @@ enum lf_device lf_stage_device(const lf_optset *o)
 
 enum lf_dtype lf_stage_precision(const lf_optset *o)
 {
-    static const enum lf_dtype types[] = {LF_F32, LF_BF16, LF_F16}; /* f32|bf16|fp16 */
+    static const enum lf_dtype types[] = {LF_F32, LF_BF16, LF_F16, LF_BF16}; /* f32|bf16|fp16|fp8 */
     return types[lf_optset_choice(o, "precision")];
 }
 

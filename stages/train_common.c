@@ -160,6 +160,36 @@ void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
     c->spike_after = lf_optset_int(o, "spike_after");
 }
 
+static int read_fp8_layers(struct lf_fp8_layers *f, const lf_optset *o, lf_err *err)
+{
+    const size_t n = lf_optset_count(o, "fp8_layers");
+    *f = (struct lf_fp8_layers){.attention = n == 0, .mlp = n == 0, .edges = (int)lf_optset_int(o, "fp8_edges")};
+    for (size_t i = 0; i < n; i++) {
+        const char *s = lf_optset_str_at(o, "fp8_layers", i);
+        if (strcmp(s, "attention") == 0)
+            f->attention = true;
+        else if (strcmp(s, "mlp") == 0)
+            f->mlp = true;
+        else
+            return lf_fail(err, LF_EINVAL, "fp8_layers = %s: attention or mlp", s);
+    }
+    return 0;
+}
+
+int lf_train_read_fp8(struct lf_train_config *c, const lf_optset *o, lf_err *err)
+{
+    enum { FP8 = 3 }; /* of LF_TRAIN_PRECISIONS_FP8 */
+    static const char *const names[] = {"fp8_scaling", "fp8_layers", "fp8_edges"};
+    const bool on = lf_optset_choice(o, "precision") == FP8;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !on; i++)
+        if (lf_optset_is_set(o, names[i]))
+            return lf_fail(err, LF_EINVAL, "%s belongs to precision = fp8", names[i]);
+    if (!on)
+        return 0;
+    c->fp8 = lf_optset_choice(o, "fp8_scaling") == 1 ? LF_FP8_BLOCKS : LF_FP8_TENSORS;
+    return read_fp8_layers(&c->fp8_layers, o, err);
+}
+
 /* The adapter that the lora_ options describe. */
 static int read_lora(struct lf_adapter_config *ac, lf_arena *a, const lf_optset *o, lf_err *err)
 {

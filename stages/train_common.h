@@ -34,6 +34,8 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
 /* How the optimizer keeps its state. */
 void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o);
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);
+/* fp8_*, after the operation. */
+int lf_train_read_fp8(struct lf_train_config *c, const lf_optset *o, lf_err *err);
 /* lora_*, freeze. */
 int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* adapter, and what lora_* say of it: c->adapter is that until lf_train_settle_adapter. */

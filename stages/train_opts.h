@@ -64,10 +64,12 @@
     {"stochastic_rounding", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "yes", 0, 0, NULL, NULL, \
      "with moments or masters = bf16: up or down at random, right in the mean, the same in every run of a seed; no: to nearest"}
 
-/* lf_train_read_operation */
-#define LF_TRAIN_OPERATION_ROWS \
-    {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, \
-     "what activations and matrix products are stored in; fp16: on GPUs"}, \
+/* lf_train_read_operation; precisions: those that the stage has, and what help says of the last ones */
+#define LF_TRAIN_PRECISIONS "f32|bf16|fp16", NULL, "what activations and matrix products are stored in; fp16: on GPUs"
+#define LF_TRAIN_PRECISIONS_FP8 "f32|bf16|fp16|fp8", NULL, \
+    "what activations and matrix products are stored in; fp16: on GPUs; fp8: bf16, with products of 8-bit floats in the layers"
+#define LF_TRAIN_OPERATION_ROWS(precisions) \
+    {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, precisions}, \
     {"numeric", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "fast", 0, 0, "fast|invariant", NULL, \
      "invariant: the bits of a row do not depend on its neighbours, batch or threads"}, \
     {"recompute", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "none", 0, 0, "none|selective|full", NULL, \
@@ -84,6 +86,15 @@
     {"spike_factor", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "3", 0, 1e6, NULL, NULL, \
      "stop when the loss exceeds its running mean by this factor; 0: never"}, \
     {"spike_after", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "100", 1, 1e12, NULL, "steps", "spikes are looked for after this many"}
+
+/* lf_train_read_fp8 */
+#define LF_TRAIN_QUANTISED_ROWS \
+    {"fp8_scaling", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "tensor", 0, 0, "tensor|block", NULL, \
+     "with precision = fp8: a scale for each tensor; or for each 1 x 128 of activations and gradients and 128 x 128 of weights (sm_90)"}, \
+    {"fp8_layers", LF_OPT_STR, LF_OPT_IDENTITY, LF_OPT_REPEAT, NULL, 0, 0, NULL, NULL, \
+     "with precision = fp8: attention, mlp: whose products are of 8-bit floats; unset: both"}, \
+    {"fp8_edges", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 65536, NULL, "layers", \
+     "with precision = fp8: so many layers at either end stay bf16, as embedding and head always do"}
 
 /* stage.c; of every stage that runs a model */
 #define LF_TRAIN_PROFILE_ROWS \

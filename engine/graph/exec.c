@@ -48,6 +48,7 @@ void lf_exec_destroy(lf_exec *ex)
     }
     lf_exec_free_captured(ex, &ex->opt_captured);
     free(ex->chain);
+    free(ex->opt);
     free(ex->copies);
     free(ex->packs);
     free(ex->opt_host);
@@ -246,7 +247,7 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
         return rc;
     rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, NULL, err);
     ps->version++;
-    if (current) /* adamw rounded the copies of what it changed */
+    if (current) /* adamw rounded the copies of what it changed, and the 8-bit ones were made after it */
         ps->copy_version = ps->version;
     return rc;
 }

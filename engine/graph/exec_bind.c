@@ -141,35 +141,6 @@ static int fill_opt_table(lf_exec *ex, lf_err *err)
     return ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host, all * sizeof *ex->opt_host, err);
 }
 
-static int bind_optimizer(lf_exec *ex, lf_err *err)
-{
-    const lf_plan *p = ex->p;
-    if (!p->has_opt)
-        return 0;
-    int rc = fill_opt_table(ex, err);
-    struct lf_bind b = {.rec = ex->rec,
-                        .opt_tensors = (void *)(ex->inputs + p->opt_tab_off),
-                        .n_opt_tensors = (int64_t)p->n_opt_tensors,
-                        .n_balanced = (int64_t)p->n_balanced,
-                        .adamw = &p->adamw};
-    const enum lf_op ops[] = {LF_OP_GRAD_NORM, LF_OP_ADAMW, LF_OP_MOE_BALANCE};
-    ex->n_opt = p->n_balanced ? 3 : 2;
-    for (size_t k = 0; k < ex->n_opt && !rc; k++) {
-        const struct lf_node n = {.op = (uint8_t)ops[k]};
-        const struct lf_kernel_row *kr = &lf_kernel_table[lf_op_table[ops[k]].kernel];
-        char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
-        if (!args)
-            return LF_ENOMEM;
-        lf_op_table[ops[k]].emit(&b, &n, args);
-        lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL, k == 0 ? p->opt_work : 0);
-        if (kr->check(ex->b->kernels, args) != LF_K_OK)
-            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments", kr->name,
-                         ex->b->kernels->family);
-        ex->opt[k] = (struct lf_call){lf_op_table[ops[k]].kernel, args};
-    }
-    return rc;
-}
-
 static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void *args, const char *name, lf_err *err)
 {
     const struct lf_kernel_row *kr = &lf_kernel_table[kernel];
@@ -184,10 +155,58 @@ static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void
     return 0;
 }
 
+/* The call that makes the 8-bit copies of group g; in *call, and its arguments are the executor's. 1: it has some. */
+static int bind_quantise(lf_exec *ex, struct lf_call *call, const struct lf_pgroup *g, lf_err *err)
+{
+    struct lf_k_quantise a;
+    if (!lf_store_quantise(ex->p->ps, g, &a))
+        return 0;
+    a.work = ex->p->refresh_work ? ex->arena : NULL;
+    a.work_bytes = ex->p->refresh_work;
+    int rc = add_refresh(ex, call, LF_KID_quantise, &a, g->name, err);
+    return rc ? rc : 1;
+}
+
+static int bind_optimizer(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    if (!p->has_opt)
+        return 0;
+    int rc = fill_opt_table(ex, err);
+    struct lf_bind b = {.rec = ex->rec,
+                        .opt_tensors = (void *)(ex->inputs + p->opt_tab_off),
+                        .n_opt_tensors = (int64_t)p->n_opt_tensors,
+                        .n_balanced = (int64_t)p->n_balanced,
+                        .adamw = &p->adamw};
+    const enum lf_op ops[] = {LF_OP_GRAD_NORM, LF_OP_ADAMW, LF_OP_MOE_BALANCE};
+    ex->n_opt = p->n_balanced ? 3 : 2;
+    ex->opt = lf_calloc(ex->n_opt + p->ps->n_g, sizeof *ex->opt, err);
+    if (!ex->opt)
+        return LF_ENOMEM;
+    for (size_t k = 0; k < ex->n_opt && !rc; k++) {
+        const struct lf_node n = {.op = (uint8_t)ops[k]};
+        const struct lf_kernel_row *kr = &lf_kernel_table[lf_op_table[ops[k]].kernel];
+        char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
+        if (!args)
+            return LF_ENOMEM;
+        lf_op_table[ops[k]].emit(&b, &n, args);
+        lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL, k == 0 ? p->opt_work : 0);
+        if (kr->check(ex->b->kernels, args) != LF_K_OK)
+            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments", kr->name,
+                         ex->b->kernels->family);
+        ex->opt[k] = (struct lf_call){lf_op_table[ops[k]].kernel, args};
+    }
+    for (size_t i = 0; i < p->ps->n_g && rc >= 0; i++) {
+        rc = p->ps->g[i].frozen ? 0 : bind_quantise(ex, &ex->opt[ex->n_opt], &p->ps->g[i], err);
+        ex->n_opt += rc > 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
 static int bind_refresh(lf_exec *ex, lf_err *err)
 {
     const lf_pstore *ps = ex->p->ps;
-    ex->copies = lf_calloc(ps->n_g + 1, sizeof *ex->copies, err);
+    ex->copies = lf_calloc(2 * ps->n_g + 1, sizeof *ex->copies, err);
     ex->packs = lf_calloc(ps->n_g + 1, sizeof *ex->packs, err);
     int rc = ex->copies && ex->packs ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < ps->n_g && !rc; i++) {
@@ -203,6 +222,10 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
                                          .b_type = LF_F32,
                                          .y_type = (uint8_t)ps->copy_type};
             rc = add_refresh(ex, &ex->copies[ex->n_copies++], LF_KID_axpby, &a, g->name, err);
+        }
+        if (!rc && (rc = bind_quantise(ex, &ex->copies[ex->n_copies], g, err)) > 0) {
+            ex->n_copies++;
+            rc = 0;
         }
         if (g->need_pack && !rc) {
             const struct lf_k_gemm_pack a = {.n = g->rows,

@@ -68,7 +68,7 @@ json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
     json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels",
                           ex->b->kernels->family, "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
                           ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
-                          lf_compute_name(ex->p->o.compute), "optimizer_state", state, "plan", hash);
+                          lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
     if (!j || (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device)))) {
         json_decref(j);
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");

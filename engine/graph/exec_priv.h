@@ -34,7 +34,7 @@ struct lf_exec {
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;
-    struct lf_call opt[3]; /* norm, AdamW, and where something is balanced, that */
+    struct lf_call *opt; /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has changed */
     size_t n_opt;
     struct lf_captured opt_captured;
     lf_exec_reduce reduce;

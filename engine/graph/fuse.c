@@ -48,7 +48,10 @@ static bool optional_out(const struct lf_node *n, int slot)
 {
     switch (n->op) {
     case LF_OP_LINEAR:
+    case LF_OP_LINEAR_FP8:
         return slot == LINEAR_PRE;
+    case LF_OP_QUANTISE:
+        return true;
     case LF_OP_NORM:
         return slot == NORM_MEAN || slot == NORM_RSTD;
     case LF_OP_ATTN:
@@ -127,7 +130,7 @@ static void fuse_act(struct fuse *f, size_t i)
         g->t[pre].dtype != g->t[y].dtype)
         return;
     struct lf_node *p = &g->n[pi];
-    if (p->op != LF_OP_LINEAR || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] || p->out[LINEAR_PRE] ||
+    if (!lf_is_linear(p->op) || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] || p->out[LINEAR_PRE] ||
         p->block != a->block)
         return;
     for (size_t k = 0; k < g->n_n; k++) /* other readers must be backward nodes */
@@ -145,9 +148,9 @@ static void fuse_act(struct fuse *f, size_t i)
 /* Slot of a node that can take an addend, -1 none. */
 static int addend_slot(const struct lf_node *n, uint32_t patterns)
 {
-    if (n->op == LF_OP_LINEAR && (patterns & LF_FUSE_RESIDUAL))
+    if (lf_is_linear(n->op) && (patterns & LF_FUSE_RESIDUAL))
         return LINEAR_RES;
-    if (n->op == LF_OP_LINEAR_DX && (patterns & LF_FUSE_RESIDUAL))
+    if ((n->op == LF_OP_LINEAR_DX || n->op == LF_OP_LINEAR_DX_FP8) && (patterns & LF_FUSE_RESIDUAL))
         return LDX_RES;
     if (n->op == LF_OP_MOE_COMBINE && (patterns & LF_FUSE_RESIDUAL))
         return COMB_RES;

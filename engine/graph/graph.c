@@ -152,14 +152,13 @@ int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, 
     return i;
 }
 
-static int32_t derived_param(lf_graph *g, int32_t param, enum lf_tensor_role role, enum lf_pkind kind, enum lf_dtype dtype)
+int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind, enum lf_dtype dtype, int64_t rows, int64_t cols)
 {
     const int32_t group = g->t[param].group;
     for (size_t i = 1; i < g->n_t; i++)
         if (g->t[i].role == role && g->t[i].group == group && g->t[i].pkind == kind)
             return (int32_t)i;
-    int32_t t = lf_tensor_new(g, dtype, role, g->t[param].rows, g->t[param].cols, "%s.%s", g->t[param].name,
-                              lf_pkind_name(kind));
+    int32_t t = lf_tensor_new(g, dtype, role, rows, cols, "%s.%s", g->t[param].name, lf_pkind_name((enum lf_pkind)kind));
     if (t) {
         g->t[t].group = group;
         g->t[t].pkind = (uint8_t)kind;
@@ -170,12 +169,12 @@ static int32_t derived_param(lf_graph *g, int32_t param, enum lf_tensor_role rol
 
 int32_t lf_graph_grad(lf_graph *g, int32_t param)
 {
-    return derived_param(g, param, LF_ROLE_GRAD, LF_P_GRAD, LF_F32);
+    return lf_graph_derived(g, param, LF_ROLE_GRAD, LF_P_GRAD, LF_F32, g->t[param].rows, g->t[param].cols);
 }
 
 int32_t lf_graph_copy(lf_graph *g, int32_t param)
 {
-    return derived_param(g, param, LF_ROLE_PARAM, LF_P_COPY, g->ps->copy_type);
+    return lf_graph_derived(g, param, LF_ROLE_PARAM, LF_P_COPY, g->ps->copy_type, g->t[param].rows, g->t[param].cols);
 }
 
 /* ---- public ---- */

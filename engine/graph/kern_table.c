@@ -29,6 +29,7 @@ const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {LF_KERNEL_LIST(ROW)}
 const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
     WORKS(gemm),     WORKS(colsum),   WORKS(linear_xent), WORKS(embed_bwd), WORKS(norm_bwd),
     WORKS(attn_fwd), WORKS(attn_bwd), WORKS(attn_paged),  WORKS(grad_norm), WORKS(grouped_gemm),
+    WORKS(quantise), [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work), offsetof(struct lf_k_gemm_fp8, gemm.work_bytes)},
 };
 
 void lf_kernel_set_work(int kernel, void *args, void *work, size_t bytes)

@@ -2,8 +2,8 @@
 engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/graph/plan.h engine/graph/exec.h \
   engine/graph/priv.h engine/graph/exec_priv.h engine/graph/pstore.c engine/graph/graph.c engine/graph/build.c \
   engine/graph/adapter.h engine/graph/adapter.c \
-  engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit.h engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_cost.c \
-  engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fuse.c engine/graph/recompute.c \
+  engine/graph/ops.c engine/graph/ops_shape.c engine/graph/ops_vjp.c engine/graph/ops_emit.c engine/graph/ops_emit.h engine/graph/ops_moe.c engine/graph/ops_dora.c engine/graph/ops_fp8.c engine/graph/ops_cost.c \
+  engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c \
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c \
   engine/graph/plan_place.c \
   engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c \
@@ -19,12 +19,15 @@ tests/unit/fake_nvtx.so: tests/unit/fake_nvtx.c
 
 # The tests with a whole decoder share graph_util.
 graph_tests = tests/unit/graph_place tests/unit/graph_random tests/unit/graph_build tests/unit/graph_train \
-  tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx
+  tests/unit/graph_memory tests/unit/graph_state tests/unit/graph_paged tests/unit/graph_data tests/unit/graph_profile tests/unit/graph_nvtx \
+  tests/unit/graph_fp8
 graph_util = tests/unit/graph_util.c tests/unit/graph_util.h
 check_PROGRAMS += $(graph_tests)
 TESTS += $(graph_tests)
 tests_unit_graph_place_SOURCES = tests/unit/graph_place.c $(graph_util)
 tests_unit_graph_place_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_fp8_SOURCES = tests/unit/graph_fp8.c $(graph_util)
+tests_unit_graph_fp8_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_random_SOURCES = tests/unit/graph_random.c
 tests_unit_graph_random_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_build_SOURCES = tests/unit/graph_build.c

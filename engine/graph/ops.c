@@ -185,5 +185,17 @@ const struct lf_op_row lf_op_table[LF_OP_COUNT] = {
     [LF_OP_DORA_BWD] = {
         .name = "dora_bwd", .in_types = "cccmmf", .out_types = "cg", .alias = {{DORAB_DX, DORAB_DY}, END},
         .numeric = "rows", .kernel = KID(dora_bwd), .emit = lf_emit_dora_bwd},
+    [LF_OP_QUANTISE] = { /* the next four appear in fp8.c, after differentiation: no shape rule, no vjp */
+        .name = "quantise", .in_types = "x", .out_types = "qqff", .alias = {END}, .flags = LF_OPF_CHEAP,
+        .numeric = "rows", .kernel = KID(quantise), .emit = lf_emit_quantise},
+    [LF_OP_LINEAR_FP8] = {
+        .name = "linear_fp8", .in_types = "qqmxff", .out_types = "oo", .alias = {END}, .numeric = "rows",
+        .flops = lf_flops_linear, .kernel = KID(gemm_fp8), .emit = lf_emit_linear_fp8},
+    [LF_OP_LINEAR_DX_FP8] = {
+        .name = "linear_dx_fp8", .in_types = "qqxff", .out_types = "o", .alias = {END}, .numeric = "rows",
+        .flops = lf_flops_linear_dx, .kernel = KID(gemm_fp8), .emit = lf_emit_linear_dx_fp8},
+    [LF_OP_LINEAR_DW_FP8] = {
+        .name = "linear_dw_fp8", .in_types = "qqff", .out_types = "g", .alias = {END}, .numeric = "rows",
+        .flops = lf_flops_linear_dw_fp8, .kernel = KID(gemm_fp8), .emit = lf_emit_linear_dw_fp8},
 };
 /* clang-format on */

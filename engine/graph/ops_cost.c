@@ -30,6 +30,13 @@ LF_FLOPS(linear_dw)
     return 2.0 * area(g, n->in[LDW_DY]) * (double)g->t[n->in[LDW_X]].cols;
 }
 
+/* Both factors are transposed. */
+LF_FLOPS(linear_dw_fp8)
+{
+    (void)full;
+    return 2.0 * area(g, n->in[LDW_DY]) * (double)g->t[n->in[LDW_X]].rows;
+}
+
 LF_FLOPS(xent)
 {
     (void)full;

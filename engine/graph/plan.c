@@ -22,6 +22,26 @@ static void forget_needs(lf_pstore *ps)
     }
 }
 
+/* 8-bit products: where there are tensor cores for them, and scales of blocks where cuBLASLt has them. The CPU computes what
+ * a GPU would. */
+static int check_fp8(const struct lf_plan_opts *o, lf_err *err)
+{
+    const int sm = o->target->sm;
+    if (!o->fp8)
+        return 0;
+    if (o->compute != LF_BF16)
+        return lf_fail(err, LF_EINVAL, "plan: fp8 stands beside compute type bf16");
+    if (o->mode != LF_FAST)
+        return lf_fail(err, LF_ENOTSUP, "precision fp8 has no invariant mode: its scales depend on all rows; take numeric = fast or precision = bf16");
+    if (sm && sm < 89)
+        return lf_fail(err, LF_ENOTSUP, "precision fp8: %s has no tensor cores for it, GPUs from sm_89 on have (L40S, H100, H200); bf16 runs everywhere",
+                       o->target->name);
+    if (sm && sm != 90 && o->fp8 == LF_FP8_BLOCKS)
+        return lf_fail(err, LF_ENOTSUP, "fp8_scaling = block: cuBLASLt has it on sm_90 (H100, H200) alone, not on %s; take fp8_scaling = tensor",
+                       o->target->name);
+    return 0;
+}
+
 lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *err)
 {
     if (ps->back) {
@@ -45,8 +65,11 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
                 p->o.target->name);
         goto out;
     }
+    if (check_fp8(&p->o, err))
+        goto out;
     ps->copy_type = p->o.compute == LF_F16 ? LF_F16 : LF_BF16;
     ps->moment_type = LF_F32;
+    ps->fp8_scaling = p->o.fp8 == LF_FP8_BLOCKS ? LF_FP8_BLK128 : LF_FP8_TENSOR;
     p->arena = lf_arena_create(err);
     if (!p->arena)
         goto out;
@@ -197,6 +220,8 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
     if (!rc)
         rc = lf_precision(g, p->o.compute, err);
     if (!rc)
+        rc = lf_fp8_pass(g, c->o.no_fp8 ? LF_FP8_OFF : p->o.fp8, err);
+    if (!rc)
         rc = lf_fuse(g, p->o.target->fuse, err);
     if (!rc)
         rc = lf_recompute(g, c->o.recompute, err);
@@ -284,6 +309,8 @@ static void settle_store(lf_plan *p)
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
         bool trained = p->has_opt && !g->frozen;
+        if ((g->need[LF_P_Q] || g->need[LF_P_QT]) && (narrow || (!trained && !p->o.keep_master))) /* they are made from something */
+            g->need[LF_P_COPY] = true;
         if (trained)
             g->need[LF_P_GRAD] = true;
         if (trained && !g->balanced)
@@ -345,6 +372,18 @@ static int optimizer_work(lf_plan *p, lf_err *err)
     return 0;
 }
 
+/* What making the 8-bit copies of weights needs. */
+static void refresh_work(lf_plan *p)
+{
+    for (size_t i = 0; i < p->ps->n_g; i++) {
+        struct lf_k_quantise a;
+        if (!lf_store_quantise(p->ps, &p->ps->g[i], &a))
+            continue;
+        const size_t n = lf_align_up(lf_kernel_table[LF_KID_quantise].work(p->k, &a, p->o.threads), p->o.target->align);
+        p->refresh_work = n > p->refresh_work ? n : p->refresh_work;
+    }
+}
+
 static void count_bytes(lf_plan *p)
 {
     struct lf_plan_bytes *b = &p->bytes;
@@ -355,6 +394,8 @@ static void count_bytes(lf_plan *p)
                                 .inputs = p->input_bytes,
                                 .state = p->state_bytes,
                                 .arena = p->arena_bytes};
+    for (int k = LF_P_Q; k < LF_P_ALL; k++)
+        b->params += ps->bytes[k];
     for (size_t i = 0; i < p->n_c; i++) { /* by the chain that sets the arena's height */
         const struct lf_chain *c = &p->c[i];
         b->largest_live = c->live_max > b->largest_live ? c->live_max : b->largest_live;
@@ -363,6 +404,8 @@ static void count_bytes(lf_plan *p)
     }
     if (p->opt_work > b->workspace)
         b->workspace = p->opt_work;
+    if (p->refresh_work > b->workspace)
+        b->workspace = p->refresh_work;
     if (b->workspace > b->arena - b->saved) /* the largest workspace and the most saved bytes need not meet */
         b->workspace = b->arena - b->saved;
     b->transient = b->arena - b->saved - b->workspace;
@@ -377,6 +420,7 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
         return lf_fail(err, LF_EBUSY, "plan: the store is bound to an executor");
     settle_store(p);
     lay_inputs(p);
+    refresh_work(p);
     int rc = optimizer_work(p, err);
     if (!rc)
         rc = lf_plan_buckets(p, err);

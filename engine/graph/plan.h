@@ -55,10 +55,16 @@ const char *const *lf_target_names(void);
 
 enum lf_recompute { LF_RECOMPUTE_NONE = 0, LF_RECOMPUTE_SELECTIVE, LF_RECOMPUTE_FULL };
 
+/* 8-bit products of the weights marked for it (lf_pstore_fp8_matching): activations and weights in e4m3, one scale for a tensor and
+ * gradients in e5m2; or everything in e4m3 with scales of 1 x 128 (activations, gradients) and 128 x 128 (weights), as in
+ * DeepSeek-V3 (2024), section 3.3. Scales are those of the values themselves (kernels.h, "fp8"); sums are f32. */
+enum lf_fp8 { LF_FP8_OFF = 0, LF_FP8_TENSORS, LF_FP8_BLOCKS };
+
 struct lf_plan_opts {
     const struct lf_target *target; /* NULL: lf_target_host() */
     int threads;                    /* >= 1; workspace depends on it */
     enum lf_dtype compute;          /* LF_F32, LF_BF16 or, on GPUs, LF_F16: type of activations and of what GEMMs read */
+    enum lf_fp8 fp8;                /* needs compute = LF_BF16, mode LF_FAST, on GPUs sm_89, with blocks sm_90 */
     enum lf_numeric mode;
     bool keep_master; /* hold f32 masters although nothing here needs them (converters); an optimizer's `masters` goes before */
     bool no_reuse;    /* debugging: every tensor gets bytes of its own */
@@ -74,6 +80,7 @@ struct lf_chain_opts {
     enum lf_recompute recompute;
     int slots;     /* micro-batches in flight; 0 means 1 */
     uint32_t eras; /* when it lives; 0 means all */
+    bool no_fp8;   /* its products stay bf16 whatever the plan has: a few rows at a time (generation) */
     bool packed;   /* linears read panels made once per change of weights (inference) */
 };
 /* Takes the graph's content: the plan keeps what it needs, the graph may be destroyed afterwards (its const contexts
@@ -99,7 +106,7 @@ int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *er
 int lf_plan_finish(lf_plan *p, lf_err *err);
 
 struct lf_plan_bytes {
-    size_t params; /* masters + bf16 copies + packed panels */
+    size_t params; /* masters + copies + packed panels */
     size_t grads;
     size_t optimizer;    /* moments */
     size_t saved;        /* activations that cross from forward to backward, all slots */

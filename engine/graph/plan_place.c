@@ -184,7 +184,7 @@ out:
 int lf_plan_place_arena(lf_plan *p, lf_err *err)
 {
     (void)err;
-    size_t top = p->opt_work;
+    size_t top = p->opt_work > p->refresh_work ? p->opt_work : p->refresh_work;
     for (size_t i = 0; i < p->n_c; i++) {
         struct lf_chain *c = &p->c[i];
         bool moved = true;

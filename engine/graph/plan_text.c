@@ -72,6 +72,11 @@ const char *lf_compute_name(enum lf_dtype compute)
     return compute == LF_F16 ? "fp16" : compute == LF_BF16 ? "bf16" : "f32";
 }
 
+const char *lf_plan_compute(const lf_plan *p)
+{
+    return !p->o.fp8 ? lf_compute_name(p->o.compute) : p->o.fp8 == LF_FP8_BLOCKS ? "fp8-block" : "fp8-tensor";
+}
+
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
 {
     const struct lf_plan_bytes *b = &p->bytes;
@@ -88,7 +93,7 @@ json_t *lf_plan_json(const lf_plan *p, lf_err *err)
         json_array_append_new(segments, chain_json(p, (int)i));
     json_t *j =
         json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "target", p->o.target->name, "compute",
-                  lf_compute_name(p->o.compute), "numeric", p->o.mode == LF_INVARIANT ? "invariant" : "fast",
+                  lf_plan_compute(p), "numeric", p->o.mode == LF_INVARIANT ? "invariant" : "fast",
                   "threads", p->o.threads, "parameters", (json_int_t)lf_pstore_elements(p->ps), "trained",
                   (json_int_t)lf_pstore_elements_trained(p->ps), "workspace_exact", p->work_exact, "bytes", bytes,
                   "segments", segments);
@@ -103,7 +108,7 @@ char *lf_plan_text(const lf_plan *p, int chain, lf_err *err)
         lf_fail(err, LF_EINVAL, "plan: there is no chain %d", chain);
         return NULL;
     }
-    static const char *const types[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u16", "u32", "u8"};
+    static const char *const types[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u16", "u32", "u8", "e4m3", "e5m2"};
     const struct lf_chain *c = &p->c[chain];
     const lf_graph *g = c->g;
     lf_buf out;
@@ -173,6 +178,8 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
     }
     if (n->op >= LF_OP_DORA_NORM)
         h = mix_i(h, a->at);
+    if (n->op >= LF_OP_QUANTISE)
+        h = mix_i(h, a->blocks);
     return h;
 }
 

@@ -6,6 +6,7 @@
  *   build (graph.c, build.c)     nodes appended by model code; SSA: a tensor is written by one node
  *   differentiate (autodiff.c)   backward nodes appended; nodes [0, n_fwd) are the forward from here on
  *   precision (precision.c)      every float activation gets its storage type; shared casts appear
+ *   fp8 (fp8.c)                  products of chosen weights read 8-bit copies; shared quantising nodes appear
  *   fuse (fuse.c)                epilogues of the target
  *   recompute (recompute.c)      forward nodes re-emitted inside the backward; after fusing, so that a re-emitted
  *                                node has the rounding points of the first one and bits do not change
@@ -75,12 +76,16 @@ enum lf_op {
     LF_OP_DORA_NORM,
     LF_OP_DORA,
     LF_OP_DORA_BWD,
+    LF_OP_QUANTISE,
+    LF_OP_LINEAR_FP8, /* as LINEAR, LINEAR_DX, LINEAR_DW, with a scale for each factor */
+    LF_OP_LINEAR_DX_FP8,
+    LF_OP_LINEAR_DW_FP8,
     LF_OP_COUNT
 };
 
 /* Operand slots. in / out indices of each op; 0 in a slot is "absent". */
 enum { EMBED_TOKEN, EMBED_POS, EMBED_WTE, EMBED_WPE };
-enum { LINEAR_X, LINEAR_W, LINEAR_BIAS, LINEAR_RES };
+enum { LINEAR_X, LINEAR_W, LINEAR_BIAS, LINEAR_RES, LINEAR_XS, LINEAR_WS }; /* scales: of LINEAR_FP8 */
 enum { LINEAR_Y, LINEAR_PRE };
 enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
@@ -95,8 +100,8 @@ enum { XENT_LOSS, XENT_LSE, XENT_ARGMAX, XENT_DX, XENT_DW, XENT_DB, XENT_ENTROPY
 enum { LOGP_X, LOGP_W, LOGP_BIAS, LOGP_TARGET, LOGPB_DLOGP, LOGPB_DENTROPY };
 enum { LOGP_LOGP, LOGP_ENTROPY };
 enum { LOGPB_DX, LOGPB_DW, LOGPB_DB };
-enum { LDX_DY, LDX_W, LDX_RES };
-enum { LDW_DY, LDW_X };
+enum { LDX_DY, LDX_W, LDX_RES, LDX_DYS, LDX_WS };
+enum { LDW_DY, LDW_X, LDW_DYS, LDW_XS };
 enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
 enum { EMBB_DWTE, EMBB_DWPE };
 enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
@@ -124,6 +129,7 @@ enum { DNORM_W, DNORM_A, DNORM_B };
 enum { DORA_BASE, DORA_LORA, DORA_REST, DORA_BIAS, DORA_M, DORA_NORM };
 enum { DORAB_DY, DORAB_BASE, DORAB_LORA, DORAB_BIAS, DORAB_M, DORAB_NORM };
 enum { DORAB_DX, DORAB_DM };
+enum { QUANT_QT, QUANT_Q, QUANT_TS, QUANT_S }; /* outputs; the transpose first: it is what a backward reads */
 
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
@@ -137,6 +143,7 @@ struct lf_attr {
     float aux;                                  /* coefficient of the load-balancing loss */
     bool sigmoid, renorm;
     bool entropy; /* logp: the row's entropy is wanted */
+    bool blocks;  /* fp8: scales of blocks, not of tensors */
 };
 
 struct lf_node {
@@ -206,8 +213,15 @@ int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block);
 /* The one tensor that stands for a group's gradient / its bf16 copy in this graph. */
 int32_t lf_graph_grad(lf_graph *g, int32_t param);
 int32_t lf_graph_copy(lf_graph *g, int32_t param);
+/* The same for any kind, of that type and shape. */
+int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind, enum lf_dtype dtype, int64_t rows, int64_t cols);
 int32_t lf_root_of(const lf_graph *g, int32_t t);
 int64_t lf_ld_of(const lf_graph *g, int32_t t);
+/* linear, in whatever precision: the slots are the same. */
+static inline bool lf_is_linear(uint8_t op)
+{
+    return op == LF_OP_LINEAR || op == LF_OP_LINEAR_FP8;
+}
 static inline bool lf_is_float(uint8_t dt)
 {
     return dt == LF_F32 || dt == LF_BF16 || dt == LF_F16;
@@ -219,8 +233,8 @@ struct lf_bind;
 struct lf_op_row {
     const char *name;
     /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight in the compute type,
-     * m f32 weight, g f32 gradient, s state in the compute type; of outputs o: compute type, or f32 where the tensor is
-     * pinned. */
+     * m f32 weight, g f32 gradient, s state in the compute type, q 8-bit float; of outputs o: compute type, or f32 where the
+     * tensor is pinned. */
     const char *in_types, *out_types;
     int (*shape)(lf_graph *g, struct lf_node *n); /* checks inputs, makes outputs; sticky error */
     int (*vjp)(struct lf_ad *ad, int32_t node);   /* appends backward nodes; NULL: nothing flows through */
@@ -367,6 +381,10 @@ LF_EMIT(moe_balance);
 LF_EMIT(dora_norm);
 LF_EMIT(dora);
 LF_EMIT(dora_bwd);
+LF_EMIT(quantise);
+LF_EMIT(linear_fp8);
+LF_EMIT(linear_dx_fp8);
+LF_EMIT(linear_dw_fp8);
 #define LF_FLOPS(op) double lf_flops_##op(const lf_graph *g, const struct lf_node *n, bool full)
 LF_FLOPS(linear);
 LF_FLOPS(linear_dx);
@@ -380,6 +398,7 @@ LF_FLOPS(moe_linear);
 LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);
 LF_FLOPS(dora_norm);
+LF_FLOPS(linear_dw_fp8);
 /* Bytes a node moves if every operand moves once; of a paged cache all of it, which is a bound. */
 double lf_node_traffic(const lf_graph *g, const struct lf_node *n);
 
@@ -402,6 +421,7 @@ bool lf_ad_wants(const struct lf_ad *ad, int32_t t);
 
 /* ---- passes ---- */
 int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err);
+int lf_fp8_pass(lf_graph *g, enum lf_fp8 fp8, lf_err *err);
 int lf_fuse(lf_graph *g, uint32_t patterns, lf_err *err);
 int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err);
 void lf_prune(lf_graph *g);
@@ -423,14 +443,18 @@ int lf_alias(lf_graph *g, lf_err *err);
 void lf_liveness(lf_graph *g);
 
 /* ---- pstore.c ---- */
+/* Kinds of a group that only plans and executors see: its matrix in e4m3, the transpose of it, their scales. With one scale
+ * for the tensor LF_P_QTS is never needed. */
+enum { LF_P_Q = LF_P_KINDS, LF_P_QT, LF_P_QS, LF_P_QTS, LF_P_ALL };
 struct lf_pgroup {
     const char *name;
     int32_t first, count; /* params */
     int32_t ndim;
     int64_t rows, cols; /* vectors: rows 1, cols n */
     bool frozen, balanced;
-    bool need[LF_P_KINDS];
-    size_t off[LF_P_KINDS];
+    bool fp8; /* every member says so */
+    bool need[LF_P_ALL];
+    size_t off[LF_P_ALL];
     bool need_pack;
     size_t pack_off, pack_bytes;
     uint8_t pack_type;
@@ -455,17 +479,16 @@ struct lf_pstore {
     size_t n_g, cap_g;
     struct lf_padapter *ad;
     size_t n_ad, cap_ad;
-    size_t bytes[LF_P_KINDS], pack_bytes;
-    char *data[LF_P_KINDS], *pack;
+    size_t bytes[LF_P_ALL], pack_bytes;
+    char *data[LF_P_ALL], *pack;
     struct lf_back *back;  /* NULL: not bound */
     enum lf_dtype copy_type; /* of LF_P_COPY: the plan's compute type, or bf16 */
     enum lf_dtype moment_type; /* of LF_P_M, LF_P_V: as the plan's optimizer keeps them */
+    enum lf_fp8_scaling fp8_scaling; /* of LF_P_Q */
     uint64_t version;      /* of the weights */
     uint64_t copy_version; /* the copies were made from */
     uint64_t pack_version; /* the panels were made from */
 };
-/* "f32", "bf16", "fp16" */
-const char *lf_compute_name(enum lf_dtype compute);
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind);
@@ -475,6 +498,9 @@ void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkin
 size_t lf_pstore_bytes(const lf_pstore *ps);
 int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err);
 void lf_pstore_unbind(lf_pstore *ps);
+/* The call that makes a group's 8-bit copies from its master, or where it holds none from its copy; addresses are NULL before memory is
+ * bound. false: it has none. */
+bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf_k_quantise *out);
 
 /* ---- plan.c ---- */
 struct lf_chain {
@@ -519,7 +545,7 @@ struct lf_plan {
     size_t n_buckets;
     struct lf_adamw_opts adamw;
     size_t n_opt_tensors, n_balanced;
-    size_t opt_work;
+    size_t opt_work, refresh_work; /* workspaces of the optimizer and of making copies */
     size_t rec_off, opt_tab_off, const_bytes, input_bytes, state_bytes, arena_bytes;
     struct lf_plan_bytes bytes;
 };
@@ -536,6 +562,10 @@ int lf_plan_buckets(lf_plan *p, lf_err *err);
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap);
 int32_t lf_plan_table(const lf_plan *p, const char *name); /* index or -1 */
 uint64_t lf_plan_hash(const lf_plan *p);
+/* "f32", "bf16", "fp16" */
+const char *lf_compute_name(enum lf_dtype compute);
+/* That of the plan, or "fp8-tensor", "fp8-block". */
+const char *lf_plan_compute(const lf_plan *p);
 /* How a chain's nodes see addresses while planning. */
 struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c);
 

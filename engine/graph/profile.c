@@ -152,7 +152,8 @@ static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const
         o->node[i].op = row->name;
         o->node[i].again = n->clone;
         o->node[i].layer = n->block;
-        o->node[i].bf16 = n->in[0] && (g->t[n->in[0]].dtype == LF_BF16 || g->t[n->in[0]].dtype == LF_F16);
+        const int in = n->in[0] ? g->t[n->in[0]].dtype : LF_F32;
+        o->node[i].bf16 = in == LF_BF16 || in == LF_F16 || in == LF_E4M3 || in == LF_E5M2; /* 8-bit products are measured against it too */
         o->node[i].flops = row->flops ? row->flops(g, n, false) : 0;
         o->node[i].bytes = lf_node_traffic(g, n);
     }
@@ -164,6 +165,13 @@ static double adamw_bytes(const struct lf_opt_tensor *t)
 {
     const size_t each = 4 + 2 * (lf_dtype_size(t->master_type) + 2 * lf_dtype_size(t->moment_type)) + (t->copy ? 2 : 0);
     return (double)each * (double)t->n;
+}
+
+/* It reads twice with one scale for the tensor. */
+static double quantise_bytes(const struct lf_k_quantise *a)
+{
+    const double reads = a->scaling == LF_FP8_TENSOR ? 2 : 1, each = reads * (double)lf_dtype_size(a->x_type);
+    return (each + (a->q ? 1 : 0) + (a->qt ? 1 : 0)) * (double)a->rows * (double)a->cols;
 }
 
 /* The norm reads gradients; balancing touches next to nothing. */
@@ -178,7 +186,10 @@ static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, l
     }
     for (size_t i = 0; o && i < ex->n_opt; i++) {
         o->node[i].op = lf_kernel_table[ex->opt[i].kernel].name;
-        o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm ? norm : ex->opt[i].kernel == LF_KID_adamw ? adamw : 0;
+        o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm   ? norm
+                           : ex->opt[i].kernel == LF_KID_adamw    ? adamw
+                           : ex->opt[i].kernel == LF_KID_quantise ? quantise_bytes(ex->opt[i].args)
+                                                                  : 0;
     }
     return o;
 }
@@ -192,6 +203,11 @@ static struct lf_prof_graph *refresh_graph(lf_profile *p, const lf_exec *ex, lf_
     o->n_fwd = ex->n_copies;
     for (size_t i = 0; i < ex->n_copies; i++) {
         const struct lf_k_axpby *a = ex->copies[i].args;
+        if (ex->copies[i].kernel == LF_KID_quantise) {
+            o->node[i].op = "quantise";
+            o->node[i].bytes = quantise_bytes(ex->copies[i].args);
+            continue;
+        }
         o->node[i].op = "refresh_copy";
         o->node[i].bytes = (double)a->n * (double)(lf_dtype_size(a->a_type) + lf_dtype_size(a->y_type));
     }

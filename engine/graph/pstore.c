@@ -18,8 +18,9 @@ enum { CHUNK = 2048, STAGE = 1 << 20 }; /* elements converted, drawn at a time *
 
 const char *lf_pkind_name(enum lf_pkind kind)
 {
-    static const char *const names[LF_P_KINDS] = {"weight", "grad", "adam_m", "adam_v", "copy"};
-    return (unsigned)kind < LF_P_KINDS ? names[kind] : "?";
+    static const char *const names[LF_P_ALL] = {"weight", "grad",  "adam_m",    "adam_v",     "copy",
+                                                "fp8",    "fp8_t", "fp8_scale", "fp8_scale_t"};
+    return (unsigned)kind < LF_P_ALL ? names[kind] : "?";
 }
 
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind)
@@ -129,6 +130,7 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
                                        .rows = rows_of(d),
                                        .cols = cols,
                                        .frozen = d->frozen,
+                                       .fp8 = d->fp8,
                                        .balanced = d->balance_rate > 0};
         *out = gi;
         return 0;
@@ -142,6 +144,7 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
                        (long long)g->cols);
     if (g->frozen != d->frozen)
         return lf_fail(err, LF_EINVAL, "parameter %s: group %s must be frozen or trained as a whole", d->name, name);
+    g->fp8 = g->fp8 && d->fp8;
     if (d->ndim >= 2)
         g->rows += rows_of(d);
     else
@@ -183,9 +186,11 @@ static void settle_groups(lf_pstore *ps)
 {
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
-        g->frozen = true;
-        for (int32_t k = 0; k < g->count; k++)
+        g->frozen = g->fp8 = true;
+        for (int32_t k = 0; k < g->count; k++) {
             g->frozen = g->frozen && ps->p[g->first + k].d.frozen;
+            g->fp8 = g->fp8 && ps->p[g->first + k].d.fp8;
+        }
     }
 }
 
@@ -240,17 +245,46 @@ int64_t lf_pstore_elements_trained(const lf_pstore *ps)
     return n;
 }
 
+int lf_pstore_fp8_matching(lf_pstore *ps, const char *pattern, bool fp8)
+{
+    int n = 0;
+    for (size_t i = 0; i < ps->n_p; i++) {
+        struct lf_param_desc *d = &ps->p[i].d;
+        if (d->ndim != 2 || d->adapter || fnmatch(pattern, d->name, 0) != 0)
+            continue;
+        d->fp8 = fp8;
+        n++;
+    }
+    settle_groups(ps);
+    return n;
+}
+
+static size_t kind_bytes(const lf_pstore *ps, const struct lf_pgroup *g, int kind)
+{
+    const size_t n = (size_t)(g->rows * g->cols);
+    switch (kind) {
+    case LF_P_Q:
+    case LF_P_QT:
+        return n;
+    case LF_P_QS:
+        return (size_t)lf_fp8_scales(g->rows, g->cols, ps->fp8_scaling) * sizeof(float);
+    case LF_P_QTS:
+        return (size_t)lf_fp8_scales(g->cols, g->rows, ps->fp8_scaling) * sizeof(float);
+    default:
+        return n * lf_dtype_size(lf_pstore_type(ps, (enum lf_pkind)kind));
+    }
+}
+
 void lf_pstore_layout(lf_pstore *ps, size_t align)
 {
     memset(ps->bytes, 0, sizeof ps->bytes);
     ps->pack_bytes = 0;
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
-        for (int k = 0; k < LF_P_KINDS; k++) {
+        for (int k = 0; k < LF_P_ALL; k++) {
             g->off[k] = ps->bytes[k];
             if (g->need[k])
-                ps->bytes[k] +=
-                    lf_align_up((size_t)(g->rows * g->cols) * lf_dtype_size(lf_pstore_type(ps, (enum lf_pkind)k)), align);
+                ps->bytes[k] += lf_align_up(kind_bytes(ps, g, k), align);
         }
         g->pack_off = ps->pack_bytes;
         if (g->need_pack)
@@ -261,7 +295,7 @@ void lf_pstore_layout(lf_pstore *ps, size_t align)
 size_t lf_pstore_bytes(const lf_pstore *ps)
 {
     size_t sum = ps->pack_bytes;
-    for (int k = 0; k < LF_P_KINDS; k++)
+    for (int k = 0; k < LF_P_ALL; k++)
         sum += ps->bytes[k];
     return sum;
 }
@@ -270,7 +304,7 @@ int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err)
 {
     if (ps->back)
         return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
-    for (int k = 0; k < LF_P_KINDS; k++) {
+    for (int k = 0; k < LF_P_ALL; k++) {
         ps->data[k] = memory;
         memory += ps->bytes[k];
     }
@@ -278,6 +312,28 @@ int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err)
     ps->back = b;
     ps->copy_version = ps->pack_version = 0;
     return 0;
+}
+
+static void *group_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind)
+{
+    return g->need[kind] && ps->data[kind] ? ps->data[kind] + g->off[kind] : NULL;
+}
+
+bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf_k_quantise *out)
+{
+    const int from = g->need[LF_P_MASTER] ? LF_P_MASTER : LF_P_COPY;
+    *out = (struct lf_k_quantise){.rows = g->rows,
+                                  .cols = g->cols,
+                                  .ldx = g->cols,
+                                  .x = group_data(ps, g, from),
+                                  .q = group_data(ps, g, LF_P_Q),
+                                  .qt = group_data(ps, g, LF_P_QT),
+                                  .scale = group_data(ps, g, LF_P_QS),
+                                  .scale_t = group_data(ps, g, LF_P_QTS),
+                                  .x_type = (uint8_t)lf_pstore_type(ps, (enum lf_pkind)from),
+                                  .q_type = LF_E4M3,
+                                  .scaling = (uint8_t)ps->fp8_scaling};
+    return g->need[LF_P_Q] || g->need[LF_P_QT];
 }
 
 void lf_pstore_unbind(lf_pstore *ps)

@@ -12,7 +12,8 @@
  *
  * A tensor without a master (a frozen one, or with an optimizer whose masters are bf16) has its weights in the copy.
  *
- * Packed panels (inference) are derived like the copy but have no rows, so only the executor sees them.
+ * Packed panels (inference) and 8-bit copies with their scales are derived like the copy, but only the executor sees them.
+ * They follow the masters: the optimizer's segment and whatever writes weights make them again.
  *
  * Memory belongs to a backend; it is there between lf_exec_create (engine/graph/exec.h) and lf_exec_destroy. The store
  * must outlive every graph, plan and executor made on it.
@@ -47,6 +48,7 @@ struct lf_param_desc {
     float init_std; /* of LF_INIT_NORMAL; LF_INIT_UNIFORM: in [-init_std, init_std) */
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
+    bool fp8;       /* its products are 8-bit ones where the plan has such (plan.h); matrices; the same for a whole group */
     bool adapter;   /* not of the model itself but of an adapter (adapter.h): kept in files of its own */
     bool whole;     /* with adapter: of the model all the same, trained whole beside its adapter and kept with it */
     float lr_scale; /* 0 means 1 */
@@ -68,6 +70,9 @@ int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
 
 /* The same for names that match a shell pattern (* ? [...]; * takes dots too). */
 int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen);
+
+/* Mark matrices of the model (2 dimensions, no adapter's) whose names match: fp8 of their descriptions. */
+int lf_pstore_fp8_matching(lf_pstore *ps, const char *pattern, bool fp8);
 
 int lf_pstore_count(const lf_pstore *ps);
 const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i); /* borrowed until destroy */

@@ -43,7 +43,7 @@ static bool kept(const struct pass *p, int32_t r)
         return true;
     if (p->how == LF_RECOMPUTE_FULL)
         return false;
-    if (n->op == LF_OP_LINEAR && n->a.act != LF_ACT_NONE && !n->in[LINEAR_RES] && n->out[LINEAR_PRE])
+    if (lf_is_linear(n->op) && n->a.act != LF_ACT_NONE && !n->in[LINEAR_RES] && n->out[LINEAR_PRE])
         return r != n->out[LINEAR_Y];
     return !(lf_op_table[n->op].flags & LF_OPF_CHEAP) || r != n->out[0];
 }
@@ -74,7 +74,7 @@ static void again(struct pass *p, int32_t r)
         n.in[NORM_X] = old.out[NORM_SUM];
         n.in[NORM_DELTA] = 0;
         n.out[NORM_SUM] = 0;
-    } else if (old.op == LF_OP_LINEAR && old.out[LINEAR_PRE] && kept(p, old.out[LINEAR_PRE]) &&
+    } else if (lf_is_linear(old.op) && old.out[LINEAR_PRE] && kept(p, old.out[LINEAR_PRE]) &&
                r == old.out[LINEAR_Y]) {
         memset(&n, 0, sizeof n);
         n = (struct lf_node){.op = LF_OP_ACT, .clone = true, .block = old.block, .a = {.act = old.a.act}};

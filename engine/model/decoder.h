@@ -45,6 +45,16 @@ const lf_model_config *lf_decoder_config(const lf_decoder *d);
 /* Declare every tensor of the table in ps. */
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
 
+/* Which layers multiply in 8 bits where the plan has such products (plan.h): of each kind, but for `edges` layers at either end.
+ * Embedding, head, routers and experts never do. */
+struct lf_fp8_layers {
+    bool attention; /* qkv, o */
+    bool mlp;       /* gate, up, down; of mixtures those of the shared expert */
+    int edges;
+};
+/* Mark them in a store that has been declared. LF_EINVAL when nothing is left. */
+int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f, lf_err *err);
+
 struct lf_decoder_rows {
     int64_t rows;    /* R: packed tokens */
     int64_t n_docs;  /* bound on documents in cu_seqlens */

@@ -97,6 +97,8 @@ struct lf_train_config {
     double neftune_alpha; /* > 0: noise on the embeddings in training (neftune.h); without an objective */
 
     enum lf_dtype compute;
+    enum lf_fp8 fp8; /* with compute = LF_BF16 */
+    struct lf_fp8_layers fp8_layers;
     enum lf_numeric numeric;
     enum lf_recompute recompute;
     int threads;

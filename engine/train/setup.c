@@ -160,7 +160,7 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
 int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
                         bool valid, int ranks, lf_err *err)
 {
-    struct lf_plan_opts po = {.target = lf_target_device(c->device), .threads = c->threads, .compute = c->compute, .mode = c->numeric, .keep_master = !c->adapter};
+    struct lf_plan_opts po = {.target = lf_target_device(c->device), .threads = c->threads, .compute = c->compute, .fp8 = c->fp8, .mode = c->numeric, .keep_master = !c->adapter};
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->n_docs = lf_train_max_docs(c);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
@@ -172,6 +172,8 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
     if (!rc && c->objective && c->objective->declare)
         rc = c->objective->declare(c->objective->user, m->dec, m->ps, err);
+    if (!rc && c->fp8)
+        rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
     for (size_t i = 0; i < c->n_freeze && !rc; i++)
         if (lf_pstore_freeze_matching(m->ps, c->freeze[i], true) == 0)
             rc = lf_fail(err, LF_EINVAL, "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",

@@ -4,3 +4,6 @@ EXTRA_DIST += tests/stage/lock.sh
 # Training, generating and scoring on the emulated GPU.
 TESTS += tests/stage/cuda.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
 EXTRA_DIST += tests/stage/cuda.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
+# 8-bit products.
+TESTS += tests/stage/fp8.sh
+EXTRA_DIST += tests/stage/fp8.sh

@@ -265,6 +265,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
         tap_bail("store: %s", err.text);
     if (o->freeze)
         lf_pstore_freeze(u->ps, o->freeze, true);
+    if (o->fp8)
+        lf_pstore_fp8_matching(u->ps, o->fp8, true);
     u->p = lf_plan_create(u->ps, &o->plan, &err);
     if (u->p && o->kernels)
         u->p->k = o->kernels;

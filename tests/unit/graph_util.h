@@ -28,6 +28,7 @@ struct gu_opts {
     struct lf_profile *profile;
     int dp_ranks;               /* > 0: data-parallel, in small buckets */
     const char *freeze;         /* prefix */
+    const char *fp8;            /* pattern of what plan.fp8 is for */
     void (*tamper)(lf_plan *p); /* between planning and binding */
     lf_back *(*open_back)(int threads, lf_err *err); /* NULL: the CPU's */
     const struct lf_kernels *kernels;                /* to plan with, where not those of the target */

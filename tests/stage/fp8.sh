@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# precision = fp8 of lf-pretrain and lf-sft on the CPU: learning as in bf16, kill -9 and the same bits, which layers, what is refused.
+set -u
+pretrain=$LF_BUILDDIR/stages/lf-pretrain
+sft=$LF_BUILDDIR/stages/lf-sft
+tool=$LF_BUILDDIR/tests/stage/train_tool
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-fp8.XXXXXX") || exit 99
+n=0
+failed=0
+trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
+    fi
+}
+same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
+says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
+run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
+    _name=$1
+    shift
+    mkdir -p "$dir/$_name"
+    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+    rc=$?
+}
+id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+losses() { "$tool" metrics "$dir/$1/metrics" | awk '{ print $4 }'; }
+near() { # near A B TOLERANCE: the losses of two runs of eight steps
+    { losses "$1"; losses "$2"; } | awk -v t="$3" '{ x[NR] = $1 } END { for (i = 1; i <= 8; i++) if (!(x[i] - x[i + 8] < t && x[i + 8] - x[i] < t)) bad = 1; exit bad || NR != 16 }'
+}
+
+"$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
+cat >"$dir/run.ini" <<END
+[stage]
+data = $dir/data
+device = cpu
+precision = fp8
+steps = 8
+seq_length = 16
+batch = 2
+micro_batch = 1
+valid_interval = 0
+lr = 5e-3
+warmup = 1
+save_interval = 1
+save_time = 0
+seed = 5
+threads = 1
+[model]
+family = llama3
+layers = 3
+hidden = 32
+heads = 2
+kv_heads = 1
+ffn = 48
+vocab = 64
+max_positions = 16
+END
+
+run base
+same $rc 0 "eight steps in fp8"
+run bf16 --precision bf16
+near base bf16 2e-2
+ok $? "learn as bf16 does: $(losses base | tr '\n' ' ')"
+[ "$(id base)" != "$(id bf16)" ]
+ok $? "with other numbers"
+
+mkdir -p "$dir/kill"
+"$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
+pid=$!
+until [ -e "$dir/kill/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+kill -9 $pid
+wait $pid 2>/dev/null
+same $? 137 "kill -9 after the second step"
+[ ! -e "$dir/kill/out/checkpoint" ]
+ok $? "before the end"
+run kill
+same $rc 0 "started again it ends"
+says "continuing bitwise" "and says that it goes on bitwise"
+same "$(id kill)" "$(id base)" "with the same checkpoint"
+same "$(losses kill)" "$(losses base)" "and the same losses"
+run threads --threads 2
+same "$(id threads)" "$(id base)" "two threads give the same checkpoint"
+
+run edges --fp8-edges 1 --fp8-layers mlp
+same $rc 0 "the middle layer's mlp alone"
+[ "$(id edges)" != "$(id base)" ] && [ "$(id edges)" != "$(id bf16)" ]
+ok $? "is another run than all layers or none"
+run all --fp8-layers mlp --fp8-layers attention
+same "$(id all)" "$(id base)" "both kinds named are all of them"
+run plan --plan
+grep -q '"params"' "$dir/stdout"
+ok $? "it can be planned"
+
+refused() { # refused TEXT ARGS...
+    _text=$1
+    shift
+    run no "$@"
+    [ $rc -eq 1 ] || [ $rc -eq 2 ]
+    ok $? "refused: $*"
+    says "$_text" "it says why: $_text"
+}
+refused "the model has 3 layers" --fp8-edges 2
+refused "attention or mlp" --fp8-layers head
+refused "belongs to precision = fp8" --precision bf16 --fp8-scaling block
+refused "multiple of 128" --fp8-scaling block
+refused "no invariant mode" --numeric invariant
+refused "layers.0.attn.qkv.weight .* times 10 rows" --seq-length 10
+
+"$sft" --data "$dir/data" --init-from "$dir/bf16/out/checkpoint" --steps 3 --seq-length 16 --micro-batch 1 --lora-rank 2 --precision fp8 \
+    --threads 1 --device cpu --out "$dir/sft/out" 2>"$dir/err"
+same $? 0 "an adapter learns beside 8-bit weights"
+"$sft" --data "$dir/data" --init-from "$dir/bf16/out/checkpoint" --steps 3 --seq-length 16 --micro-batch 1 --precision fp8 --threads 1 \
+    --device cpu --out "$dir/full/out" 2>"$dir/err"
+same $? 0 "and lf-sft trains all weights"
+echo "1..$n"
+[ $failed -eq 0 ]
