@@ -56,6 +56,11 @@ struct lf_back_ops {
     int (*late_begin)(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
     int (*late_end)(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
 
+    /* Optional, both or none: a second queue, comm_stream, for sums over ranks beside the computation. comm_begin: what is
+     * queued there from now on comes after all that is queued here so far; comm_end: the other way round. */
+    int (*comm_begin)(lf_back *b, lf_err *err);
+    int (*comm_end)(lf_back *b, lf_err *err);
+
     /* Optional: what the device said about the last failure, with its name and rank, for the end of a message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
 };
@@ -68,7 +73,8 @@ struct lf_back {
     lf_queue *queue;
     int threads;
     int ordinal;        /* of a GPU */
-    void *stream;       /* of a GPU: the CUstream that everything is queued on */
+    void *stream;       /* of a GPU: the CUstream that kernels and copies are queued on */
+    void *comm_stream;  /* of a GPU: likewise, for comm_begin */
     const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
 };
 
@@ -83,7 +89,7 @@ struct lf_cuda_opts {
     int threads;                /* of the host, for what it prepares */
     const struct lf_cu *driver; /* NULL: the installed one */
 };
-/* One GPU. Copies and kernels share one stream: inputs are some KiB that the step before still reads and the next one
+/* One GPU. Sums over ranks have a stream of their own. Copies and kernels share one: inputs are some KiB that the step before still reads and the next one
  * needs, so that a second stream would wait on both sides. copy_in goes through pinned memory and returns when the
  * caller's buffer is free; it waits only when more than 24 MiB are under way. LF_CUDA_GRAPHS=0 in the environment: no
  * captures; LF_CUDA_SYNC=1: every kernel is waited for, so that one that breaks the device is named. LF_EDEVICE. */

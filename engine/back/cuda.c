@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA backend over the thin driver layer of kernels/cuda: one GPU, one stream.
+ * The CUDA backend over the thin driver layer of kernels/cuda: one GPU, a stream for kernels and copies, one for sums
+ * over ranks.
  */
 #include "engine/back/cuda_priv.h"
 
@@ -55,7 +56,8 @@ static int cuda_fill(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err)
 
 static int cuda_sync(lf_back *b, lf_err *err)
 {
-    return lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(b->queue->stream), "waiting for the GPU", err);
+    int rc = lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(b->queue->stream), "waiting for the GPU", err);
+    return rc ? rc : lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(B(b)->comm), "waiting for the GPU", err);
 }
 
 static void *cuda_alloc(lf_back *b, size_t bytes, lf_err *err)
@@ -83,8 +85,45 @@ static void cuda_release(lf_back *b, void *p, size_t bytes)
     (void)bytes;
     if (!p)
         return;
-    B(b)->dev->cu.StreamSynchronize(b->queue->stream); /* what is queued may still use it */
+    cuda_sync(b, NULL); /* what is queued may still use it */
     B(b)->dev->cu.MemFree((lf_cu_ptr)(uintptr_t)p);
+}
+
+/* ---- the second stream ---- */
+
+static int stream_after(struct lf_back_cuda *b, lf_cu_stream later, lf_cu_stream first, lf_cu_event e, lf_err *err)
+{
+    int rc = lf_cuda_check(b, b->dev->cu.EventRecord(e, first), "recording an event", err);
+    return rc ? rc : lf_cuda_check(b, b->dev->cu.StreamWaitEvent(later, e, 0), "an event between streams", err);
+}
+
+static int comm_begin(lf_back *b, lf_err *err)
+{
+    return stream_after(B(b), B(b)->comm, b->queue->stream, B(b)->comm_event[0], err);
+}
+
+static int comm_end(lf_back *b, lf_err *err)
+{
+    return stream_after(B(b), b->queue->stream, B(b)->comm, B(b)->comm_event[1], err);
+}
+
+static int comm_create(struct lf_back_cuda *b, lf_err *err)
+{
+    const struct lf_cu *cu = &b->dev->cu;
+    int rc = lf_cuda_check(b, cu->StreamCreate(&b->comm, LF_CU_STREAM_NON_BLOCKING), "a stream", err);
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = lf_cuda_check(b, cu->EventCreate(&b->comm_event[i], LF_CU_EVENT_DISABLE_TIMING), "an event", err);
+    b->base.comm_stream = b->comm;
+    return rc;
+}
+
+static void comm_destroy(struct lf_back_cuda *b)
+{
+    for (int i = 0; i < 2; i++)
+        if (b->comm_event[i])
+            b->dev->cu.EventDestroy(b->comm_event[i]);
+    if (b->comm)
+        b->dev->cu.StreamDestroy(b->comm);
 }
 
 /* ---- captures ---- */
@@ -127,7 +166,8 @@ static void cuda_destroy(lf_back *base)
 {
     struct lf_back_cuda *b = B(base);
     if (b->base.queue) {
-        b->dev->cu.StreamSynchronize(b->base.queue->stream);
+        cuda_sync(base, NULL);
+        comm_destroy(b);
         lf_cuda_ring_destroy(b, &b->in);
         lf_cuda_ring_destroy(b, &b->out);
         lf_cuda_late_destroy(b);
@@ -142,7 +182,7 @@ static void cuda_destroy(lf_back *base)
     .name = "cuda", .alloc = cuda_alloc, .release = cuda_release, .copy_in = lf_cuda_copy_in,                          \
     .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,                       \
     .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,                       \
-    .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
+    .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
 static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin, .capture_end = capture_end,
                                              .capture_run = capture_run, .capture_free = capture_free};
@@ -212,6 +252,8 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
         rc = lf_cuda_ring_create(b, &b->out, OUT_PART, err);
     if (!rc)
         rc = lf_cuda_late_create(b, err);
+    if (!rc)
+        rc = comm_create(b, err);
     if (!rc)
         return &b->base;
     cuda_destroy(&b->base);

@@ -29,6 +29,8 @@ struct lf_back_cuda {
     bool late_busy[LF_BACK_LATE_SLOTS];
     lf_cu_event *stamp;
     size_t n_stamps, cap_stamps;
+    lf_cu_stream comm;
+    lf_cu_event comm_event[2]; /* begin, end */
     int rank;
     char family[32], device[128], shown[128]; /* "cuda-sm_90", for messages, for the fingerprint */
 };

@@ -43,6 +43,7 @@ void lf_exec_destroy(lf_exec *ex)
         struct lf_bound *bc = &ex->chain[i];
         for (int k = 0; bc->captured && k < 2 * bc->variants * ex->p->c[i].o.slots; k++)
             lf_exec_free_captured(ex, &bc->captured[k]);
+        lf_exec_sum_free(ex, i);
         free(bc->captured);
         free(bc->calls);
     }
@@ -210,26 +211,6 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err)
     return rc;
 }
 
-void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user)
-{
-    ex->reduce = reduce;
-    ex->reduce_user = user;
-}
-
-static int reduce_gradients(lf_exec *ex, lf_err *err)
-{
-    const lf_plan *p = ex->p;
-    int rc = 0;
-    if (p->n_buckets && !ex->reduce)
-        return lf_fail(err, LF_EINVAL, "executor: the plan is for %d ranks, but nothing sums their gradients", p->dp_ranks);
-    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
-    for (size_t i = 0; i < p->n_buckets && !rc; i++)
-        rc = ex->reduce(ex->reduce_user, (float *)(void *)(p->ps->data[LF_P_GRAD] + p->bucket[i].off), p->bucket[i].n, err);
-    if (p->n_buckets)
-        lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum gradients", m);
-    return rc;
-}
-
 static int issue_optimizer(lf_exec *ex, const void *what, lf_err *err)
 {
     (void)what;
@@ -242,7 +223,7 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
     if (!ex->p->has_opt)
         return lf_fail(err, LF_EINVAL, "executor: the plan has no optimizer");
     bool current = ps->copy_version == ps->version;
-    int rc = reduce_gradients(ex, err);
+    int rc = lf_exec_sum(ex, err);
     if (rc)
         return rc;
     rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, NULL, err);
@@ -269,6 +250,13 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
     return 0;
 }
 
+int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to, struct lf_captured *captured,
+                      lf_err *err)
+{
+    const struct segment what = {&ex->p->c[chain], calls, from, to};
+    return lf_exec_run_captured(ex, captured, issue_segment, &what, err);
+}
+
 static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
 {
     if (chain == LF_CHAIN_OPT)
@@ -276,24 +264,30 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
     const struct lf_chain *c = chain_of(ex, chain, slot, err);
     if (!c)
         return LF_EINVAL;
-    if (seg == LF_OPT || (seg == LF_BWD && !c->o.train))
+    if (seg == LF_OPT || (seg != LF_FWD && !c->o.train))
         return lf_fail(err, LF_EINVAL, "graph %s has no such segment", c->g->name);
+    int rc = lf_exec_sum_end(ex, err); /* of a step that was given up */
+    if (rc)
+        return rc;
     const lf_pstore *ps = ex->p->ps;
     if ((ps->copy_version != ps->version || ps->pack_version != ps->version) && !ex->o.no_refresh) {
-        int rc = lf_exec_refresh(ex, err);
+        rc = lf_exec_refresh(ex, err);
         if (rc)
             return rc;
     }
+    const int v = (int)variant < ex->chain[chain].variants ? (int)variant : 0;
+    if (seg == LF_BWD_LAST && lf_exec_sums_early(ex, chain))
+        return lf_exec_run_last(ex, chain, slot, v, err);
+    if (seg == LF_BWD_LAST)
+        seg = LF_BWD;
     size_t from = seg == LF_FWD ? 0 : c->g->n_fwd, to = seg == LF_FWD ? c->g->n_fwd : c->g->n_n;
     if (ex->o.poison)
         return lf_exec_run_poisoned(ex, chain, from, to, slot, variant, err);
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     if (ex->prof)
         return lf_prof_segment(ex, chain, seg, calls, err);
-    const struct segment what = {c, calls, from, to};
     struct lf_bound *bc = &ex->chain[chain];
-    const int v = (int)variant < bc->variants ? (int)variant : 0;
-    return lf_exec_run_captured(ex, &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], issue_segment, &what, err);
+    return lf_exec_run_nodes(ex, chain, calls, from, to, &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], err);
 }
 
 /* In a named range where a tool looks on. */

@@ -23,7 +23,9 @@
 
 typedef struct lf_exec lf_exec;
 
-enum lf_segment { LF_FWD = 0, LF_BWD, LF_OPT };
+/* LF_BWD_LAST: LF_BWD of a step's last micro-batch. With early sums (lf_exec_set_reduce) each bucket of gradients is summed
+ * over ranks beside the computation as soon as it is there; the optimizer waits for them. Else it is LF_BWD. */
+enum lf_segment { LF_FWD = 0, LF_BWD, LF_OPT, LF_BWD_LAST };
 enum lf_variant { LF_FIRST = 0, LF_ACCUM };
 #define LF_CHAIN_OPT (-1)
 
@@ -55,9 +57,11 @@ void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
 /* How gradients become those of all ranks: in place, in an order that is fixed, so that every rank ends with the same
  * bits. n floats of backend memory. lf_exec_run(LF_CHAIN_OPT) calls it for each bucket; a plan for several ranks
- * (lf_plan_data_parallel) does not run without. user is borrowed. */
+ * (lf_plan_data_parallel) does not run without. On a backend with comm_begin it is called between that and comm_end, and
+ * what it queues belongs on comm_stream. early: it only queues and waits for nothing, so that LF_BWD_LAST may call it.
+ * user is borrowed. */
 typedef int (*lf_exec_reduce)(void *user, float *grads, size_t n, lf_err *err);
-void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user);
+void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool early);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err);
 

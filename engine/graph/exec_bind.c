@@ -92,7 +92,7 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     bc->variants = c->o.train ? 2 : 1;
     bc->calls = lf_calloc(n * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->calls, err);
     bc->captured = lf_calloc(2 * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->captured, err);
-    if (!bc->calls || !bc->captured)
+    if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err))
         return LF_ENOMEM;
     struct lf_call *call = bc->calls;
     for (w.slot = 0; w.slot < c->o.slots; w.slot++)

@@ -23,6 +23,8 @@ struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
     struct lf_captured *captured; /* [slot][variant][segment] */
+    size_t *ready;                /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
+    struct lf_captured *piece;    /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
 };
 
 struct lf_exec {
@@ -37,6 +39,7 @@ struct lf_exec {
     struct lf_call *opt; /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has changed */
     size_t n_opt;
     struct lf_captured opt_captured;
+    bool early, summing; /* sums may begin in the backward pass; they have, and nothing here waits for them yet */
     lf_exec_reduce reduce;
     void *reduce_user;
     struct lf_call *copies, *packs;
@@ -48,6 +51,18 @@ struct lf_exec {
 };
 
 int lf_exec_bind(lf_exec *ex, lf_err *err);
+/* Nodes [from, to) of a chain, recorded in `captured`. */
+int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to, struct lf_captured *captured,
+                      lf_err *err);
+/* exec_sum.c: what is being summed comes before what is queued from now on. */
+int lf_exec_sum_end(lf_exec *ex, lf_err *err);
+/* Every bucket, for the optimizer. */
+int lf_exec_sum(lf_exec *ex, lf_err *err);
+int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err);
+void lf_exec_sum_free(const lf_exec *ex, size_t chain);
+bool lf_exec_sums_early(const lf_exec *ex, int chain);
+/* The backward pass in pieces, with the sum of a bucket after each. */
+int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err);
 /* Where tensor t of a chain lies for a slot; NULL for t == 0. */
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);

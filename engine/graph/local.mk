@@ -6,7 +6,7 @@ engine_libengine_a_SOURCES += engine/graph/pstore.h engine/graph/graph.h engine/
   engine/graph/kern_table.c engine/graph/autodiff.c engine/graph/precision.c engine/graph/fp8.c engine/graph/fuse.c engine/graph/recompute.c \
   engine/graph/alias.c engine/graph/place.c engine/graph/target.c engine/graph/plan.c engine/graph/plan_data.c \
   engine/graph/plan_place.c \
-  engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c \
+  engine/graph/plan_text.c engine/graph/exec.c engine/graph/exec_bind.c engine/graph/exec_debug.c engine/graph/exec_capture.c engine/graph/exec_sum.c \
   engine/graph/profile.h engine/graph/profile_priv.h engine/graph/profile.c engine/graph/profile_write.c \
   engine/graph/nvtx.h engine/graph/nvtx.c
 EXTRA_DIST += engine/graph/README.md
@@ -39,7 +39,7 @@ TESTS += tests/unit/graph_cuda_test
 tests_unit_graph_cuda_test_SOURCES = tests/unit/graph_cuda_test.c $(graph_util)
 tests_unit_graph_cuda_test_LDADD = tests/tap/libtap.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
 tests_unit_graph_data_SOURCES = tests/unit/graph_data.c $(graph_util)
-tests_unit_graph_data_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_graph_data_LDADD = tests/tap/libtap.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
 tests_unit_graph_profile_SOURCES = tests/unit/graph_profile.c $(graph_util)
 tests_unit_graph_profile_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_graph_nvtx_SOURCES = tests/unit/graph_nvtx.c $(graph_util)

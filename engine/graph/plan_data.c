@@ -4,9 +4,9 @@
  * them is one sum of the gradients, which the optimizer's program begins with.
  *
  * The sum goes in buckets: ranges of the store's gradients, which lie in one block in the order of declaration, so the
- * backward pass finishes them from the end. Buckets therefore run from the end too. (That a bucket is sent while the
- * pass goes on, and that a rank then updates and keeps the moments of its part only, are changes of this list and of
- * run_optimizer, not of anything that calls them.)
+ * backward pass finishes them from the end. Buckets therefore run from the end too. A bucket can be
+ * summed while the pass goes on (exec_sum.c). (That a rank then updates and keeps the moments of its part only is a change
+ * of this list and of run_optimizer, not of anything that calls them.)
  */
 #include <stdlib.h>
 
@@ -58,6 +58,27 @@ int lf_plan_buckets(lf_plan *p, lf_err *err)
         end = first;
     }
     return 0;
+}
+
+static bool in_bucket(const lf_plan *p, const struct lf_tensor *t, const struct lf_bucket *b)
+{
+    const size_t at = p->ps->g[t->group].off[LF_P_GRAD];
+    return t->role == LF_ROLE_GRAD && at >= b->off && at < b->off + b->n * sizeof(float);
+}
+
+void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *ready)
+{
+    const lf_graph *g = c->g;
+    size_t last = g->n_fwd;
+    for (size_t i = 0; i < p->n_buckets; i++) {
+        for (size_t n = last; n < g->n_n; n++)
+            for (int k = 0; k < LF_MAX_OUT; k++) {
+                const int32_t t = g->n[n].out[k];
+                if (t && in_bucket(p, &g->t[g->t[t].root], &p->bucket[i]))
+                    last = n + 1;
+            }
+        ready[i] = last;
+    }
 }
 
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)

@@ -558,6 +558,9 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
 /* plan_data.c: the ranges that are summed over ranks, once the store is laid out. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
+/* ready[i], for every bucket: how many nodes of the chain run before its gradients are there, and those of buckets before
+ * it; at least those of the forward pass. */
+void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *ready);
 /* "op (in, in) -> out" for messages; into buf. */
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap);
 int32_t lf_plan_table(const lf_plan *p, const char *name); /* index or -1 */

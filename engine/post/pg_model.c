@@ -195,7 +195,7 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
 
 void lf_pg_model_connect(lf_pg_model *m, lf_comm *comm)
 {
-    lf_exec_set_reduce(m->ex, reduce, comm);
+    lf_exec_set_reduce(m->ex, reduce, comm, false);
 }
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m) { return m->ps; }

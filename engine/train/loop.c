@@ -209,8 +209,10 @@ static int step_ahead(lf_trainer *t, bool *saved, lf_err *err)
         struct lf_train_step st;
         bool again;
         rc = lf_train_ahead_land(t, &st, &again, err);
-        if (again || rc == LF_ENUMERIC) /* what began is void */
+        if (rc == LF_ENUMERIC)
             return rc;
+        if (again) /* what began is void, but must have begun everywhere */
+            return rc ? rc : lf_train_agree(t, began ? lf_fail(err, began, "%s", own.text) : 0, err);
         if (!rc)
             rc = after_step(t, &st, saved, err);
     }

@@ -87,11 +87,23 @@ static int reduce(void *user, float *grads, size_t n, lf_err *err)
     return lf_comm_all_reduce(t->gpus ? t->gpus : t->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
 }
 
+/* Around what is queued for GPUs: after the computation so far, and before what follows. */
+static int gpus_begin(const lf_trainer *t, lf_err *err)
+{
+    return t->gpus ? t->m.back->ops->comm_begin(t->m.back, err) : 0;
+}
+
+static int gpus_end(const lf_trainer *t, int rc, lf_err *err)
+{
+    return rc || !t->gpus ? rc : t->m.back->ops->comm_end(t->m.back, err);
+}
+
 static int share_block(const lf_trainer *t, void *data, size_t bytes, lf_err *err)
 {
     if (!t->m.back->ops->host_visible && !t->gpus)
         return through_host(t, data, bytes, false, err);
-    return lf_comm_broadcast(t->gpus ? t->gpus : t->comm, data, bytes, 0, err);
+    int rc = gpus_begin(t, err);
+    return gpus_end(t, rc ? rc : lf_comm_broadcast(t->gpus ? t->gpus : t->comm, data, bytes, 0, err), err);
 }
 
 int lf_train_connect(lf_trainer *t, lf_err *err)
@@ -103,9 +115,10 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
     if (t->ranks <= 1)
         return 0;
-    lf_exec_set_reduce(t->m.ex, reduce, t);
-    if (gpu && !(transport && strcmp(transport, "ucx") == 0)) {
-        t->gpus = lf_comm_on_gpus(t->comm, t->m.back->ordinal, t->m.back->stream, err);
+    const bool nccl = gpu && !(transport && strcmp(transport, "ucx") == 0);
+    lf_exec_set_reduce(t->m.ex, reduce, t, nccl);
+    if (nccl) {
+        t->gpus = lf_comm_on_gpus(t->comm, t->m.back->ordinal, t->m.back->comm_stream, err);
         return t->gpus ? 0 : lf_err_prefix(err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
     }
     t->ahead = false;
@@ -182,13 +195,16 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
     struct lf_step_record *rec = lf_exec_record_ptr(t->m.ex);
     if (t->ranks <= 1)
         return 0;
-    int rc = lf_comm_all_reduce(t->gpus, &rec->loss_sum, 2, LF_COMM_F64, LF_COMM_SUM, err); /* and z_sum */
+    int rc = gpus_begin(t, err);
+    if (!rc)
+        rc = lf_comm_all_reduce(t->gpus, &rec->loss_sum, 2, LF_COMM_F64, LF_COMM_SUM, err); /* and z_sum */
     if (!rc)
         rc = lf_comm_all_reduce(t->gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM, err); /* and correct */
-    if (rc || t->mc.experts < 1)
-        return rc;
-    rc = lf_comm_all_reduce(t->gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM, err); /* entropy, load */
-    return rc ? rc : lf_comm_all_reduce(t->gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    if (!rc && t->mc.experts > 0)
+        rc = lf_comm_all_reduce(t->gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM, err); /* entropy, load */
+    if (!rc && t->mc.experts > 0)
+        rc = lf_comm_all_reduce(t->gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    return gpus_end(t, rc, err);
 }
 
 int lf_train_stop(lf_trainer *t, int rc, bool *stop, lf_err *err)

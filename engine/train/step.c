@@ -58,7 +58,7 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
             rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
         }
         if (!rc)
-            rc = lf_exec_run(t->m.ex, t->m.train, LF_BWD, 0, v, err);
+            rc = lf_exec_run(t->m.ex, t->m.train, i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, 0, v, err);
         if (rc)
             return rc;
     }

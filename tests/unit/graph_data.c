@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Data-parallel layout of a plan: buckets cover every gradient once, from the last group to the first; two executors that
- * sum them step as one that saw both micro-batches; a plan for ranks does not run without a sum.
+ * sum them step as one that saw both micro-batches; a plan for ranks does not run without a sum. On the emulated GPU sums
+ * that run beside the backward pass give the bits of sums after it, in every order of the emulator.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/graph/priv.h"
+#include "engine/graph/exec_priv.h"
+#include "kernels/cuda/emu/run.h"
+#include "kernels/cuda/queue.h"
 #include "tests/unit/graph_util.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -102,7 +105,7 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
         memcpy(s.all[r], grads, bytes);
     }
     tap_rc(optimize(&u[0]), LF_EINVAL, &err, "nothing sums", "a plan for ranks does not run without a sum");
-    lf_exec_set_reduce(u[0].ex, fails, NULL);
+    lf_exec_set_reduce(u[0].ex, fails, NULL, false);
     float *before = weights(&u[0], &n);
     tap_rc(optimize(&u[0]), LF_ECOMM, &err, "rank 1 is gone", "a sum that fails is the step's failure");
     float *after = weights(&u[0], &n);
@@ -117,7 +120,7 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
         s.base = grads;
         s.calls = 0;
         s.last = NULL;
-        lf_exec_set_reduce(u[r].ex, reduce, &s);
+        lf_exec_set_reduce(u[r].ex, reduce, &s, false);
         tap_rc(optimize(&u[r]), 0, &err, NULL, name);
         struct lf_step_record rec = gu_result(&u[r]);
         float *w = weights(&u[r], &n);
@@ -177,8 +180,96 @@ static void test_cover(const char *freeze)
     gu_close(&u);
 }
 
+/* ---- sums beside the backward pass ---- */
+
+static struct lf_cu cu;
+
+static lf_back *open_cuda(int threads, lf_err *e)
+{
+    return lf_back_cuda_create(&(struct lf_cuda_opts){.threads = threads, .driver = &cu}, e);
+}
+
+/* A second rank with the same gradients, on the stream for sums. */
+static int twice(void *user, float *grads, size_t n, lf_err *e)
+{
+    const lf_back *b = user;
+    lf_queue q = *b->queue;
+    const struct lf_k_axpby a = {
+        .n = (int64_t)n, .a = grads, .y = grads, .alpha = 2, .a_type = LF_F32, .b_type = LF_F32, .y_type = LF_F32};
+    q.stream = b->comm_stream;
+    return b->kernels->axpby.run(&q, &a) ? lf_fail(e, LF_EDEVICE, "a sum") : 0;
+}
+
+/* Three steps of two micro-batches, and before the last one a backward pass that is given up. */
+static float *steps_of(bool early, const char *order, struct lf_step_record *rec)
+{
+    struct gu u;
+    struct gu_batch b;
+    struct gu_opts o = gu_f32;
+    struct gu_model m = gu_llama;
+    size_t n = 0;
+    m.layers = 1;
+    m.rows = 16;
+    setenv("LF_EMU_ORDER", order, 1);
+    lf_emu_reset();
+    o.optimizer = true;
+    o.dp_ranks = 2;
+    o.plan.threads = 1;
+    o.plan.target = lf_target_find("sm_90");
+    o.open_back = open_cuda;
+    gu_open(&u, &m, &o);
+    lf_exec_set_reduce(u.ex, twice, u.b, early);
+    for (int k = 0; k < 4; k++) {
+        gu_batch_make(&b, &m, m.rows, (uint32_t)k);
+        record(&u, 2 * b.trained);
+        gu_feed(&u, u.train, 0, &b);
+        gu_fwd_bwd(&u, 0, LF_FIRST);
+        gu_feed(&u, u.train, 0, &b);
+        if (lf_exec_run(u.ex, u.train, LF_FWD, 0, LF_ACCUM, &err) || lf_exec_run(u.ex, u.train, LF_BWD_LAST, 0, LF_ACCUM, &err) ||
+            (k != 2 && optimize(&u)))
+            tap_bail("%s", err.text);
+    }
+    *rec = gu_result(&u);
+    float *w = calloc((size_t)lf_pstore_elements(u.ps), sizeof *w);
+    for (int i = 0; i < lf_pstore_count(u.ps); i++) {
+        struct lf_pview v;
+        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &v) != 1 || lf_pstore_read(u.ps, i, LF_P_MASTER, w + n, v.bytes, &err))
+            tap_bail("%s", err.text);
+        n += v.bytes / sizeof(float);
+    }
+    if (early) {
+        const size_t *ready = u.ex->chain[u.train].ready, last = u.p->n_buckets - 1;
+        const lf_graph *g = u.p->c[u.train].g;
+        tap_ok(u.p->n_buckets > 3 && ready[0] < ready[last] && ready[last] <= g->n_n && ready[0] <= g->n_fwd + (g->n_n - g->n_fwd) / 2,
+               "%zu buckets, the second there after %zu of %zu nodes of the backward pass", u.p->n_buckets, ready[1] - g->n_fwd,
+               g->n_n - g->n_fwd);
+    }
+    gu_close(&u);
+    return w;
+}
+
+static void test_early(void)
+{
+    static const char *const orders[] = {"0", "1", "7"};
+    struct lf_step_record want, got;
+    float *w = steps_of(false, "0", &want);
+    tap_ok(want.grad_norm > 0 && !want.skip, "sums after the backward pass");
+    for (int i = 0; i < 3; i++) {
+        float *e = steps_of(true, orders[i], &got);
+        tap_ok(memcmp(e, w, 1000 * sizeof *w) == 0 && memcmp(&want, &got, sizeof got) == 0, "beside it: the same bits, order %s of the emulator",
+               orders[i]);
+        free(e);
+    }
+    free(w);
+    unsetenv("LF_EMU_ORDER");
+}
+
 int main(void)
 {
+    char text[300];
+    lf_emu_driver(&cu);
+    test_early();
+    tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     test_ranks(&gu_llama, 2, "two ranks");
     test_ranks(&gu_gpt2, 3, "three ranks");
     test_cover(NULL);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums of gradients over ranks. Without early sums they are the first part of the optimizer. With them the last backward
+ * pass of a step runs in pieces: after the piece that finishes a bucket its sum is queued beside the next piece, on the
+ * backend's stream for it, and the optimizer waits for the last. The pieces hold the calls of the whole pass in their order.
+ */
+#include <stdlib.h>
+
+#include "engine/graph/exec_priv.h"
+#include "engine/graph/profile_priv.h"
+
+void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool early)
+{
+    ex->reduce = reduce;
+    ex->reduce_user = user;
+    ex->early = early && ex->b->ops->comm_begin;
+}
+
+int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    const struct lf_chain *c = &p->c[chain];
+    struct lf_bound *bc = &ex->chain[chain];
+    if (!p->n_buckets || !c->o.train)
+        return 0;
+    bc->ready = lf_calloc(p->n_buckets, sizeof *bc->ready, err);
+    bc->piece = lf_calloc((p->n_buckets + 1) * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->piece, err);
+    if (!bc->ready || !bc->piece)
+        return LF_ENOMEM;
+    lf_plan_bucket_ready(p, c, bc->ready);
+    return 0;
+}
+
+void lf_exec_sum_free(const lf_exec *ex, size_t chain)
+{
+    struct lf_bound *bc = &ex->chain[chain];
+    const size_t n = (ex->p->n_buckets + 1) * (size_t)bc->variants * (size_t)ex->p->c[chain].o.slots;
+    for (size_t i = 0; bc->piece && i < n; i++)
+        lf_exec_free_captured(ex, &bc->piece[i]);
+    free(bc->piece);
+    free(bc->ready);
+}
+
+bool lf_exec_sums_early(const lf_exec *ex, int chain)
+{
+    return ex->early && ex->chain[chain].ready && !ex->prof && !ex->o.poison;
+}
+
+static int begin(const lf_exec *ex, lf_err *err)
+{
+    return ex->b->ops->comm_begin ? ex->b->ops->comm_begin(ex->b, err) : 0;
+}
+
+static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
+{
+    const struct lf_bucket *b = &ex->p->bucket[i];
+    return ex->reduce(ex->reduce_user, (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off), b->n, err);
+}
+
+int lf_exec_sum_end(lf_exec *ex, lf_err *err)
+{
+    if (!ex->summing)
+        return 0;
+    ex->summing = false;
+    return ex->b->ops->comm_end ? ex->b->ops->comm_end(ex->b, err) : 0;
+}
+
+/* After a failure nothing is taken for summed. */
+static int given_up(lf_exec *ex, int rc)
+{
+    lf_exec_sum_end(ex, NULL);
+    return rc;
+}
+
+int lf_exec_sum(lf_exec *ex, lf_err *err)
+{
+    const lf_plan *p = ex->p;
+    if (p->n_buckets && !ex->reduce)
+        return lf_fail(err, LF_EINVAL, "executor: the plan is for %d ranks, but nothing sums their gradients", p->dp_ranks);
+    if (ex->summing || !p->n_buckets)
+        return lf_exec_sum_end(ex, err);
+    struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
+    int rc = begin(ex, err);
+    ex->summing = !rc;
+    for (size_t i = 0; i < p->n_buckets && !rc; i++)
+        rc = sum_bucket(ex, i, err);
+    lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum gradients", m);
+    return rc ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
+}
+
+int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err)
+{
+    const struct lf_chain *c = &ex->p->c[chain];
+    const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
+    struct lf_bound *bc = &ex->chain[chain];
+    const size_t n = ex->p->n_buckets;
+    struct lf_captured *piece = bc->piece + (size_t)(slot * bc->variants + variant) * (n + 1);
+    size_t at = c->g->n_fwd;
+    int rc = 0;
+    for (size_t i = 0; i <= n && !rc; i++) {
+        const size_t to = i < n ? bc->ready[i] : c->g->n_n;
+        if (to > at)
+            rc = lf_exec_run_nodes(ex, chain, calls, at, to, &piece[i], err);
+        at = to;
+        if (!rc && i < n) {
+            rc = begin(ex, err);
+            ex->summing = true;
+            if (!rc)
+                rc = sum_bucket(ex, i, err);
+        }
+    }
+    return rc ? given_up(ex, rc) : 0;
+}
