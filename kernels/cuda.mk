@@ -39,7 +39,7 @@ kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kerne
 
 # The same as a library in place of the driver, for tests that run stages: LOONG_CUDA_DRIVER=tests/libcuemu.so
 LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c \
-  kernels/cuda/emu/graph.c $(LF_CU_EMU_CODE)
+  kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c $(LF_CU_EMU_CODE)
 check_DATA += tests/libcuemu.so
 CLEANFILES += tests/libcuemu.so
 tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \

@@ -12,6 +12,7 @@
 #include "kernels/cuda/table.h"
 
 LF_CUDA_LIST_FP8(LF_CUDA_DECLARE)
+LF_CUDA_DECLARE(gemm)
 
 enum { EIGHTS_A_THREAD = 8 };
 
@@ -67,4 +68,44 @@ int lf_cuda_quantise(lf_queue *q, const struct lf_k_quantise *a)
     const int64_t n =
         a->scaling == LF_FP8_TENSOR && a->rows == 0 ? 1 : tiles(a); /* no rows have a scale all the same */
     return lf_cu_launch(q, LF_CU_FN_quantise, (struct lf_cu_dim){.x = (unsigned)n}, block, LF_QUANT_SMEM, &x);
+}
+
+/* ---- the product ---- */
+
+size_t lf_cuda_gemm_fp8_work(const struct lf_k_gemm_fp8 *a, int threads)
+{
+    (void)threads;
+    const double size = (double)a->gemm.m * (double)a->gemm.n * (double)a->gemm.k;
+    return size >= LF_LT_WORK_FROM ? (size_t)LF_LT_WORK_MIB << 20 : 0;
+}
+
+static bool factors_fit(const struct lf_k_gemm_fp8 *a)
+{
+    const int s = a->a_scaling, z = a->b_scaling;
+    return (a->a_type == LF_E4M3 || a->a_type == LF_E5M2) && (a->b_type == LF_E4M3 || a->b_type == LF_E5M2) &&
+           (a->a_type == LF_E4M3 || a->b_type == LF_E4M3) && s <= LF_FP8_BLK128 && z <= LF_FP8_BLK128 &&
+           (s == LF_FP8_TENSOR) == (z == LF_FP8_TENSOR) && (s != LF_FP8_BLK128 || z != LF_FP8_BLK128);
+}
+
+int lf_cuda_gemm_fp8_check(const struct lf_k_gemm_fp8 *a)
+{
+    struct lf_k_gemm g = a->gemm;
+    const int64_t grain = a->a_scaling == LF_FP8_TENSOR ? 16 : LF_FP8_BLOCK;
+    const bool shape = g.m % grain == 0 && g.n % grain == 0 && g.k % grain == 0 && g.lda == g.k && g.ldb == g.k;
+    g.ab_type = LF_BF16;
+    g.b_packed = NULL;
+    return factors_fit(a) && shape && !g.ta && g.tb && g.mode == LF_FAST ? lf_cuda_gemm_check(&g) : LF_K_EINVAL;
+}
+
+int lf_cuda_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *a)
+{
+    bool done = false;
+    if (lf_cuda_gemm_fp8_check(a))
+        return LF_K_EINVAL;
+    if (a->gemm.m == 0)
+        return LF_K_OK;
+    const int rc = lf_blaslt_gemm_fp8(q, a, &done);
+    return rc || done
+               ? rc
+               : lf_cu_result(q, LF_CU_NOT_FOUND, "precision fp8 needs cublasLt with an algorithm for this product");
 }

@@ -12,7 +12,6 @@
 
 LF_CUDA_DECLARE(gemm)
 
-#define LIBRARY_WORK_FROM 1e8 /* multiply-adds; smaller products get no workspace for the library's sake */
 enum {
     BIG_TILES = 100,   /* so many big tiles fill a GPU */
     SPLIT_TILES = 264, /* fewer small tiles than this leave one idle */
@@ -83,7 +82,7 @@ size_t lf_cuda_gemm_work(const struct lf_k_gemm *g, int threads)
 {
     (void)threads;
     const size_t own = wanted(g) == LF_MM_FORM_SPLIT ? lf_cu_gemm_split_bytes(g) : 0, lt = (size_t)LF_LT_WORK_MIB << 20;
-    return for_library(g) && own < lt && (double)g->m * (double)g->n * (double)g->k >= LIBRARY_WORK_FROM ? lt : own;
+    return for_library(g) && own < lt && (double)g->m * (double)g->n * (double)g->k >= LF_LT_WORK_FROM ? lt : own;
 }
 
 int lf_cuda_gemm_check(const struct lf_k_gemm *g)

@@ -7,6 +7,10 @@
  * What it does itself: bias of c_type, one residual or the old C (beta 1). Where act or pre ask for a rounding in
  * between (kernels.h), it makes product + bias, and gemm_post goes on from there. Anything else is left to our own
  * product.
+ *
+ * 8-bit factors: both have K in the fast direction, as the library demands, and a scale on the device for the tensor or
+ * for each block. Their bias is f32, which the library does not add to 16-bit results, so gemm_post does. Sums keep the
+ * accuracy of f32 (no FAST_ACCUM).
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -130,7 +134,18 @@ const char *lf_cuda_gemm_algorithm(struct lf_cu_device *d, enum lf_numeric mode)
 
 static int data_type(uint8_t t)
 {
-    return t == LF_BF16 ? LF_LT_R_16BF : t == LF_F16 ? LF_LT_R_16F : LF_LT_R_32F;
+    switch (t) {
+    case LF_BF16:
+        return LF_LT_R_16BF;
+    case LF_F16:
+        return LF_LT_R_16F;
+    case LF_E4M3:
+        return LF_LT_R_8F_E4M3;
+    case LF_E5M2:
+        return LF_LT_R_8F_E5M2;
+    default:
+        return LF_LT_R_32F;
+    }
 }
 
 static int64_t alignment(const void *p)
@@ -144,6 +159,7 @@ static int64_t alignment(const void *p)
 /* One call: D = product + bias + beta C in the library's columns. */
 struct call {
     const struct lf_k_gemm *g;
+    const struct lf_k_gemm_fp8 *f; /* 8-bit factors; NULL: of ab_type */
     const void *c;
     void *d;
     int64_t ldc, ldd;
@@ -169,10 +185,29 @@ static bool describe(struct call *x, const struct lf_k_gemm *g)
     return true;
 }
 
+/* pre takes the product before gemm_post adds to it, so one buffer is enough. */
+static bool describe_fp8(struct call *x, const struct lf_k_gemm_fp8 *f)
+{
+    const struct lf_k_gemm *g = &f->gemm;
+    const bool post = g->pre || g->act || g->bias;
+    *x = (struct call){.g = g, .f = f, .c = g->c, .d = g->c, .ldc = g->ldc, .ldd = g->ldc, .post = post};
+    if (post && g->pre) {
+        x->c = x->d = g->pre;
+        x->ldc = x->ldd = g->ldpre;
+    } else if (!post && g->residual) {
+        x->c = g->residual;
+        x->ldc = g->ldres;
+    }
+    return !post || g->residual != g->c; /* it would be overwritten before it is read */
+}
+
 static struct key key_of(const struct call *x)
 {
     const struct lf_k_gemm *g = x->g;
-    const int64_t flags = g->ta | g->tb << 1 | (g->bias != NULL) << 2 | g->ab_type << 4 | g->c_type << 8;
+    const struct lf_k_gemm_fp8 *f = x->f;
+    const int64_t flags = g->ta | g->tb << 1 | g->c_type << 8 |
+                          (f ? 8 | f->a_type << 12 | f->b_type << 16 | f->a_scaling << 20 | f->b_scaling << 24
+                             : (g->bias != NULL) << 2 | g->ab_type << 4);
     return (struct key){.m = g->m,
                         .n = g->n,
                         .k = g->k,
@@ -188,18 +223,43 @@ static struct key key_of(const struct call *x)
 static int layouts(const struct lf_lt *lt, struct entry *e, const struct call *x)
 {
     const struct lf_k_gemm *g = x->g;
-    const int ab = data_type(g->ab_type), c = data_type(g->c_type);
+    const int a = data_type(x->f ? x->f->b_type : g->ab_type), b = data_type(x->f ? x->f->a_type : g->ab_type);
+    const int c = data_type(g->c_type);
     const uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
-    int rc = lt->MatrixLayoutCreate(&e->a, ab, g->tb ? k : n, g->tb ? n : k, g->ldb);
+    int rc = lt->MatrixLayoutCreate(&e->a, a, g->tb ? k : n, g->tb ? n : k, g->ldb);
     if (!rc)
-        rc = lt->MatrixLayoutCreate(&e->b, ab, g->ta ? m : k, g->ta ? k : m, g->lda);
+        rc = lt->MatrixLayoutCreate(&e->b, b, g->ta ? m : k, g->ta ? k : m, g->lda);
     if (!rc)
         rc = lt->MatrixLayoutCreate(&e->c, c, n, m, x->ldc);
     return rc ? rc : lt->MatrixLayoutCreate(&e->d, c, n, m, x->ldd);
 }
 
-static int operation(const struct lf_lt *lt, struct entry *e, const struct lf_k_gemm *g)
+/* Where the scales lie; before every call, since that is not part of an entry's key. */
+static int scale_pointers(const struct lf_lt *lt, struct entry *e, const struct lf_k_gemm_fp8 *f)
 {
+    int rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_A_SCALE_POINTER, &f->b_scale, sizeof f->b_scale);
+    return rc ? rc : lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_POINTER, &f->a_scale, sizeof f->a_scale);
+}
+
+/* What kinds of scales; older libraries know scalars alone, and no attribute that says so. */
+static int scales(const struct lf_lt *lt, struct entry *e, const struct lf_k_gemm_fp8 *f)
+{
+    static const int mode[] = {[LF_FP8_TENSOR] = LF_LT_SCALE_SCALAR,
+                               [LF_FP8_VEC128] = LF_LT_SCALE_VEC128,
+                               [LF_FP8_BLK128] = LF_LT_SCALE_BLK128};
+    const int a = mode[f->b_scaling], b = mode[f->a_scaling];
+    int rc = scale_pointers(lt, e, f);
+    if (!rc && a != LF_LT_SCALE_SCALAR)
+        rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_A_SCALE_MODE, &a, sizeof a);
+    if (!rc && b != LF_LT_SCALE_SCALAR)
+        rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_MODE, &b, sizeof b);
+    return rc;
+}
+
+static int operation(const struct lf_lt *lt, struct entry *e, const struct call *x)
+{
+    const struct lf_k_gemm *g = x->g;
+    const bool with_bias = g->bias && !x->f;
     const int ta = g->tb ? LF_LT_OP_T : LF_LT_OP_N, tb = g->ta ? LF_LT_OP_T : LF_LT_OP_N, bias = LF_LT_EPILOGUE_BIAS,
               type = data_type(g->bias_type);
     int rc = lt->MatmulDescCreate(&e->op, LF_LT_COMPUTE_32F, LF_LT_R_32F);
@@ -207,11 +267,13 @@ static int operation(const struct lf_lt *lt, struct entry *e, const struct lf_k_
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_TRANSA, &ta, sizeof ta);
     if (!rc)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_TRANSB, &tb, sizeof tb);
-    if (!rc && g->bias)
+    if (!rc && x->f)
+        rc = scales(lt, e, x->f);
+    if (!rc && with_bias)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_EPILOGUE, &bias, sizeof bias);
-    if (!rc && g->bias)
+    if (!rc && with_bias)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_TYPE, &type, sizeof type);
-    if (!rc && g->bias) /* its alignment counts */
+    if (!rc && with_bias) /* its alignment counts */
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
     return rc;
 }
@@ -256,19 +318,42 @@ static struct entry *find(struct lf_blaslt *b, const struct call *x)
     }
     struct entry *e = &b->entry[b->n++];
     *e = (struct entry){.key = key};
-    e->none = operation(&b->lt, e, x->g) || layouts(&b->lt, e, x) || choose(b, e);
+    e->none = operation(&b->lt, e, x) || layouts(&b->lt, e, x) || choose(b, e);
     return e;
 }
 
 static int post(lf_queue *q, const struct call *x)
 {
     struct lf_cu_gemm a = {.g = *x->g, .src = x->d, .ldsrc = x->ldd};
-    a.g.bias = NULL;
-    a.g.pre = NULL;
+    if (!x->f) { /* these are done; 8-bit products have neither yet */
+        a.g.bias = NULL;
+        a.g.pre = NULL;
+    }
     const int64_t blocks = (a.g.m * ((a.g.n + 1) / 2) + POST_THREADS - 1) / POST_THREADS;
     return lf_cu_launch(q, LF_CU_FN_gemm_post,
                         (struct lf_cu_dim){.x = (unsigned)(blocks < POST_BLOCKS ? blocks : POST_BLOCKS)},
                         (struct lf_cu_dim){.x = POST_THREADS}, 0, &a);
+}
+
+static int run(lf_queue *q, struct lf_blaslt *b, const struct call *x, bool *done)
+{
+    const struct lf_k_gemm *g = x->g;
+    struct entry *e = find(b, x);
+    if (!e || e->none)
+        return LF_K_OK;
+    const float one = 1, beta = g->accumulate || (!x->post && g->residual) ? 1 : 0;
+    int rc = 0;
+    if (x->f)
+        rc = scale_pointers(&b->lt, e, x->f);
+    else if (g->bias)
+        rc = b->lt.MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
+    if (!rc)
+        rc = b->lt.Matmul(b->handle, e->op, &one, g->b, e->a, g->a, e->b, &beta, x->c, e->c, x->d, e->d, &e->algo,
+                          g->work, (size_t)e->key.work, q->stream);
+    if (rc)
+        return lf_cu_result(q, LF_CU_INVALID_VALUE, "cublasLtMatmul"); /* its statuses are not the driver's */
+    *done = true;
+    return x->post ? post(q, x) : LF_K_OK;
 }
 
 int lf_blaslt_gemm(lf_queue *q, const struct lf_k_gemm *g, bool *done)
@@ -276,18 +361,13 @@ int lf_blaslt_gemm(lf_queue *q, const struct lf_k_gemm *g, bool *done)
     struct lf_blaslt *b = library(q->dev);
     struct call x;
     *done = false;
-    if (!b || !describe(&x, g))
-        return LF_K_OK;
-    struct entry *e = find(b, &x);
-    if (!e || e->none)
-        return LF_K_OK;
-    const float one = 1, beta = g->accumulate || (!x.post && g->residual) ? 1 : 0;
-    int rc = g->bias ? b->lt.MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias) : 0;
-    if (!rc)
-        rc = b->lt.Matmul(b->handle, e->op, &one, g->b, e->a, g->a, e->b, &beta, x.c, e->c, x.d, e->d, &e->algo,
-                          g->work, (size_t)e->key.work, q->stream);
-    if (rc)
-        return lf_cu_result(q, LF_CU_INVALID_VALUE, "cublasLtMatmul"); /* its statuses are not the driver's */
-    *done = true;
-    return x.post ? post(q, &x) : LF_K_OK;
+    return b && describe(&x, g) ? run(q, b, &x, done) : LF_K_OK;
+}
+
+int lf_blaslt_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *f, bool *done)
+{
+    struct lf_blaslt *b = library(q->dev);
+    struct call x;
+    *done = false;
+    return b && describe_fp8(&x, f) ? run(q, b, &x, done) : LF_K_OK;
 }

@@ -14,6 +14,8 @@ enum { /* cublasComputeType_t, cudaDataType_t, cublasOperation_t */
        LF_LT_R_32F = 0,
        LF_LT_R_16F = 2,
        LF_LT_R_16BF = 14,
+       LF_LT_R_8F_E4M3 = 28,
+       LF_LT_R_8F_E5M2 = 29,
        LF_LT_OP_N = 0,
        LF_LT_OP_T = 1
 };
@@ -22,7 +24,14 @@ enum { /* attributes of the product, and of the preference */
        LF_LT_DESC_TRANSB = 4,
        LF_LT_DESC_EPILOGUE = 7,
        LF_LT_DESC_BIAS_POINTER = 8,
+       LF_LT_DESC_A_SCALE_POINTER = 17,
+       LF_LT_DESC_B_SCALE_POINTER = 18,
        LF_LT_DESC_BIAS_TYPE = 26,
+       LF_LT_DESC_A_SCALE_MODE = 31, /* CUDA 12.8 */
+       LF_LT_DESC_B_SCALE_MODE = 32,
+       LF_LT_SCALE_SCALAR = 0,
+       LF_LT_SCALE_VEC128 = 4, /* CUDA 12.9, sm_90 */
+       LF_LT_SCALE_BLK128 = 5,
        LF_LT_EPILOGUE_BIAS = 4,
        LF_LT_PREF_WORKSPACE = 1,
        LF_LT_PREF_REDUCTION = 3,
@@ -68,11 +77,14 @@ struct lf_lt {
     void *library; /* of dlopen, or NULL */
 };
 
-/* Workspace that its algorithms may use. */
+/* Workspace that its algorithms may use, for products of so many multiply-adds. */
 enum { LF_LT_WORK_MIB = 32 };
+#define LF_LT_WORK_FROM 1e8
 
 /* Runs g when the library is there and has an algorithm for it: *done. Otherwise nothing is queued. */
 int lf_blaslt_gemm(lf_queue *q, const struct lf_k_gemm *g, bool *done);
+/* The same for 8-bit factors, which nothing else multiplies. */
+int lf_blaslt_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *f, bool *done);
 /* Takes this table in the place of the library's (tests); a NULL table: as if there were none. */
 int lf_blaslt_use(struct lf_cu_device *d, const struct lf_lt *lt);
 void lf_blaslt_close(struct lf_cu_device *d);

@@ -64,7 +64,9 @@
     X(dora_fwd)                                                                                                        \
     X(dora_bwd)
 
-#define LF_CUDA_LIST_FP8(X) X(quantise)
+#define LF_CUDA_LIST_FP8(X)                                                                                            \
+    X(quantise)                                                                                                        \
+    X(gemm_fp8)
 
 #define LF_CUDA_LIST(X)                                                                                                \
     LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# precision = fp8 of lf-pretrain and lf-sft on the CPU: learning as in bf16, kill -9 and the same bits, which layers, what is refused.
+# precision = fp8 of lf-pretrain and lf-sft on the CPU and on the emulated GPU: learning as in bf16, kill -9 and the same bits, which
+# layers, what is refused.
 set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 sft=$LF_BUILDDIR/stages/lf-sft
@@ -87,6 +88,8 @@ same "$(id kill)" "$(id base)" "with the same checkpoint"
 same "$(losses kill)" "$(losses base)" "and the same losses"
 run threads --threads 2
 same "$(id threads)" "$(id base)" "two threads give the same checkpoint"
+run again --recompute full
+same "$(id again)" "$(id base)" "and so does recomputation"
 
 run edges --fp8-edges 1 --fp8-layers mlp
 same $rc 0 "the middle layer's mlp alone"
@@ -119,5 +122,17 @@ same $? 0 "an adapter learns beside 8-bit weights"
 "$sft" --data "$dir/data" --init-from "$dir/bf16/out/checkpoint" --steps 3 --seq-length 16 --micro-batch 1 --precision fp8 --threads 1 \
     --device cpu --out "$dir/full/out" 2>"$dir/err"
 same $? 0 "and lf-sft trains all weights"
+LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
+LOONG_CUBLASLT=$LOONG_CUDA_DRIVER
+export LOONG_CUDA_DRIVER LOONG_CUBLASLT
+run gpu --device cuda
+same $rc 0 "on the emulated GPU, captured"
+near gpu base 2e-3
+ok $? "it learns as on the CPU: $(losses gpu | tr '\n' ' ')"
+[ "$(id gpu)" != "$(id base)" ]
+ok $? "by another program"
+LOONG_CUBLASLT=$dir/nowhere.so run none --device cuda
+same $rc 1 "without cuBLASLt it ends with 1"
+says "precision fp8 needs cublasLt" "and says what is missing"
 echo "1..$n"
 [ $failed -eq 0 ]

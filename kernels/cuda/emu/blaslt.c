@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The emulated cuBLASLt. Matrices are column-major, as the library takes them.
+ * The emulated cuBLASLt. Matrices are column-major, as the library takes them. Of 8-bit factors it asks what the library's manual
+ * does: both with the summed dimension first, sizes that are multiples of 16, not both e5m2, scales of both, and of blocks no two squares.
  */
 #include "kernels/cuda/emu/blaslt.h"
 
 #include <stdlib.h>
 
-#include "kernels/cuda/emu/emu.h"
+#include "engine/base/f8.h"
+#include "kernels/cuda/emu/run.h"
 
 enum { INVALID = 7, NOT_SUPPORTED = 15 };
 
 struct op {
-    int ta, tb, epilogue, bias_type;
+    int ta, tb, epilogue, bias_type, a_mode, b_mode;
     const void *bias;
+    const float *a_scale, *b_scale;
 };
 struct layout {
     int type;
@@ -51,9 +54,14 @@ static int desc_set(void *p, int what, const void *value, size_t bytes)
                : what == LF_LT_DESC_TRANSB       ? (void *)&op->tb
                : what == LF_LT_DESC_EPILOGUE     ? (void *)&op->epilogue
                : what == LF_LT_DESC_BIAS_TYPE    ? (void *)&op->bias_type
+               : what == LF_LT_DESC_A_SCALE_MODE ? (void *)&op->a_mode
+               : what == LF_LT_DESC_B_SCALE_MODE ? (void *)&op->b_mode
                : what == LF_LT_DESC_BIAS_POINTER ? (void *)&op->bias
-                                                 : NULL;
-    if (!to || bytes != (what == LF_LT_DESC_BIAS_POINTER ? sizeof(void *) : sizeof(int)))
+               : what == LF_LT_DESC_A_SCALE_POINTER ? (void *)&op->a_scale
+               : what == LF_LT_DESC_B_SCALE_POINTER ? (void *)&op->b_scale
+                                                    : NULL;
+    const bool pointer = to == (void *)&op->bias || to == (void *)&op->a_scale || to == (void *)&op->b_scale;
+    if (!to || bytes != (pointer ? sizeof(void *) : sizeof(int)))
         return INVALID;
     memcpy(to, value, bytes);
     return 0;
@@ -76,12 +84,31 @@ static int pref_set(void *p, int what, const void *value, size_t bytes)
     return p && what >= 0 && bytes == (what == LF_LT_PREF_WORKSPACE ? 8 : 4) ? 0 : INVALID;
 }
 
+static bool narrow(const struct layout *l)
+{
+    return l->type == LF_LT_R_8F_E4M3 || l->type == LF_LT_R_8F_E5M2;
+}
+
+/* Whether the library has a product of these factors. */
+static bool has(const struct op *op, const struct layout *a, const struct layout *b, const struct layout *d)
+{
+    if (!narrow(a) && !narrow(b))
+        return op->a_mode == LF_LT_SCALE_SCALAR && op->b_mode == LF_LT_SCALE_SCALAR;
+    const bool sizes = a->rows % 16 == 0 && a->cols % 16 == 0 && b->cols % 16 == 0 && a->ld % 16 == 0 && b->ld % 16 == 0;
+    const bool blocks = op->a_mode != LF_LT_SCALE_SCALAR || op->b_mode != LF_LT_SCALE_SCALAR;
+    const bool modes = blocks ? op->a_mode >= LF_LT_SCALE_VEC128 && op->b_mode >= LF_LT_SCALE_VEC128 &&
+                                    op->a_mode + op->b_mode < 2 * LF_LT_SCALE_BLK128
+                              : true;
+    return narrow(a) && narrow(b) && (a->type == LF_LT_R_8F_E4M3 || b->type == LF_LT_R_8F_E4M3) && op->ta == LF_LT_OP_T &&
+           op->tb == LF_LT_OP_N && op->a_scale && op->b_scale && sizes && modes && d->type != LF_LT_R_8F_E4M3 && !op->bias;
+}
+
 static int heuristic(void *handle, void *op, void *a, void *b, void *c, void *d, void *p, int want,
                      struct lf_lt_heuristic *out, int *got)
 {
     counts.asked++;
     *got = 0;
-    if (refusing || !handle || !op || !a || !b || !c || !d || !p || want != 1)
+    if (refusing || !handle || !op || !a || !b || !c || !d || !p || want != 1 || !has(op, a, b, d))
         return NOT_SUPPORTED;
     *out = (struct lf_lt_heuristic){.algo = {{42}}};
     *got = 1;
@@ -90,9 +117,18 @@ static int heuristic(void *handle, void *op, void *a, void *b, void *c, void *d,
 
 static float load(const void *p, int64_t i, int type)
 {
-    return type == LF_LT_R_32F    ? ((const float *)p)[i]
-           : type == LF_LT_R_16BF ? lf_bf16_f(((const uint16_t *)p)[i])
-                                  : lf_f16_f(((const uint16_t *)p)[i]);
+    switch (type) {
+    case LF_LT_R_32F:
+        return ((const float *)p)[i];
+    case LF_LT_R_16BF:
+        return lf_bf16_f(((const uint16_t *)p)[i]);
+    case LF_LT_R_8F_E4M3:
+        return lf_f32_of_e4m3(((const uint8_t *)p)[i]);
+    case LF_LT_R_8F_E5M2:
+        return lf_f32_of_e5m2(((const uint8_t *)p)[i]);
+    default:
+        return lf_f16_f(((const uint16_t *)p)[i]);
+    }
 }
 static void store(void *p, int64_t i, int type, float v)
 {
@@ -107,6 +143,46 @@ static float element(const void *x, const struct layout *l, int op, uint64_t i, 
     return load(x, (int64_t)(op == LF_LT_OP_T ? i : j) * l->ld + (int64_t)(op == LF_LT_OP_T ? j : i), l->type);
 }
 
+/* The scale of element x of the summed dimension in column i of a factor that has `outer` columns and k rows. */
+static float scale(const float *s, int mode, uint64_t i, uint64_t x, uint64_t outer, uint64_t k)
+{
+    if (!s)
+        return 1;
+    const uint64_t pitch = ((k + 127) / 128 + 3) / 4 * 4;
+    return mode == LF_LT_SCALE_VEC128   ? s[x / 128 * outer + i]
+           : mode == LF_LT_SCALE_BLK128 ? s[i / 128 * pitch + x / 128]
+                                        : s[0];
+}
+
+/* A product in a stream's queue. */
+struct job {
+    struct op op;
+    struct layout la, lb, lc, ld;
+    const void *a, *b, *c;
+    void *d;
+    float alpha, beta;
+    uint64_t m, n, k;
+};
+
+static void multiply(void *user)
+{
+    const struct job *w = user;
+    const struct op *op = &w->op;
+    for (uint64_t j = 0; j < w->n; j++)
+        for (uint64_t i = 0; i < w->m; i++) {
+            float sum = 0;
+            for (uint64_t x = 0; x < w->k; x++)
+                sum += element(w->a, &w->la, op->ta, i, x) * scale(op->a_scale, op->a_mode, i, x, w->m, w->k) *
+                       (element(w->b, &w->lb, op->tb, x, j) * scale(op->b_scale, op->b_mode, j, x, w->n, w->k));
+            sum *= w->alpha;
+            if (w->beta != 0.0f)
+                sum += w->beta * load(w->c, (int64_t)j * w->lc.ld + (int64_t)i, w->lc.type);
+            if (op->bias)
+                sum += load(op->bias, (int64_t)i, op->bias_type);
+            store(w->d, (int64_t)j * w->ld.ld + (int64_t)i, w->ld.type, sum);
+        }
+}
+
 static int matmul(void *handle, void *desc, const void *alpha, const void *a, void *pa, const void *b, void *pb,
                   const void *beta, const void *c, void *pc, void *d, void *pd, const struct lf_lt_algo *algo,
                   void *work, size_t bytes, lf_cu_stream s)
@@ -118,22 +194,14 @@ static int matmul(void *handle, void *desc, const void *alpha, const void *a, vo
     (void)work;
     (void)bytes;
     if (refusing || !handle || !s || algo->data[0] != 42 || k != k2 || m != ld->rows || n != ld->cols ||
-        m != lc->rows || n != lc->cols || (op->bias && op->epilogue != LF_LT_EPILOGUE_BIAS))
+        m != lc->rows || n != lc->cols || (op->bias && op->epilogue != LF_LT_EPILOGUE_BIAS) || !has(op, la, lb, ld))
         return INVALID;
+    struct job *w = malloc(sizeof *w);
+    if (!w)
+        return INVALID;
+    *w = (struct job){*op, *la, *lb, *lc, *ld, a, b, c, d, *(const float *)alpha, *(const float *)beta, m, n, k};
     counts.products++;
-    for (uint64_t j = 0; j < n; j++)
-        for (uint64_t i = 0; i < m; i++) {
-            float sum = 0, old = *(const float *)beta;
-            for (uint64_t x = 0; x < k; x++)
-                sum += element(a, la, op->ta, i, x) * element(b, lb, op->tb, x, j);
-            sum *= *(const float *)alpha;
-            if (old != 0.0f)
-                sum += old * load(c, (int64_t)j * lc->ld + (int64_t)i, lc->type);
-            if (op->bias)
-                sum += load(op->bias, (int64_t)i, op->bias_type);
-            store(d, (int64_t)j * ld->ld + (int64_t)i, ld->type, sum);
-        }
-    return 0;
+    return lf_emu_host_call(s, multiply, w, sizeof *w) ? INVALID : 0;
 }
 
 static size_t version(void)
@@ -157,3 +225,20 @@ void lf_emu_blaslt(struct lf_lt *out)
                           .Matmul = matmul,
                           .GetVersion = version};
 }
+
+/* Under the library's names too: LOONG_CUBLASLT=tests/libcuemu.so gives them to whole stages. */
+#define NAMED(name, f)                                                                                                 \
+    extern __typeof__(f) cublasLt##name __attribute__((alias(#f), visibility("default")));
+NAMED(Create, handle_create)
+NAMED(Destroy, destroy)
+NAMED(MatmulDescCreate, desc_create)
+NAMED(MatmulDescDestroy, destroy)
+NAMED(MatmulDescSetAttribute, desc_set)
+NAMED(MatrixLayoutCreate, layout_create)
+NAMED(MatrixLayoutDestroy, destroy)
+NAMED(MatmulPreferenceCreate, handle_create)
+NAMED(MatmulPreferenceDestroy, destroy)
+NAMED(MatmulPreferenceSetAttribute, pref_set)
+NAMED(MatmulAlgoGetHeuristic, heuristic)
+NAMED(Matmul, matmul)
+NAMED(GetVersion, version)

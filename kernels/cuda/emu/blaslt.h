@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An emulated cuBLASLt for tests: plain loops over columns, at once.
+ * An emulated cuBLASLt for tests: plain loops over columns, in the stream's queue.
  */
 #ifndef LF_KERNELS_CUDA_EMU_BLASLT_H
 #define LF_KERNELS_CUDA_EMU_BLASLT_H

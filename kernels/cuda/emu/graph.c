@@ -95,11 +95,14 @@ int lf_emu_GraphInstantiate(lf_cu_graph_exec *x, lf_cu_graph g, unsigned long lo
     for (size_t i = 0; e && i < g->node.n; i++) {
         struct lf_emu_cmd c = g->node.cmd[i];
         if (c.args) {
-            c.args = malloc(*c.f->args);
+            const size_t bytes = c.kind == EMU_LAUNCH ? *c.f->args : c.bytes;
+            if (!bytes)
+                lf_emu_misuse("a call of the host that cannot be captured");
+            c.args = malloc(bytes);
             if (c.args)
-                memcpy(c.args, g->node.cmd[i].args, *c.f->args);
+                memcpy(c.args, g->node.cmd[i].args, bytes);
         }
-        if ((c.kind == EMU_LAUNCH && !c.args) || !lf_emu_push(&e->node, &c)) {
+        if (((c.kind == EMU_LAUNCH || c.kind == EMU_CALL) && !c.args) || !lf_emu_push(&e->node, &c)) {
             lf_emu_list_free(&e->node);
             free(e);
             e = NULL;

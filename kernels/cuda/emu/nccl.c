@@ -54,7 +54,7 @@ struct call { /* of at most PART bytes */
 
 struct driver {
     int (*run)(void *stream);
-    int (*call)(void *stream, void (*f)(void *), void *user);
+    int (*call)(void *stream, void (*f)(void *), void *user, size_t bytes);
 };
 
 static int find_driver(struct driver *d)
@@ -161,7 +161,7 @@ static int queue_part(struct comm *c, char *data, size_t bytes, int type, int fr
         memcpy(c->s->part[c->rank][x->number % SLOTS], data, bytes);
     atomic_store(&c->s->given[c->rank], c->calls);
     c->users++;
-    return d->call(stream, end, x) ? INTERNAL : OK;
+    return d->call(stream, end, x, 0) ? INTERNAL : OK;
 }
 
 static int queue(void *comm, void *data, size_t bytes, int type, int from, void *stream)

@@ -32,9 +32,10 @@ void lf_emu_driver(struct lf_cu *out);
 const struct lf_cu_image *lf_emu_images(size_t *n);
 
 /* For libraries that queue work of their own (nccl.c). Runs what is queued on a stream now, and what that waits for; it is no
- * wait of the host. Queues a function of the host; user is from malloc and freed after it. */
+ * wait of the host. Queues a function of the host; user is from malloc and freed after it. bytes of it are
+ * copied where the call is captured; 0: it must not be. */
 int lf_emu_run_queue(lf_cu_stream s);
-int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user);
+int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_t bytes);
 
 /* What was called since the start or lf_emu_reset. */
 struct lf_emu_stats {

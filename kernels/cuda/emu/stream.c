@@ -195,9 +195,9 @@ int lf_emu_call(lf_cu_stream s, const struct lf_emu_cmd *c)
     return lf_emu_push(&s->queue, c) ? 0 : LF_CU_OUT_OF_MEMORY;
 }
 
-int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user)
+int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_t bytes)
 {
-    const struct lf_emu_cmd c = {.kind = EMU_CALL, .call = call, .args = user};
+    const struct lf_emu_cmd c = {.kind = EMU_CALL, .call = call, .args = user, .bytes = bytes};
     return lf_emu_call(s, &c);
 }
 
