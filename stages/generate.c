@@ -14,7 +14,7 @@
 #include "engine/infer/lines.h"
 #include "engine/infer/result.h"
 #include "engine/infer/runner.h"
-#include "engine/text/chat.h"
+#include "stages/chat_in.h"
 #include "stages/generate_priv.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
@@ -31,8 +31,7 @@ typedef struct generate {
     size_t n_prompt, n_from;
     bool show;
     lf_tokenizer *tok;
-    const char *chat_file, *chat_name, *chat_vars;
-    lf_chat *chat; /* NULL: no template */
+    struct lf_chat_in chat;
     lf_gen_jobs jobs;
     lf_gen_writer *writer;
     lf_lines *lines;
@@ -54,7 +53,7 @@ static void destroy(void *self)
     lf_lines_close(g->lines);
     lf_gen_writer_destroy(g->writer);
     lf_gen_jobs_fini(&g->jobs);
-    lf_chat_destroy(g->chat);
+    lf_chat_in_fini(&g->chat);
     lf_tokenizer_destroy(g->tok);
     lf_buf_fini(&g->line);
     lf_buf_fini(&g->lines_of);
@@ -93,9 +92,10 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .page_tokens = lf_optset_int(o, "page_tokens")};
     g->run.adapter = lf_optset_str(o, "adapter");
     g->show = lf_optset_bool(o, "show");
-    g->chat_file = lf_optset_str(o, "chat_template");
-    g->chat_name = lf_optset_str(o, "chat_name");
-    g->chat_vars = lf_optset_str(o, "chat_vars");
+    g->chat = (struct lf_chat_in){.tokenizer_path = g->tokenizer_path,
+                                  .opts = {.file = lf_optset_str(o, "chat_template"),
+                                           .name = lf_optset_str(o, "chat_name"),
+                                           .vars = lf_optset_str(o, "chat_vars")}};
     int rc = generate_settings_read(&g->s, o, err);
     if (rc == 0)
         rc = lf_infer_strings(&g->from, &g->n_from, o, "resume_from", err);
@@ -114,51 +114,13 @@ static int plan(void *self, json_t *out, lf_err *err)
     return lf_infer_plan(out, g->checkpoint, &g->run, err);
 }
 
-/* Messages of a request, in the shape of a row, through the template; its own variables take the place of chat_vars. */
-static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out, lf_err *err)
-{
-    generate *g = arg;
-    lf_row row = {0};
-    lf_chat *own = NULL;
-    lf_shape_opts shape = {.shape = LF_SHAPE_MESSAGES};
-    json_t *o = json_pack("{s:O,s:O*}", "messages", messages, "tools", tools);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL, *vars = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
-    int rc = text && (vars || !kwargs) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = lf_shape_row(&row, &shape, text, strlen(text), "messages", NULL, err);
-    if (rc == 0 && kwargs &&
-        !(own = lf_chat_load(g->tokenizer_path, g->tok, &(lf_chat_opts){g->chat_file, g->chat_name, vars, 0}, err)))
-        rc = LF_EINVAL;
-    if (rc == 0)
-        rc = lf_chat_render(own ? own : g->chat, row.prompt.turns, row.prompt.n_turns, row.tools, true, out, err);
-    lf_chat_destroy(own);
-    lf_row_fini(&row);
-    json_decref(o);
-    free(vars);
-    free(text);
-    return rc;
-}
-
-/* A tokenizer without a template is fine as long as no request has messages. */
-static int load_chat(generate *g, lf_err *err)
-{
-    lf_err why = LF_ERR_INIT;
-    g->chat =
-        lf_chat_load(g->tokenizer_path, g->tok, &(lf_chat_opts){g->chat_file, g->chat_name, g->chat_vars, 0}, &why);
-    if (!g->chat && why.rc != LF_ENOENT)
-        return lf_fail(err, why.rc ? why.rc : LF_EFORMAT, "%s", why.text);
-    g->s.d.chat = g->chat ? render : NULL;
-    g->s.d.chat_arg = g;
-    return 0;
-}
-
 static int read_jobs(generate *g, lf_err *err)
 {
     int rc = 0;
     if (g->tokenizer_path)
         rc = lf_infer_tokenizer(&g->tok, g->tokenizer_path, err);
     if (rc == 0 && g->tok)
-        rc = load_chat(g, err);
+        rc = lf_chat_in_load(&g->chat, g->tok, &g->s.d, err);
     if (rc == 0)
         rc = generate_settings_complete(&g->s, g->tok, g->tokenizer_path, first(g), err);
     for (size_t i = 0; rc == 0 && i < g->n_prompt; i++) {

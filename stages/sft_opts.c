@@ -31,7 +31,7 @@ static const lf_opt opts[] = {
     {"sample_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps",
      "sample what the model says this often, and after the last step; 0: never"},
     {"sample_prompts", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "what it is asked: prompts or prompt_token_ids as JSON lines, as lf-generate reads them; unset: validation documents"},
+     "what it is asked: requests as JSON lines, as lf-generate reads them, messages too; unset: validation documents"},
     {"sample_rows", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "8", 1, 1e4, NULL, "documents",
      "the first so many of them, up to what is trained"},
     {"sample_tokens", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "64", 1, 1e6, NULL, "tokens", "longest sample"},

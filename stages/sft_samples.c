@@ -48,6 +48,9 @@ int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run,
     int rc = run && q->tokenizer ? lf_infer_tokenizer(&q->tok, q->tokenizer, err) : 0;
     if (!rc && q->tok)
         rc = lf_infer_end_tokens(&q->end, &o.defaults.n_end, q->tok, q->tokenizer, NULL, 0, err);
+    q->chat.tokenizer_path = q->tokenizer;
+    if (!rc && q->tok)
+        rc = lf_chat_in_load(&q->chat, q->tok, &o.defaults, err);
     o.tok = q->tok;
     o.defaults.end = q->end;
     if (!rc && !(q->samples = lf_samples_create(&o, err)))
@@ -60,6 +63,7 @@ int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run,
 void sft_samples_close(struct sft_samples *q)
 {
     lf_samples_destroy(q->samples);
+    lf_chat_in_fini(&q->chat);
     lf_tokenizer_destroy(q->tok);
     free(q->end);
 }

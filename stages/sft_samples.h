@@ -5,6 +5,7 @@
 #define LF_STAGES_SFT_SAMPLES_H
 
 #include "engine/post/samples.h"
+#include "stages/chat_in.h"
 #include "stages/train_common.h"
 
 struct sft_samples {
@@ -13,6 +14,7 @@ struct sft_samples {
     int64_t rows, tokens;
     double temperature;
     lf_tokenizer *tok;
+    struct lf_chat_in chat;
     int32_t *end;
     lf_samples *samples;
 };

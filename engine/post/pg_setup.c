@@ -147,6 +147,8 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
     if (!rc && sha && *sha && strcmp(sha, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
         lf_pg_log(p, 1, "%s was trained with another tokenizer than that of the prompts: its tokens mean other text", p->c->init_from);
+    if (!rc && lf_decoder_has_dropout(&p->mc))
+        lf_pg_log(p, 1, "the model's dropout is not applied: what is trained must be the policy that generated");
     lf_ckpt_close(ck);
     if (!rc && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)
         rc = lf_fail(err, LF_EINVAL, "the prompts have a vocabulary of %lld tokens, the model one of %lld",

@@ -4,7 +4,7 @@
 # finding.
 set -eu
 src=$(cd "$(dirname "$0")" && pwd)
-for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja}; do
+for t in ${2:-ini number event config tokenizer spm tokforms shard ckpt megatron safetensors torch pickle jinja rows}; do
     work=fuzz-work/$t
     mkdir -p "$work" "fuzz-work/seeds-$t"
     seeds=$src/corpus/$t

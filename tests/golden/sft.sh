@@ -47,6 +47,10 @@ ok $? "packed as trl packs, $bins sequences: 20 losses, gradient norms and entro
 run single 2 2e-3 0.1 --batch 14 --max-docs 2
 near
 ok $? "one conversation a sequence: within $apart"
+sed 's/\(.*\),{"role": *"assistant".*/\1]}/' "$golden/rows.jsonl" | head -n 2 >"$dir/ask.jsonl"
+run asked 4 2e-3 0.1 --batch "$bins" --sample-interval 20 --sample-prompts "$dir/ask.jsonl" --sample-tokens 6 --tokenizer "$dir/tok"
+near && [ "$(grep -c '"text":"..*"token_ids":\[[0-9]' "$dir/asked/samples/step-00000020.jsonl")" = 2 ]
+ok $? "asked in conversations while it trains: within $apart"
 run rate 4 2.002e-3 0.1 --batch "$bins"
 ! near && [ "$apart" != failed ]
 ok $? "a learning rate 0.1 % off is seen: $apart"

@@ -127,5 +127,19 @@ for how in KILL TERM; do
     run $how --steps 12 --save-interval 3
     same "$(id $how) $(metrics $how)" "$(id longer) $(metrics longer)" "and on to the same end"
 done
+
+# Samples between steps: one after which the model is asked lands first, and none of it shows in what is trained.
+tune() { # tune NAME ARGS...
+    _name=$1
+    shift
+    "$LF_BUILDDIR/stages/lf-sft" --data "$dir/data" --device cuda --init-from "$dir/ahead/out/checkpoint" --steps 4 --seq-length 16 --batch 2 --lr 5e-3 \
+        --threads 1 --valid-tokens 32 --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
+}
+mkdir "$dir/dry" "$dir/sampled"
+tune dry
+same $? 0 "lf-sft runs ahead, too"
+tune sampled --sample-interval 2 --sample-rows 2 --sample-tokens 3
+same "$? $(ls "$dir/sampled/out/samples" | wc -l) $(cat "$dir/sampled/out/samples"/step-*.jsonl | grep -c '"token_ids":\[[0-9]')" "0 3 4" "it samples now and then"
+same "$(id sampled) $(metrics sampled)" "$(id dry) $(metrics dry)" "and trains the same bits"
 echo "1..$n"
 [ $failed -eq 0 ]
