@@ -139,7 +139,8 @@ struct lf_k_colsum {
 
 /* Fused output layer and cross-entropy; never holds more than a chunk of logits, computes each once.
  *     logits[r][v] = softcap( x[r] . w[v] + bias[v] )          softcap(z) = cap * tanh(z / cap), cap 0 = off
- *     loss[r] = logsumexp(logits[r]) - logits[r][target[r]]     for target >= 0;  0 and no gradient for target < 0
+ *     loss[r] = logsumexp(logits[r]) - logits[r][target[r]]     for target >= 0
+ * Rows with target < 0 are not computed: their loss, lse and dx are 0, their argmax is -1.
  *     total   = sum_r loss[r] + z_loss * logsumexp^2
  *     dx[r] = d total / d x[r] * inv_tokens * loss_scale;  dw (+)= likewise, f32;  db (+)= likewise
  * With dx NULL it is the forward alone (validation, scoring). loss, lse and argmax may be NULL. rec sums are added to

@@ -83,13 +83,13 @@ size_t LF_SYM(gemm_work)(const struct lf_k_gemm *g, int threads)
     return other ? other : own;
 }
 
-size_t LF_SYM(gemm_work_most)(const struct lf_k_gemm *g)
+size_t LF_SYM(gemm_work_most)(const struct lf_k_gemm *g, int threads)
 {
     const int64_t units = lf_units(g->k, lf_unit_of(g->ab_type)), chunks = div_up(units, LF_K_CHUNK_MAX) + 1;
-    const int64_t panel = LF_K_CHUNK_MAX * 4, b = max64(B_BUDGET, LF_NR * panel);
-    const int64_t a = min64(g->m * (units + 16 * chunks) * 4, max64(A_BUDGET, g->m * panel));
-    const size_t scratch = g->c_type == LF_F32 && !g->residual ? 0 : aligned((size_t)(g->m * min64(g->n, SCRATCH_COLS)) * sizeof(float));
-    return ALIGN + aligned((size_t)a) + scratch + aligned((size_t)b) + aligned(LF_MR * LF_NR * sizeof(float));
+    const int64_t panel = LF_K_CHUNK_MAX * 4, b = max64(B_BUDGET, LF_NR * panel), rows = min64(g->m, ROWS_MAX + LF_MR);
+    const int64_t a = min64(rows * (units + 16 * chunks) * 4, max64(A_BUDGET, rows * panel));
+    const size_t scratch = g->c_type == LF_F32 && !g->residual ? 0 : aligned((size_t)(rows * min64(g->n, SCRATCH_COLS)) * sizeof(float));
+    return ALIGN + aligned((size_t)a) + scratch + (size_t)threads * (aligned((size_t)b) + aligned(LF_MR * LF_NR * sizeof(float)));
 }
 
 int LF_SYM(gemm_check)(const struct lf_k_gemm *g)

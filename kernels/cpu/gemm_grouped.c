@@ -54,7 +54,7 @@ static struct cut cut_of(const struct lf_k_grouped_gemm *a, int threads)
     c.cols = div_up(div_up(c.all_cols, blocks), LF_NR) * LF_NR;
     c.col_blocks = div_up(c.all_cols, c.cols);
     struct lf_k_gemm g = task_shape(a, &c);
-    c.work = LF_SYM(gemm_work_most)(&g);
+    c.work = LF_SYM(gemm_work_most)(&g, 1);
     return c;
 }
 

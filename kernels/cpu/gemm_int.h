@@ -78,8 +78,8 @@ extern lf_micro *const LF_SYM(micro_pair)[LF_MR + 1];
 extern lf_micro *const LF_SYM(micro_wide)[LF_MR + 1]; /* b: bf16 elements, widened as they are read */
 #endif
 
-/* Workspace that gemm needs with one thread for these sizes or any smaller m and k. */
-size_t LF_SYM(gemm_work_most)(const struct lf_k_gemm *g);
+/* Workspace that our own gemm needs for these sizes or any smaller m and k. */
+size_t LF_SYM(gemm_work_most)(const struct lf_k_gemm *g, int threads);
 
 /* Finish m rows, n columns of a tile t[m][LF_NR] whose top left is C(row, col): bias, pre, act, residual, round, store. */
 void LF_SYM(epilogue)(const struct lf_k_gemm *g, const float *t, int64_t row, int64_t col, int m, int n);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused output layer and cross-entropy. Rows go in chunks of XENT_ROWS (a constant: chunks decide the order in which dw is summed);
- * the logits of one chunk live in the workspace, become dlogits in place (bf16: packed into the front half of their row,
- * rounded once), and feed dx, dw and db before the next chunk overwrites them.
+ * Fused output layer and cross-entropy. Rows that have a target (of a conversation: what the assistant says) go in chunks of XENT_ROWS
+ * (a constant: chunks decide the order in which dw is summed), the others cost nothing; rows that do not follow one another are
+ * gathered, and their dx scattered. The logits of one chunk live in the workspace, become dlogits in place (bf16: packed into the
+ * front half of their row, rounded once), and feed dx, dw and db before the next chunk overwrites them. oneDNN's products want the
+ * same sizes every time, so there every row counts as one with a target.
  *
  * A row's reduction: the maximum, then sums of exp(z - max) over blocks of XENT_BLOCK columns counted from column 0, four vector chains
  * each, block sums added ascending. Rows are independent, sums over rows are taken by one thread in row order.
@@ -14,6 +16,7 @@
 #include <math.h>
 
 #include "kernels/cpu/gemm_int.h"
+#include "kernels/cpu/gemm_onednn.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/table_gemm.h"
 
@@ -36,59 +39,71 @@ struct row_dz {
 
 struct layout {
     int64_t rows, ld; /* of a chunk; ld in f32 elements */
-    size_t logits, outs, gemm;
+    size_t live, logits, outs, x, dx, gemm, all; /* bytes; x, dx: gathered rows */
+    bool skip;        /* rows without a target */
+};
+
+/* A chunk of rows and where they lie: in the caller's arrays, or gathered. */
+struct chunk {
+    const int32_t *live; /* their rows */
+    int64_t rows, ldx, lddx;
+    const void *x;
+    void *dx;
+    bool first;
 };
 
 LF_INLINE size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, float *z, int64_t ld)
+static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, const struct chunk *c, float *z, int64_t ld)
 {
-    const char *x = a->x ? (const char *)lf_at(a->x, r0 * a->ldx, a->x_type) : NULL;
-    return (struct lf_k_gemm){.m = rows, .n = a->v, .k = a->k, .a = x, .b = a->w, .b_packed = a->w_packed, .c = z, .bias = a->bias,
-                              .lda = a->ldx, .ldb = a->ldw, .ldc = ld, .tb = true, .ab_type = a->x_type, .c_type = LF_F32,
+    return (struct lf_k_gemm){.m = c->rows, .n = a->v, .k = a->k, .a = c->x, .b = a->w, .b_packed = a->w_packed, .c = z, .bias = a->bias,
+                              .lda = c->ldx, .ldb = a->ldw, .ldc = ld, .tb = true, .ab_type = a->x_type, .c_type = LF_F32,
                               .bias_type = a->x_type, .mode = a->mode};
 }
 
-static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz, int64_t ld)
+static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, const struct chunk *c, const void *dz, int64_t ld)
 {
-    void *dx = a->dx ? lf_at_w(a->dx, r0 * a->lddx, a->x_type) : NULL;
-    return (struct lf_k_gemm){.m = rows, .n = a->k, .k = a->v, .a = dz, .b = a->w, .c = dx, .lda = ld, .ldb = a->ldw,
-                              .ldc = a->lddx, .ab_type = a->x_type, .c_type = a->x_type, .mode = a->mode};
+    return (struct lf_k_gemm){.m = c->rows, .n = a->k, .k = a->v, .a = dz, .b = a->w, .c = c->dx, .lda = ld, .ldb = a->ldw,
+                              .ldc = c->lddx, .ab_type = a->x_type, .c_type = a->x_type, .mode = a->mode};
 }
 
-static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz, int64_t ld)
+static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, const struct chunk *c, const void *dz, int64_t ld)
 {
-    const void *x = a->x ? lf_at(a->x, r0 * a->ldx, a->x_type) : NULL;
-    return (struct lf_k_gemm){.m = a->v, .n = a->k, .k = rows, .a = dz, .b = x, .c = a->dw, .lda = ld, .ldb = a->ldx, .ldc = a->k,
-                              .ta = true, .accumulate = a->accumulate || r0 > 0, .ab_type = a->x_type, .c_type = LF_F32,
+    return (struct lf_k_gemm){.m = a->v, .n = a->k, .k = c->rows, .a = dz, .b = c->x, .c = a->dw, .lda = ld, .ldb = c->ldx, .ldc = a->k,
+                              .ta = true, .accumulate = a->accumulate || !c->first, .ab_type = a->x_type, .c_type = LF_F32,
                               .mode = a->mode};
 }
 
 static struct layout layout_of(const struct lf_k_linear_xent *a, int threads)
 {
-    struct layout l = {.rows = min64(a->rows, XENT_ROWS), .ld = (a->v + 15) / 16 * 16};
+    struct layout l = {.rows = min64(a->rows, XENT_ROWS), .ld = (a->v + 15) / 16 * 16, .skip = true};
     if (l.rows == 0)
         return l;
-    l.logits = aligned((size_t)(l.rows * l.ld) * sizeof(float));
-    l.outs = aligned((size_t)l.rows * sizeof(struct row_out));
     const int64_t ld = a->x_type == LF_BF16 ? 2 * l.ld : l.ld;
-    int64_t last = a->rows % XENT_ROWS ? a->rows % XENT_ROWS : XENT_ROWS;
+    const int64_t last = a->rows % XENT_ROWS ? a->rows % XENT_ROWS : XENT_ROWS;
     for (int i = 0; i < 2; i++) { /* a full chunk and the last one: workspace need not grow with rows */
-        int64_t rows = i ? last : l.rows;
-        struct lf_k_gemm g[3] = {logits_gemm(a, 0, rows, NULL, l.ld), dx_gemm(a, 0, rows, NULL, ld), dw_gemm(a, 0, rows, NULL, ld)};
+        const struct chunk c = {.rows = i ? last : l.rows, .ldx = a->k, .lddx = a->k, .first = true};
+        struct lf_k_gemm g[3] = {logits_gemm(a, &c, NULL, l.ld), dx_gemm(a, &c, NULL, ld), dw_gemm(a, &c, NULL, ld)};
         for (int j = 0; j < 3; j++) {
-            size_t need = LF_SYM(gemm_work)(&g[j], threads);
+            const bool other = lf_onednn_wants(&g[j]);
+            size_t need = other ? LF_SYM(gemm_work)(&g[j], threads) : LF_SYM(gemm_work_most)(&g[j], threads);
             l.gemm = need > l.gemm ? need : l.gemm;
+            l.skip = l.skip && !other;
         }
     }
+    l.live = aligned((size_t)a->rows * sizeof(int32_t));
+    l.logits = aligned((size_t)(l.rows * l.ld) * sizeof(float));
+    l.outs = aligned((size_t)l.rows * sizeof(struct row_out));
+    l.x = l.skip ? aligned((size_t)(l.rows * a->k) * lf_dtype_size(a->x_type)) : 0;
+    l.dx = a->dx ? l.x : 0;
+    l.all = ALIGN + l.live + l.logits + l.outs + l.x + l.dx + l.gemm;
     return l;
 }
 
 size_t LF_SYM(linear_xent_work)(const struct lf_k_linear_xent *a, int threads)
 {
-    struct layout l = layout_of(a, threads);
-    return ALIGN + l.logits + l.outs + l.gemm;
+    return layout_of(a, threads).all;
 }
 
 int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
@@ -241,9 +256,9 @@ static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_
     if (a->loss)
         a->loss[r] = out->loss;
     if (a->lse)
-        a->lse[r] = out->lse;
+        a->lse[r] = t < 0 ? 0.0f : out->lse;
     if (a->argmax)
-        a->argmax[r] = out->argmax;
+        a->argmax[r] = t < 0 ? -1 : out->argmax;
     if (a->logp)
         a->logp[r] = t < 0 ? 0.0f : t < a->v_real ? z[t] - out->lse : NAN;
     if (a->entropy)
@@ -273,11 +288,11 @@ static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struc
     row_zero(z, a->v_real, a->v, a->x_type);
 }
 
-static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, int64_t r0, int64_t rows)
+static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, const struct chunk *c)
 {
     struct lf_step_record *rec = a->rec;
-    for (int64_t i = 0; rec && !a->dlogp && !a->dentropy && i < rows; i++) {
-        int32_t t = a->target[r0 + i];
+    for (int64_t i = 0; rec && !a->dlogp && !a->dentropy && i < c->rows; i++) {
+        int32_t t = a->target[c->live[i]];
         if (t < 0)
             continue;
         rec->loss_sum += (double)out[i].loss;
@@ -287,26 +302,26 @@ static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, 
     }
 }
 
-static int backward(lf_queue *q, const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const float *z, int64_t ldz, void *work,
+static int backward(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c, const float *z, int64_t ldz, void *work,
                     size_t work_bytes)
 {
     const int64_t ld = a->x_type == LF_BF16 ? 2 * ldz : ldz;
     int rc = LF_K_OK;
     if (a->dx) {
-        struct lf_k_gemm g = dx_gemm(a, r0, rows, z, ld);
+        struct lf_k_gemm g = dx_gemm(a, c, z, ld);
         g.work = work;
         g.work_bytes = work_bytes;
         rc = LF_SYM(gemm)(q, &g);
     }
     if (!rc && a->dw) {
-        struct lf_k_gemm g = dw_gemm(a, r0, rows, z, ld);
+        struct lf_k_gemm g = dw_gemm(a, c, z, ld);
         g.work = work;
         g.work_bytes = work_bytes;
         rc = LF_SYM(gemm)(q, &g);
     }
     if (!rc && a->db) {
-        struct lf_k_colsum s = {.rows = rows, .n = a->v, .dy = z, .ld = ld, .dy_type = a->x_type, .db = a->db,
-                                .accumulate = a->accumulate || r0 > 0};
+        struct lf_k_colsum s = {.rows = c->rows, .n = a->v, .dy = z, .ld = ld, .dy_type = a->x_type, .db = a->db,
+                                .accumulate = a->accumulate || !c->first};
         rc = LF_SYM(colsum)(q, &s);
     }
     return rc;
@@ -321,31 +336,83 @@ static void clear(const struct lf_k_linear_xent *a)
         memset(a->db, 0, (size_t)a->v * sizeof(float));
 }
 
+/* The rows to compute, ascending; results of the others are 0, argmax -1. */
+static int64_t find_live(const struct lf_k_linear_xent *a, bool skip, int32_t *live)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < a->rows; r++) {
+        if (a->target[r] >= 0 || !skip) {
+            live[n++] = (int32_t)r;
+            continue;
+        }
+        struct row_out none = {0, 0, -1};
+        row_results(a, NULL, r, 0, &none);
+        if (a->dx)
+            memset(lf_at_w(a->dx, r * a->lddx, a->x_type), 0, (size_t)a->k * lf_dtype_size(a->x_type));
+    }
+    return n;
+}
+
+/* Rows live[0 ... rows): gathered into x unless they follow one another. */
+static struct chunk chunk_of(const struct lf_k_linear_xent *a, const int32_t *live, int64_t rows, bool first, void *x, void *dx)
+{
+    struct chunk c = {.live = live, .rows = rows, .ldx = a->ldx, .lddx = a->lddx, .first = first};
+    const size_t row = (size_t)a->k * lf_dtype_size(a->x_type);
+    if (live[rows - 1] - live[0] == rows - 1) {
+        c.x = lf_at(a->x, live[0] * a->ldx, a->x_type);
+        c.dx = a->dx ? lf_at_w(a->dx, live[0] * a->lddx, a->x_type) : NULL;
+        return c;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(lf_at_w(x, i * a->k, a->x_type), lf_at(a->x, live[i] * a->ldx, a->x_type), row);
+    c.x = x;
+    c.dx = a->dx ? dx : NULL;
+    c.ldx = c.lddx = a->k;
+    return c;
+}
+
+static void scatter(const struct lf_k_linear_xent *a, const struct chunk *c, const void *gathered)
+{
+    const size_t row = (size_t)a->k * lf_dtype_size(a->x_type);
+    for (int64_t i = 0; a->dx && c->dx == gathered && i < c->rows; i++)
+        memcpy(lf_at_w(a->dx, c->live[i] * a->lddx, a->x_type), lf_at(c->dx, i * a->k, a->x_type), row);
+}
+
+static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c, const struct layout *l, float *z,
+                     struct row_out *outs, void *work)
+{
+    struct lf_k_gemm g = logits_gemm(a, c, z, l->ld);
+    g.work = work;
+    g.work_bytes = l->gemm;
+    int rc = LF_SYM(gemm)(q, &g);
+    if (rc)
+        return rc;
+#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
+    for (int64_t i = 0; i < c->rows; i++)
+        one_row(a, z + i * l->ld, c->live[i], &outs[i]);
+    add_up(a, outs, c);
+    return backward(q, a, c, z, l->ld, work, l->gemm);
+}
+
 int LF_SYM(linear_xent)(lf_queue *q, const struct lf_k_linear_xent *a)
 {
-    struct layout l = layout_of(a, q->threads);
-    if (LF_SYM(linear_xent_check)(a) || (a->rows > 0 && a->work_bytes < ALIGN + l.logits + l.outs + l.gemm))
+    const struct layout l = layout_of(a, q->threads);
+    if (LF_SYM(linear_xent_check)(a) || (a->rows > 0 && a->work_bytes < l.all))
         return LF_K_EINVAL;
-    if (a->rows == 0)
-        clear(a);
     unsigned char *w = (unsigned char *)a->work + (ALIGN - (uintptr_t)a->work % ALIGN) % ALIGN;
-    float *z = (float *)(void *)w;
-    struct row_out *outs = (struct row_out *)(void *)(w + l.logits);
-    void *gw = w + l.logits + l.outs;
+    int32_t *live = (int32_t *)(void *)w;
+    float *z = (float *)(void *)(w += l.live);
+    struct row_out *outs = (struct row_out *)(void *)(w += l.logits);
+    void *x = w += l.outs, *dx = w += l.x;
+    const int64_t n = find_live(a, l.skip, live);
     int rc = LF_K_OK;
-    for (int64_t r0 = 0; r0 < a->rows && !rc; r0 += XENT_ROWS) {
-        const int64_t rows = min64(a->rows - r0, XENT_ROWS);
-        struct lf_k_gemm g = logits_gemm(a, r0, rows, z, l.ld);
-        g.work = gw;
-        g.work_bytes = l.gemm;
-        rc = LF_SYM(gemm)(q, &g);
-        if (rc)
-            break;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
-        for (int64_t i = 0; i < rows; i++)
-            one_row(a, z + i * l.ld, r0 + i, &outs[i]);
-        add_up(a, outs, r0, rows);
-        rc = backward(q, a, r0, rows, z, l.ld, gw, l.gemm);
+    if (n == 0)
+        clear(a);
+    for (int64_t at = 0; at < n && !rc; at += XENT_ROWS) {
+        const struct chunk c = chunk_of(a, live + at, min64(n - at, XENT_ROWS), at == 0, x, dx);
+        rc = run_chunk(q, a, &c, &l, z, outs, w + l.dx);
+        if (!rc)
+            scatter(a, &c, dx);
     }
     return rc;
 }

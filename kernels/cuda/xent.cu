@@ -172,9 +172,9 @@ LF_DEV void row_results(const struct lf_cu_xent *a, int64_t i, int target, float
     if (x->loss)
         x->loss[r] = loss;
     if (x->lse)
-        x->lse[r] = lse;
+        x->lse[r] = target < 0 ? 0.0f : lse;
     if (x->argmax)
-        x->argmax[r] = arg;
+        x->argmax[r] = target < 0 ? -1 : arg;
     if (x->logp)
         x->logp[r] = target < 0 ? 0.0f : target < x->v_real ? zt - lse : NAN;
     if (x->entropy)

@@ -128,17 +128,20 @@ static void reference(struct xdata *d, const struct xcase *t)
     for (int64_t r = 0; r < t->rows; r++) {
         double *z = d->p;
         int32_t y = ((const int32_t *)d->target.p)[r];
+        d->rarg[r] = y < 0 ? -1 : 0;
+        if (y < 0) /* all of its results are 0 */
+            continue;
         ref_logits(d, t, r, z);
         double lse = ref_lse(z, t->v_real);
         d->rlse[r] = lse;
         double entropy = ref_entropy(z, t->v_real, lse);
-        d->rloss[r] = y < 0 ? 0 : lse - z[y];
+        d->rloss[r] = lse - z[y];
         d->rlogp[r] = -d->rloss[r];
-        d->rent[r] = y < 0 ? 0 : entropy;
+        d->rent[r] = entropy;
         for (int64_t j = 1; j < t->v_real; j++)
             if (z[j] > z[d->rarg[r]])
                 d->rarg[r] = (int32_t)j;
-        for (int64_t j = 0; j < t->v_real && y >= 0; j++) {
+        for (int64_t j = 0; j < t->v_real; j++) {
             double size, dz = ref_dz(d, t, r, z[j], lse, entropy, j == y, &size);
             double store = t->type == LF_F32 ? 0 : fabs(dz) * op_eps(t->type) + (t->type == LF_F16 ? 0x1p-25 : 0); /* dz is rounded to x_type */
             d->rdb[j] += dz;
@@ -360,6 +363,45 @@ static void same_bits(const struct lf_kernels *k, uint8_t type)
     op_queue_destroy(q3);
 }
 
+#ifndef OP_CUDA
+/* Rows without a target cost nothing: scattered among others or not, those with one have the bits of a call over them alone. */
+static void rows_left_out(const struct lf_kernels *k, lf_queue *q, uint8_t type, bool scattered)
+{
+    const struct xcase t = {.rows = 1300, .k = 24, .v = 70, .v_real = 67, .type = type, .pad = 3};
+    struct xdata a, b;
+    setup(&a, &t, k, q);
+    setup(&b, &t, k, q);
+    const size_t row = (size_t)a.a.ldx * lf_dtype_size((enum lf_dtype)type), dx = (size_t)t.k * lf_dtype_size((enum lf_dtype)type);
+    int32_t *ya = a.target.p, *yb = b.target.p, from[1300], n = 0;
+    for (int32_t r = 0; r < t.rows; r++) {
+        ya[r] = (scattered ? r % 3 == 0 : r < 200 || r >= 900) ? -1 : (int32_t)(r % t.v_real);
+        if (ya[r] < 0)
+            continue;
+        memcpy((char *)b.x.p + (size_t)n * row, (char *)a.x.p + (size_t)r * row, (size_t)t.k * lf_dtype_size((enum lf_dtype)type));
+        yb[n] = ya[r];
+        from[n++] = r;
+    }
+    b.a.rows = n;
+    bool ok = k->linear_xent.run(q, &a.a) == LF_K_OK && k->linear_xent.run(q, &b.a) == LF_K_OK;
+    ok = ok && !memcmp(a.dw.p, b.dw.p, a.dw.bytes) && !memcmp(a.db.p, b.db.p, a.db.bytes) && !memcmp(a.rec, b.rec, sizeof *a.rec);
+    for (int32_t i = 0; ok && i < n; i++)
+        ok = ((const float *)a.lse.p)[from[i]] == ((const float *)b.lse.p)[i] &&
+             !memcmp((char *)a.dx.p + (size_t)from[i] * dx, (char *)b.dx.p + (size_t)i * dx, dx);
+    for (int32_t r = 0; ok && r < t.rows; r++)
+        for (int64_t c = 0; ok && ya[r] < 0 && c < t.k; c++)
+            ok = op_get(a.dx.p, r * t.k + c, type) == 0 && ((const float *)a.loss.p)[r] == 0 && ((const int32_t *)a.arg.p)[r] == -1;
+    for (int32_t r = 0; r < t.rows; r++) /* none left */
+        ya[r] = -1;
+    ok = ok && k->linear_xent.run(q, &a.a) == LF_K_OK && op_guards_intact(&a.work) && op_guards_intact(&a.dx);
+    for (int64_t e = 0; ok && e < t.v * t.k; e++)
+        ok = ((const float *)a.dw.p)[e] == 0 && ((const float *)a.db.p)[e % t.v] == 0;
+    tap_ok(ok && n > 512, "%s: type %d: rows with a target, %s, have the bits of a call over them alone", k->family, type,
+           scattered ? "scattered" : "in one piece");
+    teardown(&a);
+    teardown(&b);
+}
+#endif
+
 /* Logits made by gemm, one row at a time and packed as decoding does it: lse and argmax have the bits of the fused layer. */
 static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t type, float inv_t)
 {
@@ -383,7 +425,8 @@ static void sampling_agrees(const struct lf_kernels *k, lf_queue *q, uint8_t typ
         ok = k->gemm.run(q, &g) == LF_K_OK && k->logit_stats.check(&s) == LF_K_OK && k->logit_stats.run(q, &s) == LF_K_OK;
         int32_t y = ((const int32_t *)d.target.p)[r];
         float loss = y < 0 ? 0 : *lse - z[y], logp = y < 0 ? 0 : z[y] - *lse;
-        ok = ok && logp == ((const float *)d.logp.p)[r] && *lse == ((const float *)d.lse.p)[r] && *arg == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
+        ok = ok && logp == ((const float *)d.logp.p)[r] && (y < 0 ? 0 : *lse) == ((const float *)d.lse.p)[r] &&
+             (y < 0 ? -1 : *arg) == ((const int32_t *)d.arg.p)[r] && loss == ((const float *)d.loss.p)[r];
         op_free(&work);
     }
     tap_ok(ok, "%s: type %d, 1/T %g: sampling sees the log-probabilities of the loss, bit for bit", k->family, type, (double)inv_t);
@@ -464,8 +507,13 @@ int main(void)
         for (int type = LF_BF16; type <= OP_LAST_FLOAT; type++)
             sampling_agrees(k, q, (uint8_t)type, 1 / 0.7f);
         invalid_target(k, q);
-        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
             same_bits(k, (uint8_t)type);
+#ifndef OP_CUDA
+            rows_left_out(k, q, (uint8_t)type, true);
+            rows_left_out(k, q, (uint8_t)type, false);
+#endif
+        }
         colsums(k, q);
         op_queue_destroy(q);
     }
