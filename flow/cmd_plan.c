@@ -137,6 +137,9 @@ static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t 
         return row;
     }
     json_object_set(row, "plan", plan);
+    json_t *gpu_memory = json_object_get(json_object_get(s->stage, "resources"), "gpu_memory");
+    if (gpu_memory != NULL)
+        json_object_set(row, "gpu_memory", gpu_memory);
     double work = json_number_value(json_object_get(plan, "flops_per_step")) * json_number_value(json_object_get(plan, "steps"));
     double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, json_string_value(json_object_get(s->stage, "kind")));
     if (work > 0 && rate > 0) {
@@ -166,6 +169,21 @@ static void print_bytes(const json_t *plan)
         printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n", (long long)ranks,
                lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(comm, "bytes_per_step"))),
                (long long)json_integer_value(json_object_get(comm, "messages_per_step")));
+}
+
+/* What lies on a GPU, against what one has where the pipeline says it. */
+static void print_device(const json_t *row)
+{
+    const json_t *plan = json_object_get(row, "plan"), *device = json_object_get(json_object_get(plan, "bytes"), "device");
+    const json_t *has = json_object_get(row, "gpu_memory");
+    char b[32];
+    if (json_number_value(device) <= 0)
+        return;
+    printf("      GPU memory%s: %s", json_integer_value(json_object_get(plan, "ranks")) > 1 ? " of a rank" : "",
+           lf_fmt_bytes(b, sizeof b, json_number_value(device)));
+    if (has != NULL)
+        printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+    puts(", with what the driver keeps");
 }
 
 static void print_counts(const json_t *row)
@@ -216,6 +234,7 @@ static void print_row(const json_t *row)
     print_counts(row);
     print_lead(json_object_get(row, "lead"));
     print_bytes(plan);
+    print_device(row);
     json_t *notes = json_object_get(plan, "notes");
     for (size_t i = 0; i < json_array_size(notes); i++) {
         fputs("      note: ", stdout);

@@ -85,7 +85,7 @@ static void ranks_of(const json_t *stage, int64_t *all, int64_t *node)
 }
 
 static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config, const char *dir,
-                    int64_t ranks, lf_err *err)
+                    int64_t ranks, bool gpu, lf_err *err)
 {
     struct pipes p = {{-1, -1}, {-1, -1}};
     if (pipe2(p.out, O_CLOEXEC) < 0)
@@ -96,7 +96,7 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
         close(p.out[1]);
         return rc;
     }
-    char *argv[8], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40];
+    char *argv[9], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40], a7[] = "--device=cuda";
     snprintf(a6, sizeof a6, "--ranks=%lld", (long long)ranks);
     argv[0] = lf_strdup(exe, err);
     argv[1] = a1;
@@ -105,7 +105,8 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
     argv[4] = lf_strdup(dir, err);
     argv[5] = a5;
     argv[6] = a6;
-    argv[7] = NULL;
+    argv[7] = gpu ? a7 : NULL;
+    argv[8] = NULL;
     int rc = argv[0] != NULL && argv[2] != NULL && argv[4] != NULL ? 0 : LF_ENOMEM;
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
@@ -177,6 +178,16 @@ static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, l
     return rc;
 }
 
+/* A stage that asks for GPUs and leaves the device to what it finds will find one, if not here. */
+static bool will_use_gpus(const lf_prep *p, const json_t *stage)
+{
+    const json_t *gpus = json_object_get(json_object_get(stage, "resources"), "gpus");
+    const lf_opt_table *t =
+        p->tables != NULL ? lf_table_find(p->tables, json_string_value(json_object_get(stage, "kind"))) : NULL;
+    return json_integer_value(json_object_get(gpus, "n")) > 0 && t != NULL && lf_opt_find(t, "device") != NULL &&
+           json_object_get(json_object_get(stage, "numeric"), "device") == NULL;
+}
+
 static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, lf_err *err)
 {
     char name[160], dir[PATH_MAX], config[PATH_MAX];
@@ -202,7 +213,7 @@ static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage
     int64_t ranks, per_node;
     ranks_of(stage, &ranks, &per_node);
     if (rc == 0)
-        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, err);
+        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, will_use_gpus(p, stage), err);
     if (rc == 0)
         rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
     lf_io_remove_tree(dir, NULL);
@@ -288,6 +299,22 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage)
     out->disk_free = rc == 0 ? disk_free(path) : -1;
 }
 
+/* Ranks that share a GPU add up. */
+static int check_gpu(const json_t *stage, const json_t *plan, const char *name, int64_t ranks_per_node, lf_err *err)
+{
+    const json_t *r = json_object_get(stage, "resources"), *has = json_object_get(r, "gpu_memory");
+    const int64_t gpus = json_integer_value(json_object_get(json_object_get(r, "gpus"), "n"));
+    const int64_t share = gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
+    const double need = json_number_value(json_object_get(json_object_get(plan, "bytes"), "device")) * (double)share;
+    char a[32], b[32];
+    if (has == NULL || need <= json_number_value(has))
+        return 0;
+    return lf_fail(err, LF_ENOMEM,
+                   "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a smaller micro_batch, recompute, "
+                   "or more GPUs would help", name, share > 1 ? "the ranks that share one need" : "a rank needs",
+                   lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+}
+
 int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
 {
     double disk = 0;
@@ -306,6 +333,9 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
                            "this machine)", name, lf_fmt_bytes(a, sizeof a, total),
                            per_node > 1 ? " for the ranks of a node" : "",
                            lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
+        int rc = check_gpu(stage, plan, name, per_node, err);
+        if (rc < 0)
+            return rc;
         disk += json_number_value(json_object_get(plan, "disk_bytes"));
     }
     if (fit.disk_free >= 0 && disk > (double)fit.disk_free)

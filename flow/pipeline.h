@@ -7,7 +7,7 @@
  *   [pipeline]       name, description, data_dir, scheduler, jobs, share, include
  *   [resources]      defaults for every stage of: nodes, ranks (per node), cpus (per rank), memory (per node), gpus ([TYPE:]N
  *                    per node), time_limit (of one job), grace, partition (or queue), account, qos, constraint, reservation,
- *                    exclusive, mail, mail_type, modules, prologue, extra, launcher, rank_prefix, chain, links, max_segments,
+ *                    exclusive, mail, mail_type, modules, prologue, extra, launcher, rank_prefix, chain, links, gpu_memory, max_segments,
  *                    max_walltime, stall_segments, retries, memory_max, time_max
  *   [site]           scheduler, data_dir, poll, chain, launcher, templates, command_timeout, lost_after, settle, commands,
  *                    exclude: what holds for a place, from the site or user file

@@ -35,6 +35,7 @@ static const struct key keys[] = {
     {"cpus", COUNT_T, 1, 1 << 16, NULL, NULL},
     {"memory", BYTES_T, 1, INT64_MAX, NULL, "memory_bytes"},
     {"gpus", GPUS_T, 0, 1 << 10, NULL, NULL},
+    {"gpu_memory", BYTES_T, 1, INT64_MAX, NULL, NULL},
     {"time_limit", SECONDS_T, 1, INT64_MAX, NULL, "time_limit_s"},
     {"grace", SECONDS_T, 0, INT64_MAX, NULL, "grace_s"},
     {"partition", NAME_T, 0, 0, NULL, NULL},

@@ -259,6 +259,7 @@ int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
     lf_prep p;
     memset(&p, 0, sizeof p);
     p.fresh_run = args->fresh_run;
+    p.tables = args->tables;
     int rc = 0;
     if (args->resume) {
         rc = resume_source(&p, args, err);

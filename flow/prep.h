@@ -39,6 +39,7 @@ typedef struct lf_prep {
     bool has_run;         /* view.run is an existing run, otherwise a new one would be made */
     json_t *previous;     /* document of the newest run of this name, NULL when there is none */
     bool fresh_run;       /* as asked */
+    const lf_opt_table *const *tables; /* as given */
     bool changed;         /* doc differs from the run's newest revision */
     lf_run_view view;     /* states of doc's stages; view.run.doc is doc */
 } lf_prep;

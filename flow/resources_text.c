@@ -33,6 +33,8 @@ void lf_resources_line(lf_buf *out, const json_t *stage)
                  type != NULL ? type : "");
         item(out, text);
     }
+    if (number(r, "gpu_memory") > 0)
+        snprintf(text, sizeof text, "%s per gpu", lf_fmt_bytes(b, sizeof b, (double)number(r, "gpu_memory"))), item(out, text);
     if (json_object_get(stage, "memory_bytes") != NULL) {
         snprintf(text, sizeof text, "%s per node", lf_fmt_bytes(b, sizeof b, (double)number(stage, "memory_bytes")));
         item(out, text);

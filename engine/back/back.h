@@ -61,6 +61,9 @@ struct lf_back_ops {
     int (*comm_begin)(lf_back *b, lf_err *err);
     int (*comm_end)(lf_back *b, lf_err *err);
 
+    /* Optional: who computes matrix products in this mode ("own", or a library with its version): other bits by another. */
+    const char *(*products)(lf_back *b, enum lf_numeric mode);
+
     /* Optional: what the device said about the last failure, with its name and rank, for the end of a message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
 };

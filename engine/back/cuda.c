@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "kernels/cuda/gemm_blaslt.h"
 
 enum { IN_PART = 8 << 20, OUT_PART = 4 << 20 };
 #define B(b) ((struct lf_back_cuda *)(b))
@@ -160,6 +161,11 @@ static void capture_free(lf_back *b, void *graph)
         B(b)->dev->cu.GraphExecDestroy(graph);
 }
 
+static const char *products(lf_back *b, enum lf_numeric mode)
+{
+    return lf_cuda_gemm_algorithm(B(b)->dev, mode);
+}
+
 /* ---- making and ending ---- */
 
 static void cuda_destroy(lf_back *base)
@@ -182,7 +188,7 @@ static void cuda_destroy(lf_back *base)
     .name = "cuda", .alloc = cuda_alloc, .release = cuda_release, .copy_in = lf_cuda_copy_in,                          \
     .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,                       \
     .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,                       \
-    .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
+    .products = products, .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
 static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin, .capture_end = capture_end,
                                              .capture_run = capture_run, .capture_free = capture_free};

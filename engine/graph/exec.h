@@ -90,8 +90,8 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err);
 
 /* Bytes really taken from the backend: equals lf_plan_bytes().total. */
 size_t lf_exec_bytes(const lf_exec *ex);
-/* {"backend","kernels","target","threads","numeric","compute","optimizer_state","plan":hash of the node list}: what must be equal for a
- * bitwise continuation. Owned. */
+/* {"backend","kernels","target","threads","numeric","compute","optimizer_state","plan":hash of the node list; GPUs: "device","products"}: what must
+ * be equal for a bitwise continuation. Owned. */
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err);
 
 #endif

@@ -69,7 +69,9 @@ json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
                           ex->b->kernels->family, "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
                           ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
                           lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
-    if (!j || (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device)))) {
+    const char *products = ex->b->ops->products ? ex->b->ops->products(ex->b, ex->p->o.mode) : NULL;
+    if (!j || (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device))) ||
+        (products && json_object_set_new(j, "products", json_string(products)))) {
         json_decref(j);
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");
         return NULL;

@@ -96,6 +96,19 @@ like err 'stage first does not fit in memory: it needs 4.0 TiB for the ranks of 
 runs 0 "$LF" submit -n --set second.needs_bytes=900T
 unlike out 'does not fit' "no memory asked for: nobody knows"
 [ ! -e .loong ]; ok $? "nothing was made by that either"
+runs 0 "$LF" submit -n --set first.needs_gpu_bytes=900T
+unlike out 'GPU' "memory of a GPU that nobody told: nobody knows"
+runs 1 "$LF" submit -n --set first.needs_gpu_bytes=81G --set first.gpu_memory=80G
+like err 'stage first does not fit on a GPU: a rank needs 81.0 GiB, and one has 80.0 GiB' "a rank that needs more than a GPU has"
+runs 0 "$LF" submit -n --set first.needs_gpu_bytes=41G --set first.gpu_memory=80G
+runs 1 "$LF" submit -n --set first.needs_gpu_bytes=41G --set first.gpu_memory=80G --set first.gpus=2
+like err 'the ranks that share one need 82.0 GiB' "two ranks on one GPU"
+runs 0 "$LF" submit -n --set first.needs_gpu_bytes=900T --set first.gpu_memory=80G --set first.device=cpu
+runs 0 "$LF" submit -n --set second.needs_gpu_bytes=900T --set second.gpu_memory=80G
+unlike out 'GPU' "no GPU asked for: none is planned for"
+"$LF" plan --set first.needs_gpu_bytes=41G --set first.gpu_memory=80G >out
+like out 'GPU memory: 41.0 GiB of 80.0 GiB \(gpu_memory\)' "plan tells what lies on a GPU"
+like out '4 gpus a100 per node, 80.0 GiB per gpu' "of those that are asked for"
 
 # --- templates ---
 mkdir -p .loong/templates/slurm site/slurm

@@ -72,6 +72,8 @@ near base cpu 1e-4
 ok $? "with the same losses: $(losses base | tr '\n' ' ')"
 [ "$(id base)" != "$(id cpu)" ]
 ok $? "by two different programs"
+"$tool" state "$dir/base/out/checkpoint" | grep -q '"products":"own"' && ! "$tool" state "$dir/cpu/out/checkpoint" | grep -q '"products"'
+ok $? "the checkpoint of the GPU says who multiplied matrices"
 
 mkdir -p "$dir/kill"
 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
