@@ -224,6 +224,23 @@ LF_DEV void attn_rescale(float (*o)[4], const float was[2], const int dp)
     }
 }
 
+/* x = p v for channels 8 n ... + 31 of a tile of values. */
+LF_DEV void attn_product(float x[4][4], uint32_t p[4][4], const uint16_t *tile, int n, int lane, const int dp,
+                         const int type)
+{
+    LF_UNROLL for (int e = 0; e < 16; e++) x[e / 4][e % 4] = 0.0f;
+    LF_UNROLL for (int k = 0; k < 4; k++)
+    {
+        LF_UNROLL for (int h = 0; h < 4; h += 2)
+        {
+            uint32_t b[4];
+            attn_right(b, tile, k, n + h, lane, dp);
+            attn_mma(x[h], p[k], b, type);
+            attn_mma(x[h + 1], p[k], b + 2, type);
+        }
+    }
+}
+
 /* o += now * (p v) for a tile of values. */
 LF_DEV void attn_values(float (*o)[4], uint32_t p[4][4], const uint16_t *tile, const float now[2], int lane,
                         const int dp, const int type)
@@ -231,19 +248,20 @@ LF_DEV void attn_values(float (*o)[4], uint32_t p[4][4], const uint16_t *tile, c
     LF_UNROLL for (int n = 0; n < dp / 8; n += 4)
     {
         float x[4][4];
-        LF_UNROLL for (int e = 0; e < 16; e++) x[e / 4][e % 4] = 0.0f;
-        LF_UNROLL for (int k = 0; k < 4; k++)
-        {
-            LF_UNROLL for (int h = 0; h < 4; h += 2)
-            {
-                uint32_t b[4];
-                attn_right(b, tile, k, n + h, lane, dp);
-                attn_mma(x[h], p[k], b, type);
-                attn_mma(x[h + 1], p[k], b + 2, type);
-            }
-        }
+        attn_product(x, p, tile, n, lane, dp, type);
         LF_UNROLL for (int e = 0; e < 16; e++) o[n + e / 4][e % 4] =
             fmaf(x[e / 4][e % 4], now[e % 4 >> 1], o[n + e / 4][e % 4]);
+    }
+}
+
+/* The keys of a tile that each row sees, a bit for each. */
+LF_DEV void attn_sees(uint64_t sees[2], const struct attn_row r[2], int key0)
+{
+    LF_UNROLL for (int h = 0; h < 2; h++)
+    {
+        const int lo = r[h].lo > key0 ? r[h].lo - key0 : 0, hi = r[h].hi - key0;
+        sees[h] =
+            hi <= lo || lo >= ATTN_T ? 0 : ~(uint64_t)0 << lo & (hi >= ATTN_T ? ~(uint64_t)0 : ((uint64_t)1 << hi) - 1);
     }
 }
 
@@ -252,12 +270,7 @@ LF_DEV void attn_poison(float (*o)[4], const struct attn_row r[2], int key0, con
                         const int dp)
 {
     uint64_t sees[2];
-    LF_UNROLL for (int h = 0; h < 2; h++)
-    {
-        const int lo = r[h].lo > key0 ? r[h].lo - key0 : 0, hi = r[h].hi - key0;
-        sees[h] =
-            hi <= lo || lo >= ATTN_T ? 0 : ~(uint64_t)0 << lo & (hi >= ATTN_T ? ~(uint64_t)0 : ((uint64_t)1 << hi) - 1);
-    }
+    attn_sees(sees, r, key0);
     LF_UNROLL for (int n = 0; n < dp / 8; n++)
     {
         LF_UNROLL for (int e = 0; e < 4; e++)

@@ -6,6 +6,9 @@
  * order from the sequence's first key, and a slot's sums know nothing of other slots: the bits are those of training.
  * A page holds whole tiles, so a tile lies in one page.
  *
+ * Where few rows would leave a GPU idle, several blocks share out the tiles of a run (attn_split): each leaves a tile's
+ * part in the workspace, maximum, sum and p v, and attn_join combines them in ascending order, with the same bits.
+ *
  * Where sequences begin only the device knows. The grid has a block for each row; the one of a row that leads a run
  * works for it, the others end at once. A row leads where its neighbour before is of another sequence, and at multiples
  * of the rows that 64 slots have room for.
@@ -165,18 +168,69 @@ LF_DEV bool paged_mend(const struct paged_block *b, uint16_t *vs, const int dp, 
     return bad;
 }
 
-/* All tiles that some slot sees, the next one on its way while the present one is worked on. */
+/* Where the part of a tile lies in the workspace: d numbers, p v, and the tile's maximum and sum (attn_dev.h). */
+LF_DEV float *paged_part_at(const struct lf_k_attn_paged *a, int64_t row, int64_t head, int tile)
+{
+    const int64_t tiles = a->max_pages * a->page_tokens / ATTN_T;
+    return (float *)a->work + ((row * a->heads + head) * tiles + tile) * (a->d + 2);
+}
+
+/* A warp's part of one tile, for paged_join; r: the rows, which stay without a sum. */
+LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2], const uint32_t (*q)[4],
+                       const uint16_t *ks, const uint16_t *vs, int key0, bool whole, const uint64_t *mended,
+                       const int dp, const int type)
+{
+    struct attn_row r[2];
+    float s[8][4], was[2], now[2], *to[2];
+    uint32_t p[4][4];
+    uint64_t sees[2];
+    LF_UNROLL for (int h = 0; h < 2; h++)
+    {
+        const int slot = b->slot0 + b->lane / 4 + 8 * h;
+        r[h] = rows[h];
+        to[h] = slot < b->run.slots ? paged_part_at(b->a, b->run.row + slot / b->run.heads,
+                                                    b->run.head + slot % b->run.heads, key0 / ATTN_T)
+                                    : NULL;
+    }
+    attn_scores(s, q, b->queries, b->slot0, ks, b->lane, dp, type);
+    if (!whole || b->call.bent)
+        attn_mask(s, r, &b->call, key0, whole, b->lane);
+    attn_softmax(s, r, &b->call, was, now); /* rows that were empty: their maximum and sum are the tile's */
+    attn_as_left(p, s, type);
+    attn_sees(sees, r, key0);
+    LF_UNROLL for (int n = 0; n < dp / 8; n += 4)
+    {
+        float x[4][4];
+        attn_product(x, p, vs, n, b->lane, dp, type);
+        LF_UNROLL for (int e = 0; e < 16; e++)
+        {
+            const int c = 8 * (n + e / 4) + 2 * (b->lane & 3) + (e & 1), h = e % 4 >> 1;
+            if (to[h] && c < b->a->d)
+                to[h][c] = mended && (mended[c] & sees[h]) ? lf_u32_f(0x7fffffffu) : x[e / 4][e % 4];
+        }
+    }
+    LF_UNROLL for (int h = 0; h < 2; h++)
+    {
+        if (to[h] && b->lane % 4 == 0) {
+            to[h][b->a->d] = r[h].m;
+            to[h][b->a->d + 1] = r[h].l;
+        }
+    }
+}
+
+/* The tiles that some slot sees, the next one on its way while the present one is worked on: all of them into o, or, of
+ * blocks that share them out (o NULL), every one of this block's to the workspace. */
 LF_DEV void paged_walk(const struct paged_block *b, float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4],
                        const int dp, const int type)
 {
-    const int tile = ATTN_T * dp;
+    const int tile = ATTN_T * dp, stride = o ? 1 : (int)gridDim.z;
     const struct attn_span all = paged_span(b->a, &b->call, &b->run, 0, PAGED_SLOTS),
                            mine = paged_span(b->a, &b->call, &b->run, b->slot0, b->slot0 + 16);
-    const int t0 = all.lo / ATTN_T, t1 = all.hi / ATTN_T + (all.hi % ATTN_T > 0);
-    for (int t = t0 - 1; t < t1; t++) {
-        const int at = (t - t0) & 1, key = t * ATTN_T;
-        if (t + 1 < t1)
-            paged_fetch(b, b->stage + (at ^ 1) * 2 * tile, key + ATTN_T, all.hi, dp);
+    const int t0 = all.lo / ATTN_T + (o ? 0 : (int)blockIdx.z), t1 = all.hi / ATTN_T + (all.hi % ATTN_T > 0);
+    for (int t = t0 - stride, at = 1; t < t1; t += stride, at ^= 1) {
+        const int key = t * ATTN_T, next = key + stride * ATTN_T;
+        if (t + stride < t1)
+            paged_fetch(b, b->stage + (at ^ 1) * 2 * tile, next, all.hi, dp);
         lf_cp_commit();
         if (t < t0)
             continue;
@@ -184,14 +238,36 @@ LF_DEV void paged_walk(const struct paged_block *b, float (*o)[4], struct attn_r
         uint16_t *ks = b->stage + at * 2 * tile, *vs = ks + tile;
         __syncthreads();
         const bool bad = (all.all_lo > key || all.all_hi < key + ATTN_T) && paged_mend(b, vs, dp, type);
-        if (mine.lo < key + ATTN_T && mine.hi > key)
-            attn_step(o, r, q, b->queries, b->slot0, ks, vs, &b->call, NULL, key,
-                      b->slot0 + 16 <= b->run.slots && mine.all_lo <= key && mine.all_hi >= key + ATTN_T,
-                      bad ? b->mended : NULL, b->lane, dp, type);
+        const bool whole = b->slot0 + 16 <= b->run.slots && mine.all_lo <= key && mine.all_hi >= key + ATTN_T;
+        if (mine.lo < key + ATTN_T && mine.hi > key) {
+            if (o)
+                attn_step(o, r, q, b->queries, b->slot0, ks, vs, &b->call, NULL, key, whole, bad ? b->mended : NULL,
+                          b->lane, dp, type);
+            else
+                paged_part(b, r, q, ks, vs, key, whole, bad ? b->mended : NULL, dp, type);
+        }
         __syncthreads();
         if (b->tid == 0)
             *b->broken = 0;
     }
+}
+
+/* What both ways have in common: false, nothing to do. */
+LF_DEV bool paged_begin(struct paged_block *b, struct attn_row r[2], uint32_t (*q)[4], const struct lf_k_attn_paged *a,
+                        uint16_t *smem, const int dp, const bool q_in_registers, const int type)
+{
+    if (!paged_block_of(b, a, smem, dp, q_in_registers, type))
+        return false;
+    paged_queries(b, dp);
+    if (b->tid == 0)
+        *b->broken = 0;
+    __syncthreads();
+    if (q_in_registers) {
+        LF_UNROLL for (int i = 0; i < dp / 16; i++) attn_left(q[i], smem, b->slot0, i, b->lane, dp);
+        __syncthreads();
+    }
+    LF_UNROLL for (int i = 0; i < 2; i++) paged_enter(&r[i], a, &b->call, &b->run, b->slot0 + b->lane / 4 + 8 * i);
+    return true;
 }
 
 LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool q_in_registers, const int type)
@@ -201,21 +277,12 @@ LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool
     uint32_t q[8][4];
     float o[32][4];
     struct attn_row r[2];
-    if (!paged_block_of(&b, a, smem, dp, q_in_registers, type))
+    if (!paged_begin(&b, r, q, a, smem, dp, q_in_registers, type))
         return;
-    paged_queries(&b, dp);
-    if (b.tid == 0)
-        *b.broken = 0;
-    __syncthreads();
-    if (q_in_registers) {
-        LF_UNROLL for (int i = 0; i < dp / 16; i++) attn_left(q[i], smem, b.slot0, i, b.lane, dp);
-        __syncthreads();
-    }
     LF_UNROLL for (int n = 0; n < dp / 8; n++)
     {
         LF_UNROLL for (int e = 0; e < 4; e++) o[n][e] = 0.0f;
     }
-    LF_UNROLL for (int i = 0; i < 2; i++) paged_enter(&r[i], a, &b.call, &b.run, b.slot0 + b.lane / 4 + 8 * i);
     paged_walk(&b, o, r, q_in_registers ? q : NULL, dp, type);
     LF_UNROLL for (int i = 0; i < 2; i++)
     {
@@ -224,6 +291,17 @@ LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool
             attn_put((uint16_t *)a->o + paged_slot_at(a, &b.run, slot, a->ldo), o, i, attn_inverse(r[i].l), (int)a->d,
                      b.lane, dp, type);
     }
+}
+
+/* One of gridDim.z blocks that share out the tiles of their rows' context. */
+LF_DEV void paged_split_body(const struct lf_k_attn_paged *a, const int dp, const bool q_in_registers, const int type)
+{
+    LF_SHARED(uint16_t, smem);
+    struct paged_block b;
+    uint32_t q[8][4];
+    struct attn_row r[2];
+    if (paged_begin(&b, r, q, a, smem, dp, q_in_registers, type))
+        paged_walk(&b, NULL, r, q_in_registers ? q : NULL, dp, type);
 }
 
 LF_KERNEL(attn_paged_bf16_64, struct lf_k_attn_paged, 128)
@@ -249,6 +327,55 @@ LF_KERNEL(attn_paged_bf16_256, struct lf_k_attn_paged, 128)
 LF_KERNEL(attn_paged_f16_256, struct lf_k_attn_paged, 128)
 {
     paged_body(a, 256, false, LF_F16);
+}
+
+LF_KERNEL(attn_split_bf16_64, struct lf_k_attn_paged, 128)
+{
+    paged_split_body(a, 64, true, LF_BF16);
+}
+LF_KERNEL(attn_split_f16_64, struct lf_k_attn_paged, 128)
+{
+    paged_split_body(a, 64, true, LF_F16);
+}
+LF_KERNEL(attn_split_bf16_128, struct lf_k_attn_paged, 128)
+{
+    paged_split_body(a, 128, true, LF_BF16);
+}
+LF_KERNEL(attn_split_f16_128, struct lf_k_attn_paged, 128)
+{
+    paged_split_body(a, 128, true, LF_F16);
+}
+LF_KERNEL(attn_split_bf16_256, struct lf_k_attn_paged, 128)
+{
+    paged_split_body(a, 256, false, LF_BF16);
+}
+LF_KERNEL(attn_split_f16_256, struct lf_k_attn_paged, 128)
+{
+    paged_split_body(a, 256, false, LF_F16);
+}
+
+/* The parts of a row's tiles, joined as attn_step joins them. A block for each row and head, threads for its channels.
+ */
+LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
+{
+    const int row = (int)blockIdx.x, head = (int)blockIdx.y, d = (int)a->d, seq = a->seq[row];
+    const struct attn_call call = attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
+    int lo = 0, hi = 0;
+    if (seq >= 0)
+        attn_range(&call, a->pos[row], INT32_MAX, a->prefix ? a->prefix[seq] : 0, &lo, &hi);
+    const int t0 = lo / ATTN_T, t1 = hi / ATTN_T + (hi % ATTN_T > 0);
+    for (int c = (int)threadIdx.x; c < d; c += 128) {
+        struct attn_row r;
+        float o = 0.0f;
+        attn_row_clear(&r);
+        for (int t = t0; t < t1; t++) {
+            const float *part = paged_part_at(a, row, head, t), x = part[c];
+            float was, now;
+            attn_combine(&r, part[d], part[d + 1], &was, &now);
+            o = fmaf(x, now, o * was);
+        }
+        lf_store(a->o, row * a->ldo + head * a->d + c, a->x_type, o * attn_inverse(r.l));
+    }
 }
 
 /* ---- f32 ---- */

@@ -108,7 +108,14 @@
     X(attn_paged, attn_paged_f16_128)                                                                                  \
     X(attn_paged, attn_paged_bf16_256)                                                                                 \
     X(attn_paged, attn_paged_f16_256)                                                                                  \
-    X(attn_paged, attn_paged_f32)
+    X(attn_paged, attn_paged_f32)                                                                                      \
+    X(attn_paged, attn_split_bf16_64)                                                                                  \
+    X(attn_paged, attn_split_f16_64)                                                                                   \
+    X(attn_paged, attn_split_bf16_128)                                                                                 \
+    X(attn_paged, attn_split_f16_128)                                                                                  \
+    X(attn_paged, attn_split_bf16_256)                                                                                 \
+    X(attn_paged, attn_split_f16_256)                                                                                  \
+    X(attn_paged, attn_join)
 
 #define LF_CU_FNS_DORA(X)                                                                                              \
     X(dora, dora_norm)                                                                                                 \

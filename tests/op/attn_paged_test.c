@@ -5,7 +5,7 @@
  * attn_fwd over the whole documents. A document with a prefix begins with all of it. The last rows of each document are
  * decoded one at a time.
  *
- * What a row must not see may be infinite or NaN.
+ * What a row must not see may be infinite or NaN, and how many rows a step has changes nothing.
  */
 #include "config.h"
 
@@ -233,24 +233,25 @@ enum { FIRST = 70, SECOND = 5, ROWS = FIRST + SECOND, HEADS = 4, GROUPS = 2, CH 
 struct unseen {
     struct op_buf mem, q, k, v, kp, vp, o;
     struct unseen_given {
-        int32_t seq[ROWS], pos[ROWS], table[2 * 2];
+        int32_t seq[MAX_ROWS], pos[MAX_ROWS], table[2 * 3];
     } * at;
+    int64_t heads, groups;
 };
 
 static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, int64_t from, int64_t rows)
 {
-    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)type), qat = from * HEADS * CH * size,
-                  kat = from * GROUPS * CH * size;
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)type), qat = from * u->heads * CH * size,
+                  kat = from * u->groups * CH * size;
     lf_queue *qu = op_queue_create(1);
     struct lf_k_kv_write w = {.rows = rows,
-                              .groups = GROUPS,
+                              .groups = u->groups,
                               .d = CH,
                               .page_tokens = PAGE,
-                              .max_pages = 2,
+                              .max_pages = 3,
                               .k = (char *)u->k.p + kat,
                               .v = (char *)u->v.p + kat,
-                              .ldk = GROUPS * CH,
-                              .ldv = GROUPS * CH,
+                              .ldk = u->groups * CH,
+                              .ldv = u->groups * CH,
                               .k_pages = u->kp.p,
                               .v_pages = u->vp.p,
                               .seq = u->at->seq + from,
@@ -258,17 +259,17 @@ static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, i
                               .table = u->at->table,
                               .x_type = (uint8_t)type};
     struct lf_k_attn_paged a = {.rows = rows,
-                                .heads = HEADS,
-                                .groups = GROUPS,
+                                .heads = u->heads,
+                                .groups = u->groups,
                                 .d = CH,
                                 .page_tokens = PAGE,
-                                .max_pages = 2,
+                                .max_pages = 3,
                                 .q = (char *)u->q.p + qat,
                                 .k_pages = u->kp.p,
                                 .v_pages = u->vp.p,
                                 .o = (char *)u->o.p + qat,
-                                .ldq = HEADS * CH,
-                                .ldo = HEADS * CH,
+                                .ldq = u->heads * CH,
+                                .ldo = u->heads * CH,
                                 .seq = u->at->seq + from,
                                 .pos = u->at->pos + from,
                                 .table = u->at->table,
@@ -288,13 +289,15 @@ static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, i
  * bad: the value at BAD is infinite, key and value after it are NaN. Pages hold NaN where nothing was written. */
 static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, bool bad)
 {
-    *u = (struct unseen){.mem = op_alloc(sizeof *u->at),
+    *u = (struct unseen){.heads = HEADS,
+                         .groups = GROUPS,
+                         .mem = op_alloc(sizeof *u->at),
                          .q = op_random(ROWS * HEADS * CH, type, 1, 2.0),
                          .k = op_random(ROWS * GROUPS * CH, type, 2, 2.0),
                          .v = op_random(ROWS * GROUPS * CH, type, 3, 1.0)};
     u->at = u->mem.p;
     u->o = op_alloc(u->q.bytes);
-    u->kp = op_alloc((size_t)(4 * PAGE) * (u->k.bytes / ROWS));
+    u->kp = op_alloc((size_t)(6 * PAGE) * (u->k.bytes / ROWS));
     u->vp = op_alloc(u->kp.bytes);
     memset(u->kp.p, 0xff, u->kp.bytes);
     memset(u->vp.p, 0xff, u->vp.bytes);
@@ -302,8 +305,8 @@ static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, 
         u->at->seq[i] = i < SECOND;
         u->at->pos[i] = i < SECOND ? i : i - SECOND;
     }
-    for (int i = 0; i < 4; i++)
-        u->at->table[i] = (3 * i + 2) % 4;
+    for (int i = 0; i < 6; i++)
+        u->at->table[i] = (5 * i + 2) % 6;
     for (int64_t i = 0; bad && i < GROUPS * CH; i++) {
         op_set(u->v.p, (SECOND + BAD) * GROUPS * CH + i, type, INFINITY);
         op_set(u->k.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, NAN);
@@ -353,6 +356,53 @@ static void test_unseen(const struct lf_kernels *k, int type, int window)
     free_unseen(&bad);
 }
 
+/* ---- a row in a small step ---- */
+
+/* The last rows of a document in a step of their own, among rows that belong to no sequence: the bits that they have in
+ * a step of many. On a GPU blocks share out the tiles of a small step, here two blocks three tiles. */
+static void test_small_step(const struct lf_kernels *k, int type)
+{
+    enum { LENGTH = 150, AGAIN = 3, SMALL = 32, H = 12, G = 6 };
+    struct unseen u = {.heads = H,
+                       .groups = G,
+                       .mem = op_alloc(sizeof *u.at),
+                       .q = op_random((LENGTH + SMALL) * H * CH, type, 1, 2.0),
+                       .k = op_random((LENGTH + SMALL) * G * CH, type, 2, 2.0),
+                       .v = op_random((LENGTH + SMALL) * G * CH, type, 3, 1.0)};
+    const size_t bytes = u.q.bytes / (LENGTH + SMALL), cell = u.k.bytes / (LENGTH + SMALL);
+    bool same = true;
+    u.at = u.mem.p;
+    u.o = op_alloc(u.q.bytes);
+    u.kp = op_alloc(6 * PAGE * cell);
+    u.vp = op_alloc(u.kp.bytes);
+    memset(u.kp.p, 0xff, u.kp.bytes);
+    memset(u.vp.p, 0xff, u.vp.bytes);
+    for (int i = 0; i < 6; i++)
+        u.at->table[i] = 5 - i;
+    for (int i = 0; i < LENGTH; i++) {
+        u.at->seq[i] = 1;
+        u.at->pos[i] = i;
+    }
+    for (int i = 0; i < SMALL; i++) { /* the last rows once more, backwards */
+        const int row = LENGTH - 1 - i, to = LENGTH + i;
+        u.at->seq[to] = i < AGAIN ? 1 : -1;
+        u.at->pos[to] = i < AGAIN ? row : 0;
+        memcpy(at(&u.q, to, bytes), at(&u.q, row, bytes), bytes);
+        memcpy(at(&u.k, to, cell), at(&u.k, row, cell), cell);
+        memcpy(at(&u.v, to, cell), at(&u.v, row, cell), cell);
+    }
+    if (!run_unseen(k, &u, type, 0, 0, LENGTH) || !run_unseen(k, &u, type, 0, LENGTH, SMALL))
+        tap_bail("attention over the cache fails on %s", k->family);
+    for (int i = 0; i < AGAIN; i++)
+        same = same && memcmp(at(&u.o, LENGTH + i, bytes), at(&u.o, LENGTH - 1 - i, bytes), bytes) == 0;
+    tap_ok(same && memcmp(at(&u.o, 0, bytes), at(&u.o, 1, bytes), bytes) != 0,
+           "a row has its bits in a small step too: %s, %s", k->family,
+           type == LF_BF16  ? "bf16"
+           : type == LF_F16 ? "f16"
+                            : "f32");
+    free_unseen(&u);
+}
+
 /* The emulator is slow: there one feed of each case, pages of 64 and of 128 in turn, and f16, which goes the ways of
  * bf16, in every third case. */
 static bool taken(int n, int type, uint64_t seed)
@@ -373,5 +423,9 @@ int main(void)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             for (int window = 0; window <= 16 && op_kernels(i); window += 16)
                 test_unseen(op_kernels(i), type, window);
+    for (int i = 0; i < OP_BACKENDS; i++)
+        for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
+            if (op_kernels(i))
+                test_small_step(op_kernels(i), type);
     return tap_done();
 }
