@@ -30,6 +30,7 @@ static const struct lf_target targets[] = {
     CPU("cpu-avx512", LF_ISA_AVX512),
     CPU("cpu-avx512bf16", LF_ISA_AVX512BF16),
     GPU("sm_80", 80),
+    GPU("sm_89", 89),
     GPU("sm_90", 90),
     GPU("sm_100", 100),
 };
@@ -68,6 +69,6 @@ const struct lf_target *lf_target_device(enum lf_device device)
 const char *const *lf_target_names(void)
 {
     static const char *const names[] = {"cpu-plain", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16",
-                                        "sm_80",     "sm_90",    "sm_100",     NULL};
+                                        "sm_80",     "sm_89",    "sm_90",      "sm_100",         NULL};
     return names;
 }

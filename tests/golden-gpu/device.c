@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/cuda/emu/blaslt.h"
 #include "kernels/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
 #include "tests/tap/tap.h"
@@ -37,4 +38,12 @@ lf_back *golden_cuda_back(lf_err *err)
 const struct lf_target *golden_cuda_target(void)
 {
     return golden_on_gpu() ? lf_target_device(LF_DEVICE_CUDA) : lf_target_find("sm_90");
+}
+
+void golden_emulate_blaslt(lf_back *b)
+{
+    struct lf_lt lt;
+    lf_emu_blaslt(&lt);
+    if (lf_blaslt_use(b->queue->dev, &lt))
+        tap_bail("no memory");
 }

@@ -12,5 +12,7 @@ bool golden_on_gpu(void);
 /* Bails out where a GPU is required and missing. */
 lf_back *golden_cuda_back(lf_err *err);
 const struct lf_target *golden_cuda_target(void);
+/* The emulated cuBLASLt for a backend on the emulator, which has none otherwise. */
+void golden_emulate_blaslt(lf_back *b);
 
 #endif

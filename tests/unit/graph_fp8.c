@@ -270,6 +270,12 @@ static void test_refused(void)
     struct lf_plan_opts o = ok;
     o.target = lf_target_find("sm_80");
     refused(&o, &gu_llama, "layers.*", "from sm_89 on", "a GPU without 8-bit tensor cores");
+    o.target = lf_target_find("sm_89");
+    lf_pstore *ps = gu_store(&gu_llama, &err);
+    lf_plan *p = lf_plan_create(ps, &o, &err);
+    tap_rc(p ? 0 : err.rc, 0, &err, NULL, "one with them is taken");
+    lf_plan_destroy(p);
+    lf_pstore_destroy(ps);
     o.target = lf_target_find("sm_100");
     o.fp8 = LF_FP8_BLOCKS;
     refused(&o, &wide, "layers.*", "take fp8_scaling = tensor", "scales of blocks beyond sm_90");
