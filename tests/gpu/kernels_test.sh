@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The benchmark of kernels runs, on the emulated GPU with tiny shapes: every row has a time and a rate, words choose rows.
+set -u
+bench=$LF_BUILDDIR/tests/gpu/gpu_kernels
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-benchgpu.XXXXXX") || exit 99
+trap 'rm -rf "$dir"' EXIT
+n=0
+failed=0
+ok() { # ok STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        failed=$((failed + 1))
+        echo "not ok $n - $2"
+        sed 's/^/# /' "$dir/out"
+    fi
+}
+LF_GPU_EMULATED=1 "$bench" >"$dir/out" 2>&1
+ok $? "it runs"
+for row in 'gemm .* forward, fast' 'gemm .* dw' 'rmsnorm .* backward' 'swiglu .* forward' 'attention .* forward' 'attention .* backward' 'adamw' 'classifier'; do
+    grep -q "^| $row[^|]* | [0-9.]* [mu]*s | [0-9.]* \\(TFLOP\\|GB\\)/s |" "$dir/out"
+    ok $? "$row"
+done
+grep -q 'copies at [0-9]* GB/s' "$dir/out"
+ok $? "the bandwidth of copies, which rows are a share of"
+LF_GPU_EMULATED=1 "$bench" attention >"$dir/out" 2>&1
+[ "$(grep -c '^| attention' "$dir/out")" = 2 ] && ! grep -q '^| gemm' "$dir/out"
+ok $? "a word chooses rows"
+echo "1..$n"
+[ $failed -eq 0 ]
