@@ -153,12 +153,12 @@ static void print_bytes(const json_t *plan)
 {
     const json_t *bytes = json_object_get(plan, "bytes"), *comm = json_object_get(plan, "comm");
     int64_t ranks = json_integer_value(json_object_get(plan, "ranks"));
-    static const char *const classes[] = {"params", "grads", "optimizer", "activations", "workspace", "host", "total"};
+    static const char *const classes[] = {"params", "grads", "optimizer", "activations", "workspace", "offloaded", "host", "total"};
     char b[32];
     const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         const json_t *v = json_object_get(bytes, classes[i]);
-        if (v == NULL)
+        if (v == NULL || (strcmp(classes[i], "offloaded") == 0 && !(json_number_value(v) > 0)))
             continue;
         printf("%s%s %s", sep, classes[i], lf_fmt_bytes(b, sizeof b, json_number_value(v)));
         sep = ", ";

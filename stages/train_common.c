@@ -139,6 +139,7 @@ void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o)
     a->moments = lf_optset_choice(o, "moments") ? LF_BF16 : LF_F32;
     a->masters = lf_optset_choice(o, "masters") ? LF_BF16 : LF_F32;
     a->stochastic = lf_optset_bool(o, "stochastic_rounding");
+    a->offload = lf_optset_float(o, "optimizer_offload");
 }
 
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)

@@ -62,7 +62,9 @@
     {"masters", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, "f32|bf16", NULL, \
      "what weights are kept in beside the bf16 of precision = bf16; bf16: matrices have no f32 weights, 4 bytes a parameter less"}, \
     {"stochastic_rounding", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "yes", 0, 0, NULL, NULL, \
-     "with moments or masters = bf16: up or down at random, right in the mean, the same in every run of a seed; no: to nearest"}
+     "with moments or masters = bf16: up or down at random, right in the mean, the same in every run of a seed; no: to nearest"}, \
+    {"optimizer_offload", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "0", 0, 1, NULL, NULL, \
+     "on a GPU: share of the parameters whose moments, and with precision = bf16 or fp16 masters, lie in the host's memory; no bit changes"}
 
 /* lf_train_read_operation; precisions: those that the stage has, and what help says of the last ones */
 #define LF_TRAIN_PRECISIONS "f32|bf16|fp16", NULL, "what activations and matrix products are stored in; fp16: on GPUs"

@@ -64,6 +64,11 @@ struct lf_back_ops {
     /* Optional: who computes matrix products in this mode ("own", or a library with its version): other bits by another. */
     const char *(*products)(lf_back *b, enum lf_numeric mode);
 
+    /* Optional, both or none: memory of the host, zeroed, that kernels and copies of the device reach by the address given,
+     * over the bus. In every function above it counts as the device's memory. */
+    void *(*alloc_host)(lf_back *b, size_t bytes, lf_err *err);
+    void (*release_host)(lf_back *b, void *p, size_t bytes);
+
     /* Optional: what the device said about the last failure, with its name and rank, for the end of a message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
 };

@@ -90,6 +90,25 @@ static void cuda_release(lf_back *b, void *p, size_t bytes)
     B(b)->dev->cu.MemFree((lf_cu_ptr)(uintptr_t)p);
 }
 
+/* Pinned memory is mapped, and has one address on both sides (unified addressing). */
+static void *cuda_alloc_host(lf_back *b, size_t bytes, lf_err *err)
+{
+    void *m = NULL;
+    if (lf_cuda_check(B(b), B(b)->dev->cu.MemHostAlloc(&m, bytes ? bytes : 1, 0), "pinned memory of the host", err))
+        return NULL;
+    memset(m, 0, bytes);
+    return m;
+}
+
+static void cuda_release_host(lf_back *b, void *p, size_t bytes)
+{
+    (void)bytes;
+    if (!p)
+        return;
+    cuda_sync(b, NULL);
+    B(b)->dev->cu.MemFreeHost(p);
+}
+
 /* ---- the second stream ---- */
 
 static int stream_after(struct lf_back_cuda *b, lf_cu_stream later, lf_cu_stream first, lf_cu_event e, lf_err *err)
@@ -187,6 +206,7 @@ static void cuda_destroy(lf_back *base)
 #define COMMON                                                                                                         \
     .name = "cuda", .alloc = cuda_alloc, .release = cuda_release, .copy_in = lf_cuda_copy_in,                          \
     .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,                       \
+    .alloc_host = cuda_alloc_host, .release_host = cuda_release_host,                                                  \
     .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,                       \
     .products = products, .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};

@@ -137,7 +137,7 @@ static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, 
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
     if (!g->need[kind] || lf_pstore_view(ps, lf_pstore_find(ps, name), LF_P_MASTER, &m) != 1)
         return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory", name);
-    const char *w = ps->data[kind] + g->off[kind] + (size_t)(row * g->cols) * lf_dtype_size(type);
+    const char *w = (char *)lf_pgroup_data(ps, g, kind) + (size_t)(row * g->cols) * lf_dtype_size(type);
     const struct lf_k_dora_norm a = {.rows = rows, .c = g->cols, .w = w, .norm = m.data, .w_type = (uint8_t)type};
     if (!ps->back->kernels->dora_norm.run || ps->back->kernels->dora_norm.check(&a) != LF_K_OK ||
         ps->back->kernels->dora_norm.run(ps->back->queue, &a) != LF_K_OK)

@@ -58,6 +58,8 @@ void lf_exec_destroy(lf_exec *ex)
         lf_pstore_unbind(ex->p->ps);
     if (ex->memory)
         ex->b->ops->release(ex->b, ex->memory, ex->p->bytes.total);
+    if (ex->host_memory)
+        ex->b->ops->release_host(ex->b, ex->host_memory, ex->p->bytes.offloaded);
     free(ex);
 }
 

@@ -30,7 +30,7 @@ void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_
         return ex->state + p->tab[r->table].off + within;
     case LF_ROLE_PARAM:
     case LF_ROLE_GRAD:
-        return p->ps->data[r->pkind] + p->ps->g[r->group].off[r->pkind] + within;
+        return (char *)lf_pgroup_data(p->ps, &p->ps->g[r->group], r->pkind) + within;
     default:
         return ex->arena + c->arena_off + r->off + (r->saved && c->o.slots > 1 ? (size_t)slot * c->saved_bytes : 0) +
                within;
@@ -211,8 +211,7 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
     int rc = ex->copies && ex->packs ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < ps->n_g && !rc; i++) {
         const struct lf_pgroup *g = &ps->g[i];
-        char *master = g->need[LF_P_MASTER] ? ps->data[LF_P_MASTER] + g->off[LF_P_MASTER] : NULL;
-        char *copy = g->need[LF_P_COPY] ? ps->data[LF_P_COPY] + g->off[LF_P_COPY] : NULL;
+        char *master = lf_pgroup_data(ps, g, LF_P_MASTER), *copy = lf_pgroup_data(ps, g, LF_P_COPY);
         if (master && copy) {
             const struct lf_k_axpby a = {.n = g->rows * g->cols,
                                          .a = master,
@@ -270,9 +269,14 @@ int lf_exec_bind(lf_exec *ex, lf_err *err)
         return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
     /* One block: rounding up to huge pages costs once, and the process grows by what the plan said. */
     ex->memory = ex->b->ops->alloc(ex->b, p->bytes.total, err);
-    if (!ex->memory)
+    if (p->bytes.offloaded && ex->memory) {
+        if (!ex->b->ops->alloc_host)
+            return lf_fail(err, LF_ENOTSUP, "executor: %s has no memory of its own to offload from", ex->b->ops->name);
+        ex->host_memory = ex->b->ops->alloc_host(ex->b, p->bytes.offloaded, err);
+    }
+    if (!ex->memory || (p->bytes.offloaded && !ex->host_memory))
         return LF_ENOMEM;
-    int rc = lf_pstore_bind(p->ps, ex->b, ex->memory, err);
+    int rc = lf_pstore_bind(p->ps, ex->b, ex->memory, ex->host_memory, err);
     ex->bound_store = true;
     ex->inputs = ex->memory + lf_pstore_bytes(p->ps);
     ex->state = ex->inputs + p->input_bytes;

@@ -33,6 +33,7 @@ struct lf_exec {
     struct lf_exec_opts o;
     lf_arena *args; /* every argument struct */
     char *memory;   /* one block of plan->bytes.total: store, inputs, states, arena */
+    char *host_memory; /* plan->bytes.offloaded of the host's; NULL: nothing is */
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;

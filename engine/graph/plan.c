@@ -18,6 +18,7 @@ static void forget_needs(lf_pstore *ps)
 {
     for (size_t i = 0; i < ps->n_g; i++) {
         memset(ps->g[i].need, 0, sizeof ps->g[i].need);
+        memset(ps->g[i].host, 0, sizeof ps->g[i].host);
         ps->g[i].need_pack = false;
     }
 }
@@ -286,6 +287,8 @@ int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf
     if (o->masters == LF_BF16 && compute != LF_BF16)
         return lf_fail(err, LF_EINVAL, "masters = bf16 needs precision = bf16: with %s nothing holds the weights in bf16",
                        lf_compute_name(compute));
+    if (!(o->offload >= 0 && o->offload <= 1))
+        return lf_fail(err, LF_EINVAL, "optimizer_offload is a share between 0 and 1");
     return 0;
 }
 
@@ -296,10 +299,32 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
     int rc = lf_adamw_opts_check(o, p->o.compute, err);
     if (rc)
         return rc;
+    if (o->offload > 0 && !p->o.target->sm)
+        return lf_fail(err, LF_EINVAL, "optimizer_offload = %g: on a CPU the optimizer's state is in the host's memory anyway; leave it out",
+                       o->offload);
     p->has_opt = true;
     p->adamw = *o;
     p->ps->moment_type = o->moments;
     return 0;
+}
+
+/* Whose moments, and masters that no graph reads, lie in the host's memory: groups in order of declaration, each that still fits
+ * into the share. */
+static void choose_offloaded(lf_plan *p)
+{
+    double room = 0;
+    for (size_t i = 0; i < p->ps->n_g; i++)
+        room += p->ps->g[i].need[LF_P_M] ? (double)(p->ps->g[i].rows * p->ps->g[i].cols) : 0;
+    room *= p->has_opt ? p->adamw.offload : 0;
+    for (size_t i = 0; i < p->ps->n_g; i++) {
+        struct lf_pgroup *g = &p->ps->g[i];
+        const double n = (double)(g->rows * g->cols);
+        if (!g->need[LF_P_M] || n > room)
+            continue;
+        room -= n;
+        g->host[LF_P_M] = g->host[LF_P_V] = true;
+        g->host[LF_P_MASTER] = !g->master_read;
+    }
 }
 
 static void settle_store(lf_plan *p)
@@ -311,6 +336,7 @@ static void settle_store(lf_plan *p)
         bool trained = p->has_opt && !g->frozen;
         if ((g->need[LF_P_Q] || g->need[LF_P_QT]) && (narrow || (!trained && !p->o.keep_master))) /* they are made from something */
             g->need[LF_P_COPY] = true;
+        g->master_read = g->need[LF_P_MASTER] || !g->need[LF_P_COPY] || g->need[LF_P_Q] || g->need[LF_P_QT];
         if (trained)
             g->need[LF_P_GRAD] = true;
         if (trained && !g->balanced)
@@ -320,6 +346,7 @@ static void settle_store(lf_plan *p)
         if (trained)
             *(g->balanced ? &p->n_balanced : &p->n_opt_tensors) += (size_t)g->count;
     }
+    choose_offloaded(p);
     lf_pstore_layout(ps, p->o.target->align);
 }
 
@@ -393,7 +420,8 @@ static void count_bytes(lf_plan *p)
                                 .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V],
                                 .inputs = p->input_bytes,
                                 .state = p->state_bytes,
-                                .arena = p->arena_bytes};
+                                .arena = p->arena_bytes,
+                                .offloaded = lf_pstore_host_bytes(ps)};
     for (int k = LF_P_Q; k < LF_P_ALL; k++)
         b->params += ps->bytes[k];
     for (size_t i = 0; i < p->n_c; i++) { /* by the chain that sets the arena's height */

@@ -92,6 +92,8 @@ struct lf_adamw_opts {
     enum lf_dtype moments; /* LF_F32 or LF_BF16: what Adam's moments are kept in */
     enum lf_dtype masters; /* LF_BF16, with compute LF_BF16: tensors that have a bf16 copy have no f32 weights beside it */
     bool stochastic;       /* what of this is bf16 is rounded at random, without bias (kernels.h, adamw); else to nearest */
+    double offload;        /* GPUs, 0 to 1: share of the elements whose moments lie in the host's memory, and their masters where
+                            * compute reads copies; the same kernel updates them there over the bus, so no bit changes */
 };
 /* LF_EINVAL, worded with the options of stages: values out of range, or that a plan of this compute type has no room for. */
 int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf_err *err);
@@ -117,6 +119,7 @@ struct lf_plan_bytes {
     size_t arena;        /* saved + transient + workspace */
     size_t largest_live; /* lower bound of the arena: the most bytes live at one node */
     size_t total;
+    size_t offloaded; /* masters and moments in the host's memory; in none of the above */
 };
 /* After lf_plan_finish. */
 int lf_plan_bytes(const lf_plan *p, struct lf_plan_bytes *out);

@@ -80,14 +80,14 @@ const char *lf_plan_compute(const lf_plan *p)
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
 {
     const struct lf_plan_bytes *b = &p->bytes;
-    struct lf_plan_memory m = {.host = 0};
+    struct lf_plan_memory m = {.host = (double)b->offloaded};
     lf_plan_memory(&m, p->o.target, (double)b->total);
     json_t *bytes =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
                   (json_int_t)b->grads, "optimizer", (json_int_t)b->optimizer, "activations",
                   (json_int_t)(b->saved + b->transient), "activations_saved", (json_int_t)b->saved, "workspace",
                   (json_int_t)b->workspace, "inputs", (json_int_t)b->inputs, "state", (json_int_t)b->state, "host",
-                  (json_int_t)m.host, "device", (json_int_t)m.device, "total", (json_int_t)m.total);
+                  (json_int_t)m.host, "offloaded", (json_int_t)b->offloaded, "device", (json_int_t)m.device, "total", (json_int_t)m.total);
     json_t *segments = json_array();
     for (size_t i = 0; i < p->n_c; i++)
         json_array_append_new(segments, chain_json(p, (int)i));

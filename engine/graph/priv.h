@@ -454,6 +454,8 @@ struct lf_pgroup {
     bool frozen, balanced;
     bool fp8; /* every member says so */
     bool need[LF_P_ALL];
+    bool host[LF_P_ALL]; /* it lies in the store's memory of the host */
+    bool master_read;    /* by graphs, not by the optimizer alone */
     size_t off[LF_P_ALL];
     bool need_pack;
     size_t pack_off, pack_bytes;
@@ -481,6 +483,8 @@ struct lf_pstore {
     size_t n_ad, cap_ad;
     size_t bytes[LF_P_ALL], pack_bytes;
     char *data[LF_P_ALL], *pack;
+    size_t host_bytes[LF_P_ALL]; /* of the host's memory */
+    char *host_data[LF_P_ALL];
     struct lf_back *back;  /* NULL: not bound */
     enum lf_dtype copy_type; /* of LF_P_COPY: the plan's compute type, or bf16 */
     enum lf_dtype moment_type; /* of LF_P_M, LF_P_V: as the plan's optimizer keeps them */
@@ -492,11 +496,13 @@ struct lf_pstore {
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind);
-/* Where a tensor of this kind lies; NULL: the plan has it not. */
+/* Where a group, a tensor of this kind lies; NULL: the plan has it not, or it is not bound. */
+void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind);
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind);
-/* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them. */
+/* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them; those in the host's memory from host on. */
 size_t lf_pstore_bytes(const lf_pstore *ps);
-int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err);
+size_t lf_pstore_host_bytes(const lf_pstore *ps);
+int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, char *host, lf_err *err);
 void lf_pstore_unbind(lf_pstore *ps);
 /* The call that makes a group's 8-bit copies from its master, or where it holds none from its copy; addresses are NULL before memory is
  * bound. false: it has none. */

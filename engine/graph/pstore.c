@@ -278,13 +278,15 @@ static size_t kind_bytes(const lf_pstore *ps, const struct lf_pgroup *g, int kin
 void lf_pstore_layout(lf_pstore *ps, size_t align)
 {
     memset(ps->bytes, 0, sizeof ps->bytes);
+    memset(ps->host_bytes, 0, sizeof ps->host_bytes);
     ps->pack_bytes = 0;
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
         for (int k = 0; k < LF_P_ALL; k++) {
-            g->off[k] = ps->bytes[k];
+            size_t *bytes = g->host[k] ? &ps->host_bytes[k] : &ps->bytes[k];
+            g->off[k] = *bytes;
             if (g->need[k])
-                ps->bytes[k] += lf_align_up(kind_bytes(ps, g, k), align);
+                *bytes += lf_align_up(kind_bytes(ps, g, k), align);
         }
         g->pack_off = ps->pack_bytes;
         if (g->need_pack)
@@ -300,13 +302,23 @@ size_t lf_pstore_bytes(const lf_pstore *ps)
     return sum;
 }
 
-int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err)
+size_t lf_pstore_host_bytes(const lf_pstore *ps)
+{
+    size_t sum = 0;
+    for (int k = 0; k < LF_P_ALL; k++)
+        sum += ps->host_bytes[k];
+    return sum;
+}
+
+int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, char *host, lf_err *err)
 {
     if (ps->back)
         return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
     for (int k = 0; k < LF_P_ALL; k++) {
         ps->data[k] = memory;
         memory += ps->bytes[k];
+        ps->host_data[k] = host;
+        host += host ? ps->host_bytes[k] : 0;
     }
     ps->pack = memory;
     ps->back = b;
@@ -314,9 +326,10 @@ int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, lf_err *err)
     return 0;
 }
 
-static void *group_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind)
+void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind)
 {
-    return g->need[kind] && ps->data[kind] ? ps->data[kind] + g->off[kind] : NULL;
+    char *block = g->host[kind] ? ps->host_data[kind] : ps->data[kind];
+    return g->need[kind] && block ? block + g->off[kind] : NULL;
 }
 
 bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf_k_quantise *out)
@@ -325,11 +338,11 @@ bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf
     *out = (struct lf_k_quantise){.rows = g->rows,
                                   .cols = g->cols,
                                   .ldx = g->cols,
-                                  .x = group_data(ps, g, from),
-                                  .q = group_data(ps, g, LF_P_Q),
-                                  .qt = group_data(ps, g, LF_P_QT),
-                                  .scale = group_data(ps, g, LF_P_QS),
-                                  .scale_t = group_data(ps, g, LF_P_QTS),
+                                  .x = lf_pgroup_data(ps, g, from),
+                                  .q = lf_pgroup_data(ps, g, LF_P_Q),
+                                  .qt = lf_pgroup_data(ps, g, LF_P_QT),
+                                  .scale = lf_pgroup_data(ps, g, LF_P_QS),
+                                  .scale_t = lf_pgroup_data(ps, g, LF_P_QTS),
                                   .x_type = (uint8_t)lf_pstore_type(ps, (enum lf_pkind)from),
                                   .q_type = LF_E4M3,
                                   .scaling = (uint8_t)ps->fp8_scaling};
@@ -339,14 +352,15 @@ bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf
 void lf_pstore_unbind(lf_pstore *ps)
 {
     memset(ps->data, 0, sizeof ps->data);
+    memset(ps->host_data, 0, sizeof ps->host_data);
     ps->pack = NULL;
     ps->back = NULL;
 }
 
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind)
 {
-    const struct lf_pgroup *g = &ps->g[p->group];
-    return g->need[kind] ? ps->data[kind] + g->off[kind] + (size_t)p->offset * lf_dtype_size(lf_pstore_type(ps, kind)) : NULL;
+    char *group = lf_pgroup_data(ps, &ps->g[p->group], kind);
+    return group ? group + (size_t)p->offset * lf_dtype_size(lf_pstore_type(ps, kind)) : NULL;
 }
 
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind)
@@ -382,10 +396,10 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
     return 1;
 }
 
-void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_t *bytes)
+void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **data, size_t *bytes)
 {
-    *data = ps->data[kind];
-    *bytes = ps->back ? ps->bytes[kind] : 0;
+    *data = host ? ps->host_data[kind] : ps->data[kind];
+    *bytes = !ps->back ? 0 : host ? ps->host_bytes[kind] : ps->bytes[kind];
 }
 
 /* n elements of f32 at element `at` of the tensor: to master and copy, whichever exist. */

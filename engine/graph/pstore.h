@@ -100,9 +100,9 @@ size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
 /* The kind that is tensor i's weights: LF_P_MASTER, or LF_P_COPY where the plan has no master of it. */
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
 
-/* All tensors of a kind: one block of backend memory, groups in order with gaps between them. *bytes is 0 when there are
- * none in memory. For moving a whole store between ranks. */
-void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, void **data, size_t *bytes);
+/* All tensors of a kind: one block of backend memory and (host) one of the host's for those that were offloaded there, groups in
+ * order with gaps between them. *bytes is 0 when there are none in memory. For moving a whole store between ranks. */
+void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **data, size_t *bytes);
 
 /* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements. Master and copy are
  * written, whichever exist (rounded to nearest even for the copy). Moments and gradients are left alone. */

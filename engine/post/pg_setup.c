@@ -238,6 +238,7 @@ static int add_sizes(json_t *models, const char *name, const struct lf_plan_byte
     sum->inputs += b->inputs;
     sum->state += b->state;
     sum->total += b->total;
+    sum->offloaded += b->offloaded;
     json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b->params, "grads", (double)b->grads, "optimizer",
                           (double)b->optimizer, "activations", (double)b->arena, "cache", (double)b->state, "inputs", (double)b->inputs, "total",
                           (double)b->total);
@@ -284,16 +285,16 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
     rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
     rc = rc ? rc : add_bytes(models, "critic", p->critic, &b, err);
     rc = rc ? rc : add_reward_model(p, models, notes, &b, err);
-    struct lf_plan_memory mem = {.host = 0};
+    struct lf_plan_memory mem = {.host = (double)b.offloaded};
     lf_plan_memory(&mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b.total);
     double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
     double kept = (double)lf_weights_bytes(lf_pg_model_store(p->actor), p->c->adapter != NULL) +
                   (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false) : 0);
     double merged = p->c->adapter ? 4 * params : 0;
     if (!rc) {
-        json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
+        json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
                                   (double)b.optimizer, "activations", (double)(b.saved + b.transient), "cache", (double)b.state,
-                                  "workspace", (double)b.workspace, "inputs", (double)b.inputs, "host", mem.host, "device", mem.device,
+                                  "workspace", (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded, "host", mem.host, "device", mem.device,
                                   "total", mem.total);
         struct lf_plan_comm a = {0}, k = {0};
         lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);

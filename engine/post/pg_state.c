@@ -57,11 +57,11 @@ static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
     return rc;
 }
 
-static int hash_block(lf_hash *h, lf_pstore *ps, enum lf_pkind kind, lf_err *err)
+static int hash_block(lf_hash *h, lf_pstore *ps, enum lf_pkind kind, bool host, lf_err *err)
 {
     void *data = NULL, *copy = NULL;
     size_t bytes = 0;
-    lf_pstore_block(ps, kind, &data, &bytes);
+    lf_pstore_block(ps, kind, host, &data, &bytes);
     if (bytes && !lf_pstore_on_host(ps)) {
         copy = lf_malloc(bytes, 1, err);
         int rc = copy ? lf_pstore_fetch(ps, copy, data, bytes, err) : LF_ENOMEM;
@@ -78,8 +78,11 @@ static int hash_block(lf_hash *h, lf_pstore *ps, enum lf_pkind kind, lf_err *err
 /* masters bf16: weights are in the copies too. */
 static int hash_weights(lf_hash *h, const lf_pg *p, const lf_pg_model *m, lf_err *err)
 {
-    int rc = m ? hash_block(h, lf_pg_model_store(m), LF_P_MASTER, err) : 0;
-    return rc || !m || p->c->adam.masters != LF_BF16 ? rc : hash_block(h, lf_pg_model_store(m), LF_P_COPY, err);
+    lf_pstore *ps = m ? lf_pg_model_store(m) : NULL;
+    int rc = ps ? hash_block(h, ps, LF_P_MASTER, false, err) : 0;
+    if (!rc && ps)
+        rc = hash_block(h, ps, LF_P_MASTER, true, err);
+    return rc || !ps || p->c->adam.masters != LF_BF16 ? rc : hash_block(h, ps, LF_P_COPY, false, err);
 }
 
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)

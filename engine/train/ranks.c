@@ -268,8 +268,11 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
     for (size_t i = 0; i < (moments ? 4 : 2) && !rc; i++) {
         void *data;
         size_t bytes;
-        lf_pstore_block(t->m.ps, kinds[i], &data, &bytes);
+        lf_pstore_block(t->m.ps, kinds[i], false, &data, &bytes);
         rc = bytes ? share_block(t, data, bytes, err) : 0;
+        lf_pstore_block(t->m.ps, kinds[i], true, &data, &bytes);
+        if (!rc && bytes)
+            rc = lf_comm_broadcast(t->comm, data, bytes, 0, err);
     }
     lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
     return rc;

@@ -188,6 +188,8 @@ void lf_train_report_begin(lf_trainer *t)
                  "planned memory %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, activations %.1f, inputs %.1f",
                  (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB, (double)pb.optimizer / MIB,
                  (double)pb.arena / MIB, (double)pb.inputs / MIB);
+    if (pb.offloaded)
+        lf_train_log(t, 2, "and %.1f MiB of the host's for offloaded masters and moments", (double)pb.offloaded / MIB);
 }
 
 /* The first step of a run at random weights: is the loss that of a uniform guess? */

@@ -229,15 +229,23 @@ static void attention(struct bench *x, int64_t docs, int64_t T, int64_t H, int64
     ROW(x, attn_bwd, full, &b, 10 * area, 0);
 }
 
-/* One tensor of n weights; state: what weights and moments are kept in, bf16 rounded at random. */
-static void adamw(struct bench *x, int64_t n, enum lf_dtype masters, enum lf_dtype moments, const char *state)
+/* Zeros, of the GPU or (host) of the host. */
+static void *zeros(struct bench *x, int64_t bytes, bool host)
+{
+    void *p = host ? x->b->ops->alloc_host(x->b, (size_t)bytes, &err) : memory(x, bytes);
+    need(p ? 0 : -1);
+    return p;
+}
+
+/* One tensor of n weights; state: what weights and moments are kept in, bf16 rounded at random; host: in the host's memory. */
+static void adamw(struct bench *x, int64_t n, enum lf_dtype masters, enum lf_dtype moments, bool host, const char *state)
 {
     char name[96];
     const int64_t pe = (int64_t)lf_dtype_size(masters), me = (int64_t)lf_dtype_size(moments);
     snprintf(name, sizeof name, "adamw, %.3g weights, %s", (double)n, state);
     if (!wanted(x, name))
         return;
-    struct lf_opt_tensor t = {.n = n, .master = values(x, n, masters), .m = memory(x, me * n), .v = memory(x, me * n), .grad = values(x, n, LF_F32),
+    struct lf_opt_tensor t = {.n = n, .master = host ? zeros(x, pe * n, true) : values(x, n, masters), .m = zeros(x, me * n, host), .v = zeros(x, me * n, host), .grad = values(x, n, LF_F32),
                               .copy = masters == LF_F32 ? memory(x, 2 * n) : NULL, .copy_type = LF_BF16, .master_type = (uint8_t)masters,
                               .moment_type = (uint8_t)moments, .site = 1, .lr_scale = 1, .weight_decay = 0.1f};
     struct lf_step_record rec = {.lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .loss_scale = 1, .clip_factor = 1};
@@ -251,9 +259,11 @@ static void adamw(struct bench *x, int64_t n, enum lf_dtype masters, enum lf_dty
 
 static void optimizer(struct bench *x, int64_t n)
 {
-    adamw(x, n, LF_F32, LF_F32, "f32 state");
-    adamw(x, n, LF_F32, LF_BF16, "bf16 moments");
-    adamw(x, n, LF_BF16, LF_BF16, "bf16 state");
+    adamw(x, n, LF_F32, LF_F32, false, "f32 state");
+    adamw(x, n, LF_F32, LF_BF16, false, "bf16 moments");
+    adamw(x, n, LF_BF16, LF_BF16, false, "bf16 state");
+    adamw(x, n, LF_F32, LF_F32, true, "f32 state of the host"); /* GB/s of both directions of the bus together, and 6 bytes here */
+    adamw(x, n, LF_F32, LF_BF16, true, "bf16 moments, of the host");
 }
 
 /* Loss, dX and dW of the output layer. */

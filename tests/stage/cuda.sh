@@ -105,6 +105,41 @@ run refused --device cpu --precision fp16
 same $rc 1 "on a CPU fp16 is refused"
 says "GPUs have" "and it says where to run it"
 
+# masters and moments in the host's memory, moments in bf16 rounded at random
+state="--precision bf16 --moments bf16"
+# shellcheck disable=SC2086
+run here $state
+# shellcheck disable=SC2086
+run there $state --optimizer-offload 1
+same $rc 0 "all of the optimizer's state in the host's memory"
+says "MiB of the host's for offloaded masters and moments" "and it says so"
+same "$(id there)" "$(id here)" "with the same checkpoint"
+mkdir -p "$dir/away"
+# shellcheck disable=SC2086
+"$pretrain" --config "$dir/run.ini" --out "$dir/away/out" --metrics "$dir/away/metrics" $state --optimizer-offload 1 2>"$dir/err" &
+pid=$!
+until [ -e "$dir/away/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+kill -9 $pid
+wait $pid 2>/dev/null
+[ ! -e "$dir/away/out/checkpoint" ]
+ok $? "killed"
+# shellcheck disable=SC2086
+run away $state --optimizer-offload 0.6
+says "continuing bitwise" "it goes on with another share, bitwise"
+same "$(id away)" "$(id here)" "to the same checkpoint"
+# shellcheck disable=SC2086
+run narrow $state --masters bf16 --optimizer-offload 0.5
+# shellcheck disable=SC2086
+run narrowcpu $state --masters bf16 --device cpu
+near narrow narrowcpu 2e-2
+ok $? "weights in bf16 alone learn as on the CPU: $(losses narrow | tr '\n' ' ')"
+run refused --device cpu --optimizer-offload 0.5
+same $rc 1 "on a CPU it is refused"
+says "in the host's memory anyway" "and says why"
+"$pretrain" --config "$dir/run.ini" --out "$dir/x" --plan --precision bf16 --optimizer-offload 1 >"$dir/stdout" 2>"$dir/err"
+grep -q '"optimizer":0[.,]' "$dir/stdout" && grep -q '"offloaded":[1-9]' "$dir/stdout"
+ok $? "--plan counts it apart"
+
 LF_EMU_FAIL=launch:9 run fail
 same $rc 1 "a launch that fails ends the run with 1"
 says "GPU 0" "and names the GPU"

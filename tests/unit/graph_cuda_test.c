@@ -246,6 +246,54 @@ static void test_model(const struct gu_model *m, const struct gu_opts *o, double
     forget(&again);
 }
 
+/* ---- masters and moments in the host's memory ---- */
+
+/* The device's memory that a model of this share takes, as the driver counts it, and the plan's bytes. */
+static size_t device_bytes(const struct gu_model *m, const struct gu_opts *opts, double offload, struct lf_plan_bytes *b)
+{
+    struct gu_opts o = *opts;
+    size_t before = 0, after = 0, total;
+    struct gu u;
+    o.optimizer = true;
+    o.plan.threads = 1;
+    o.plan.target = lf_target_find("sm_90");
+    o.open_back = open_plain;
+    o.state.offload = offload;
+    lf_back *b0 = open_plain(1, &err); /* MemGetInfo asks for a context */
+    if (!b0 || cu.MemGetInfo(&before, &total))
+        tap_bail("%s", err.text);
+    gu_open(&u, m, &o);
+    if (cu.MemGetInfo(&after, &total) || lf_plan_bytes(u.p, b))
+        tap_bail("no sizes");
+    gu_close(&u);
+    lf_back_destroy(b0);
+    return before - after;
+}
+
+/* share: of the elements, at least that of the tensors that fit. */
+static void test_offload(const struct gu_model *m, const struct gu_opts *opts, double share, const char *other, const char *name)
+{
+    struct gu_opts o = *opts;
+    struct course want, got;
+    struct lf_plan_bytes none, some;
+    const size_t d0 = device_bytes(m, opts, 0, &none), d1 = device_bytes(m, opts, share, &some);
+    tap_ok(d0 - d1 == none.total - some.total && d1 < d0 && none.offloaded == 0, "%s: %zu bytes of the device less, as planned", name, d0 - d1);
+    tap_i64((int64_t)(some.total + some.offloaded), (int64_t)none.total, "they are in the host's memory");
+    const size_t state = none.optimizer + (o.plan.compute == LF_F32 ? 0 : none.optimizer / 2);
+    tap_ok((double)some.offloaded > 0.7 * share * (double)state && (double)some.offloaded < 1.05 * share * (double)state,
+           "%s: %.0f %% of moments and masters", name, 100 * (double)some.offloaded / (double)state);
+    train(&want, m, &o, true);
+    o.state.offload = share;
+    order(other);
+    train(&got, m, &o, true);
+    order("0");
+    tap_ok(got.n_weights == want.n_weights && memcmp(got.weights, want.weights, want.n_weights * sizeof(float)) == 0 &&
+               memcmp(got.loss, want.loss, sizeof got.loss) == 0,
+           "%s: the same bits", name);
+    forget(&want);
+    forget(&got);
+}
+
 int main(void)
 {
     char text[300];
@@ -261,6 +309,9 @@ int main(void)
     test_model(&gu_qwen, &gu_f32, 1e-5, "7", "qwen, f32");
     test_model(&one, &gu_bf16, 1e-2, "7", "llama, bf16");
     test_model(&one, &f16, 2e-3, "1", "llama, fp16");
+    test_offload(&one, &gu_bf16, 1, "7", "bf16, all offloaded");
+    test_offload(&one, &gu_bf16, 0.5, "1", "bf16, half offloaded");
+    test_offload(&one, &gu_f32, 1, "7", "f32, moments offloaded");
     tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     return tap_done();
 }

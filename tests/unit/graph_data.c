@@ -69,7 +69,7 @@ static float *weights(const struct gu *u, size_t *n)
 {
     void *data;
     size_t bytes;
-    lf_pstore_block(u->ps, LF_P_MASTER, &data, &bytes);
+    lf_pstore_block(u->ps, LF_P_MASTER, false, &data, &bytes);
     float *w = malloc(bytes);
     memcpy(w, data, bytes);
     *n = bytes / 4;
@@ -100,7 +100,7 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
         record(&u[r], trained);
         gu_feed(&u[r], u[r].train, 0, &b[r]);
         gu_fwd_bwd(&u[r], 0, LF_FIRST);
-        lf_pstore_block(u[r].ps, LF_P_GRAD, &grads, &bytes);
+        lf_pstore_block(u[r].ps, LF_P_GRAD, false, &grads, &bytes);
         s.all[r] = malloc(bytes);
         memcpy(s.all[r], grads, bytes);
     }
@@ -116,7 +116,7 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
     struct lf_step_record ref = gu_result(&one), first = {0};
     float *want = weights(&one, &n), *rank0 = NULL;
     for (int r = 0; r < ranks; r++) {
-        lf_pstore_block(u[r].ps, LF_P_GRAD, &grads, &bytes);
+        lf_pstore_block(u[r].ps, LF_P_GRAD, false, &grads, &bytes);
         s.base = grads;
         s.calls = 0;
         s.last = NULL;
@@ -161,7 +161,7 @@ static void test_cover(const char *freeze)
     void *base;
     size_t bytes;
     int bad = 0, seen = 0;
-    lf_pstore_block(u.ps, LF_P_GRAD, &base, &bytes);
+    lf_pstore_block(u.ps, LF_P_GRAD, false, &base, &bytes);
     for (int i = 0; i < lf_pstore_count(u.ps); i++) {
         struct lf_pview v;
         if (lf_pstore_view(u.ps, i, LF_P_GRAD, &v) != 1)

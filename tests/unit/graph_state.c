@@ -192,5 +192,7 @@ int main(void)
     test_course("both at random", true, true, true, want);
     refused(&gu_f32, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .masters = LF_BF16}, "masters = bf16 needs precision = bf16");
     refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .moments = LF_F16}, "f32 or bf16");
+    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 0.5}, "in the host's memory anyway");
+    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 1.5}, "between 0 and 1");
     return tap_done();
 }

@@ -57,12 +57,18 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Of a GPU, or of the host and pinned: such memory has one address on both sides. */
+static bool reached(const void *p, size_t bytes)
+{
+    return lf_emu_inside(p, bytes, false) || lf_emu_inside(p, bytes, true);
+}
+
 /* The device sides of a copy or fill lie in live allocations. */
 static bool usable(const struct lf_emu_cmd *c)
 {
-    if (c->value != TO_HOST && !lf_emu_inside(c->dst, c->bytes, false))
+    if ((c->kind == EMU_FILL || c->value != TO_HOST) && !reached(c->dst, c->bytes))
         return false;
-    return c->kind == EMU_FILL || c->value == TO_DEVICE || lf_emu_inside(c->src, c->bytes, false);
+    return c->kind == EMU_FILL || c->value == TO_DEVICE || reached(c->src, c->bytes);
 }
 
 void lf_emu_execute(const struct lf_emu_cmd *c)
