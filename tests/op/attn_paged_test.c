@@ -286,7 +286,7 @@ static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, i
 }
 
 /* A prompt of FIRST rows, all but the last in one step with the rows of a second sequence, the last one decoded alone;
- * bad: the value at BAD is infinite, key and value after it are NaN. Pages hold NaN where nothing was written. */
+ * bad: key and value at BAD are NaN, the value after them is infinite. Pages hold NaN where nothing was written. */
 static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, bool bad)
 {
     *u = (struct unseen){.heads = HEADS,
@@ -308,9 +308,9 @@ static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, 
     for (int i = 0; i < 6; i++)
         u->at->table[i] = (5 * i + 2) % 6;
     for (int64_t i = 0; bad && i < GROUPS * CH; i++) {
-        op_set(u->v.p, (SECOND + BAD) * GROUPS * CH + i, type, INFINITY);
-        op_set(u->k.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, NAN);
-        op_set(u->v.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, NAN);
+        op_set(u->k.p, (SECOND + BAD) * GROUPS * CH + i, type, NAN);
+        op_set(u->v.p, (SECOND + BAD) * GROUPS * CH + i, type, NAN);
+        op_set(u->v.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, INFINITY);
     }
     if (!run_unseen(k, u, type, window, 0, ROWS - 1) || !run_unseen(k, u, type, window, ROWS - 1, 1))
         tap_bail("attention over the cache fails on %s", k->family);
@@ -412,6 +412,7 @@ static bool taken(int n, int type, uint64_t seed)
 
 int main(void)
 {
+    static const int windows[] = {0, 16, FIRST - BAD - 1}; /* the last row sees both bad keys, none, the second alone */
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int n = 0; n < ATTN_CASES; n++)
             for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
@@ -421,8 +422,8 @@ int main(void)
                         test_case(op_kernels(i), &attn_cases[n], (uint8_t)type, seed);
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
-            for (int window = 0; window <= 16 && op_kernels(i); window += 16)
-                test_unseen(op_kernels(i), type, window);
+            for (int w = 0; w < 3 && op_kernels(i); w++)
+                test_unseen(op_kernels(i), type, windows[w]);
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             if (op_kernels(i))
