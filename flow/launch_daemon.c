@@ -288,20 +288,32 @@ static void drain_output(struct lf_daemon *d, int i)
     }
 }
 
+static void rank_ended(struct lf_daemon *d, int i)
+{
+    int st = 0;
+    struct rank *r = &d->rank[i];
+    if (waitpid(r->pid, &st, WNOHANG) != r->pid)
+        return;
+    kill(-r->pid, SIGKILL); /* what it left in its group */
+    r->pid = 0;
+    d->alive--;
+    drain_output(d, i);
+    const int sig = WIFSIGNALED(st) ? WTERMSIG(st) : 0;
+    put(d, LF_FRAME_EXIT, d->first + i, sig ? 128 + sig : WEXITSTATUS(st), (uint32_t)sig, NULL, 0);
+}
+
+/* The first end that is told names the cause. Of ranks found ended at the same time, those that somebody killed come first: a library
+ * may abort the others when their peer is gone, but no rank kills itself. */
 static void reap(struct lf_daemon *d)
 {
-    for (int i = 0; i < d->n; i++) {
-        int st = 0;
-        struct rank *r = &d->rank[i];
-        if (r->pid <= 0 || waitpid(r->pid, &st, WNOHANG) != r->pid)
-            continue;
-        kill(-r->pid, SIGKILL); /* what it left in its group */
-        r->pid = 0;
-        d->alive--;
-        drain_output(d, i);
-        const int sig = WIFSIGNALED(st) ? WTERMSIG(st) : 0;
-        put(d, LF_FRAME_EXIT, d->first + i, sig ? 128 + sig : WEXITSTATUS(st), (uint32_t)sig, NULL, 0);
-    }
+    for (int other = 0; other < 2; other++)
+        for (int i = 0; i < d->n; i++) {
+            siginfo_t end = {0};
+            if (d->rank[i].pid <= 0 || waitid(P_PID, (id_t)d->rank[i].pid, &end, WEXITED | WNOHANG | WNOWAIT) || end.si_pid == 0)
+                continue;
+            if (other || (end.si_code == CLD_KILLED && end.si_status == SIGKILL))
+                rank_ended(d, i);
+        }
 }
 
 static void signal_ranks(struct lf_daemon *d, int sig)
