@@ -158,6 +158,7 @@ stop_slurm() {
 # Sum the TAP results, print them, bound the skips.
 summary() {
     log=$1/test-suite.log
+    [ -f "$log" ] || { echo "the build failed: no test has run" >&2; return 1; }
     count() { LC_ALL=C sed -n "s/^# $1: *//p" "$log" | head -n 1; }
     pass=$(count PASS) fail=$(count FAIL) error=$(count ERROR) skip=$(count SKIP)
     bad=$((${fail:-0} + ${error:-0}))

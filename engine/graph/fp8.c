@@ -20,22 +20,14 @@ struct pass {
     lf_graph *g;
     bool blocks;
     int32_t *quant; /* per tensor: 1 + its quantising node in out, 0 none yet */
-    struct lf_node *out;
-    size_t n, cap, done; /* done: nodes that are 8-bit products now */
+    struct lf_nodes out;
+    size_t done; /* nodes that are 8-bit products now */
 };
 
 /* A factor: its values and their scales. */
 struct factor {
     int32_t q, s;
 };
-
-static struct lf_node *push(struct pass *p, const struct lf_node *n)
-{
-    if (p->g->err.rc || lf_grow(&p->out, &p->cap, p->n, sizeof *p->out, &p->g->err))
-        return NULL;
-    p->out[p->n] = *n;
-    return &p->out[p->n++];
-}
 
 static int32_t new_tensor(struct pass *p, enum lf_dtype type, int64_t rows, int64_t cols, int32_t of, const char *what)
 {
@@ -54,11 +46,11 @@ static struct factor quantised(struct pass *p, int32_t t, bool transposed, enum 
     const int q_slot = transposed ? QUANT_QT : QUANT_Q, s_slot = transposed && p->blocks ? QUANT_TS : QUANT_S;
     if (!p->quant[t]) {
         const struct lf_node n = {.op = LF_OP_QUANTISE, .block = block, .in = {t}, .a = {.blocks = p->blocks}};
-        if (!push(p, &n))
+        if (!lf_nodes_push(p->g, &p->out, &n))
             return (struct factor){0, 0};
-        p->quant[t] = (int32_t)p->n;
+        p->quant[t] = (int32_t)p->out.count;
     }
-    struct lf_node *n = &p->out[p->quant[t] - 1];
+    struct lf_node *n = &p->out.n[p->quant[t] - 1];
     if (!n->out[q_slot])
         n->out[q_slot] = new_tensor(p, type, rows, cols, t, transposed ? "fp8_t" : "fp8");
     if (!n->out[s_slot])
@@ -149,27 +141,16 @@ int lf_fp8_pass(lf_graph *g, enum lf_fp8 fp8, lf_err *err)
         struct lf_node n = g->n[i];
         const int32_t w = marked(g, &n);
         if (i == n_fwd)
-            new_fwd = p.n;
+            new_fwd = p.out.count;
         if (w)
             convert(&p, &n, w);
-        push(&p, &n);
+        lf_nodes_push(g, &p.out, &n);
     }
     if (n_fwd == g->n_n)
-        new_fwd = p.n;
+        new_fwd = p.out.count;
     if (!p.done)
         lf_graph_fail(g, LF_EINVAL, "precision fp8: no product of this graph is marked for it");
-    rc = lf_graph_check(g, err);
-    if (rc) {
-        free(p.out);
-        goto out;
-    }
-    free(g->n);
-    g->n = p.out;
-    g->n_n = p.n;
-    g->cap_n = p.cap;
-    g->n_fwd = new_fwd;
-    lf_compact(g);
-out:
+    rc = lf_nodes_take(g, &p.out, new_fwd, err);
     free(p.quant);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fusion: patterns of the target that move an element-wise node into the epilogue or prologue of its neighbour, and the
- * small house-keeping every pass shares (read counts, compaction, pruning). A node that takes over an add stands where
+ * small house-keeping every pass shares (lists of nodes, read counts, compaction, pruning). A node that takes over an add stands where
  * the add stood, so its other operand is there by then.
  */
 #include <stdlib.h>
@@ -30,6 +30,31 @@ void lf_compact(lf_graph *g)
             if (g->n[i].out[k])
                 g->t[g->n[i].out[k]].producer = (int32_t)i;
     }
+}
+
+struct lf_node *lf_nodes_push(lf_graph *g, struct lf_nodes *out, const struct lf_node *n)
+{
+    if (g->err.rc || lf_grow(&out->n, &out->cap, out->count, sizeof *out->n, &g->err))
+        return NULL;
+    out->n[out->count] = *n;
+    return &out->n[out->count++];
+}
+
+int lf_nodes_take(lf_graph *g, struct lf_nodes *out, size_t n_fwd, lf_err *err)
+{
+    const int rc = lf_graph_check(g, err);
+    if (rc) {
+        free(out->n);
+    } else {
+        free(g->n);
+        g->n = out->n;
+        g->n_n = out->count;
+        g->cap_n = out->cap;
+        g->n_fwd = n_fwd;
+        lf_compact(g);
+    }
+    *out = (struct lf_nodes){NULL, 0, 0};
+    return rc;
 }
 
 void lf_count_reads(const lf_graph *g, int32_t *counts)

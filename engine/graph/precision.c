@@ -15,8 +15,7 @@ struct pass {
     enum lf_dtype compute;
     int32_t *cast; /* per tensor: its cast to the compute type, 0 none yet */
     size_t cast_n;
-    struct lf_node *out;
-    size_t n, cap;
+    struct lf_nodes out;
 };
 
 static void set_types(lf_graph *g, enum lf_dtype compute)
@@ -30,12 +29,9 @@ static void set_types(lf_graph *g, enum lf_dtype compute)
         g->t[i].dtype = g->t[lf_root_of(g, (int32_t)i)].dtype;
 }
 
-static struct lf_node *push(struct pass *p)
+static void push_cast(struct pass *p, int32_t from, int32_t to, int32_t block)
 {
-    if (p->g->err.rc || lf_grow(&p->out, &p->cap, p->n, sizeof *p->out, &p->g->err))
-        return NULL;
-    memset(&p->out[p->n], 0, sizeof *p->out);
-    return &p->out[p->n++];
+    lf_nodes_push(p->g, &p->out, &(struct lf_node){.op = LF_OP_CAST, .block = block, .in = {from}, .out = {to}});
 }
 
 static int32_t cast_tensor(struct pass *p, int32_t from, enum lf_dtype to, int32_t block)
@@ -47,14 +43,10 @@ static int32_t cast_tensor(struct pass *p, int32_t from, enum lf_dtype to, int32
         return 0;
     }
     int32_t t = lf_tensor_new(g, to, LF_ROLE_ACT, g->t[from].rows, g->t[from].cols, "%s.cast", g->t[from].name);
-    struct lf_node *n = t ? push(p) : NULL;
-    if (!n)
+    if (!t)
         return 0;
     g->t[t].fixed = true;
-    n->op = LF_OP_CAST;
-    n->block = block;
-    n->in[0] = from;
-    n->out[0] = t;
+    push_cast(p, from, t, block);
     return t;
 }
 
@@ -97,21 +89,10 @@ static void one_node(struct pass *p, struct lf_node n)
         n.out[k] = lf_tensor_new(g, p->compute, LF_ROLE_ACT, g->t[o].rows, g->t[o].cols, "%s.raw", g->t[o].name);
         g->t[n.out[k]].fixed = true;
     }
-    struct lf_node *dst = push(p);
-    if (!dst)
-        return;
-    *dst = n;
-    for (int k = 0; k < LF_MAX_OUT; k++) {
-        if (!late[k])
-            continue;
-        struct lf_node *c = push(p);
-        if (!c)
-            return;
-        c->op = LF_OP_CAST;
-        c->block = n.block;
-        c->in[0] = n.out[k];
-        c->out[0] = late[k];
-    }
+    lf_nodes_push(g, &p->out, &n);
+    for (int k = 0; k < LF_MAX_OUT; k++)
+        if (late[k])
+            push_cast(p, n.out[k], late[k], n.block);
 }
 
 int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
@@ -127,23 +108,12 @@ int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
     size_t n_fwd = g->n_fwd, new_fwd = 0;
     for (size_t i = 0; i < g->n_n && !g->err.rc; i++) {
         if (i == n_fwd)
-            new_fwd = p.n;
+            new_fwd = p.out.count;
         one_node(&p, g->n[i]);
     }
     if (n_fwd == g->n_n)
-        new_fwd = p.n;
-    rc = lf_graph_check(g, err);
-    if (rc) {
-        free(p.out);
-        goto out;
-    }
-    free(g->n);
-    g->n = p.out;
-    g->n_n = p.n;
-    g->cap_n = p.cap;
-    g->n_fwd = new_fwd;
-    lf_compact(g);
-out:
+        new_fwd = p.out.count;
+    rc = lf_nodes_take(g, &p.out, new_fwd, err);
     free(p.cast);
     return rc;
 }

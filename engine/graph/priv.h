@@ -427,6 +427,15 @@ int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err);
 void lf_prune(lf_graph *g);
 /* Number of reads of each tensor (its views not included); counts[n_t] from the caller. */
 void lf_count_reads(const lf_graph *g, int32_t *counts);
+/* Nodes that a pass writes to take the place of a graph's. */
+struct lf_nodes {
+    struct lf_node *n;
+    size_t count, cap;
+};
+/* Appends *n and returns it; NULL when g has failed, also of memory. Good until the next push. */
+struct lf_node *lf_nodes_push(lf_graph *g, struct lf_nodes *out, const struct lf_node *n);
+/* Ends the pass: out's nodes become g's, the first n_fwd of them its forward. Frees out if g has failed, and returns why. */
+int lf_nodes_take(lf_graph *g, struct lf_nodes *out, size_t n_fwd, lf_err *err);
 /* Remove LF_OP_NONE nodes, keep n_fwd and producers right. */
 void lf_compact(lf_graph *g);
 

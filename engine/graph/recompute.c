@@ -19,17 +19,8 @@ struct pass {
     bool *crosses; /* per root: another block's forward reads it */
     int32_t *copy; /* per tensor: re-emitted one, 0 none */
     size_t n0;     /* tensors when the pass began */
-    struct lf_node *out;
-    size_t n, cap;
+    struct lf_nodes out;
 };
-
-static struct lf_node *push(struct pass *p, const struct lf_node *n)
-{
-    if (p->g->err.rc || lf_grow(&p->out, &p->cap, p->n, sizeof *p->out, &p->g->err))
-        return NULL;
-    p->out[p->n] = *n;
-    return &p->out[p->n++];
-}
 
 /* Is forward root r kept for the backward? */
 static bool kept(const struct pass *p, int32_t r)
@@ -86,7 +77,7 @@ static void again(struct pass *p, int32_t r)
     for (int k = 0; k < LF_MAX_OUT; k++)
         if (n.out[k])
             n.out[k] = like(p, n.out[k]);
-    push(p, &n);
+    lf_nodes_push(p->g, &p->out, &n);
 }
 
 /* The tensor a backward node reads in place of t. */
@@ -135,19 +126,10 @@ int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err)
         struct lf_node n = g->n[i];
         for (int k = 0; k < LF_MAX_IN && i >= g->n_fwd; k++)
             n.in[k] = need(&p, n.in[k]);
-        push(&p, &n);
+        lf_nodes_push(g, &p.out, &n);
     }
-    rc = lf_graph_check(g, err);
-    if (!rc) {
-        free(g->n);
-        g->n = p.out;
-        g->n_n = p.n;
-        g->cap_n = p.cap;
-        p.out = NULL;
-        lf_compact(g);
-    }
+    rc = lf_nodes_take(g, &p.out, g->n_fwd, err);
 out:
-    free(p.out);
     free(p.crosses);
     free(p.copy);
     return rc;

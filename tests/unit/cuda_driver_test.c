@@ -279,7 +279,7 @@ static void test_graph_order(void)
 {
     bool right = true, found = false;
     for (int o = 0; o < 6; o++) {
-        char text[8];
+        char text[16];
         snprintf(text, sizeof text, "%d", o);
         order(text);
         right = right && race(true) == 6;
