@@ -62,8 +62,10 @@ int lf_plan_buckets(lf_plan *p, lf_err *err)
 
 static bool in_bucket(const lf_plan *p, const struct lf_tensor *t, const struct lf_bucket *b)
 {
+    if (t->role != LF_ROLE_GRAD)
+        return false;
     const size_t at = p->ps->g[t->group].off[LF_P_GRAD];
-    return t->role == LF_ROLE_GRAD && at >= b->off && at < b->off + b->n * sizeof(float);
+    return at >= b->off && at < b->off + b->n * sizeof(float);
 }
 
 void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *ready)
