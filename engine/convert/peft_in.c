@@ -43,17 +43,20 @@ static bool is_known(const char *key)
     return false;
 }
 
-/* What is trained whole: the head of a sequence classifier, by its two names. */
-static int check_saved(json_t *o, const char *where, lf_err *err)
+/* What is trained whole: the head of a sequence classifier, by its two names. Tells whether it is named. */
+static int check_saved(bool *head, json_t *o, const char *where, lf_err *err)
 {
     size_t i;
-    json_t *v;
-    json_array_foreach(json_object_get(o, "modules_to_save"), i, v)
+    json_t *v, *saved = json_object_get(o, "modules_to_save");
+    if (saved && !json_is_null(saved) && !json_is_array(saved))
+        return lf_fail(err, LF_EFORMAT, "%s: modules_to_save is no list", where);
+    json_array_foreach(saved, i, v)
     {
         const char *s = json_string_value(v);
         if (!s || (strcmp(s, "score") != 0 && strcmp(s, "classifier") != 0))
             return lf_fail(err, LF_ENOTSUP, "%s: modules_to_save holds %s; only score, a reward model's head, is known", where,
                            s ? s : "something else than names");
+        *head = true;
     }
     return 0;
 }
@@ -77,13 +80,16 @@ static int check_keys(json_t *o, const char *where, lf_err *err)
     if (json_is_string(init) && strcmp(json_string_value(init), "gaussian") != 0) /* PiSSA and others change the base */
         return lf_fail(err, LF_ENOTSUP, "%s: init_lora_weights = %s belongs to a base that it changed", where,
                        json_string_value(init));
-    return check_saved(o, where, err);
+    return 0;
 }
 
+/* ac->head: whether a head is said to be there. */
 static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *err)
 {
     json_t *o = lf_hf_read_json(dir, LF_PEFT_CONFIG, err);
     int rc = o ? check_keys(o, LF_PEFT_CONFIG, err) : err && err->rc ? err->rc : LF_EFORMAT;
+    if (!rc)
+        rc = check_saved(&ac->head, o, LF_PEFT_CONFIG, err);
     if (!rc)
         rc = lf_json_get_i64(&ac->rank, o, "r", true, LF_PEFT_CONFIG, err);
     if (!rc) {
@@ -291,10 +297,12 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
         rc = read_config(&p.ac, o->from, err);
     if (!rc)
         rc = lf_st_open(&s, path, err);
-    if (!rc) {
-        p.ac.head = lf_st_find(s, LF_PEFT_HEAD) != NULL;
+    const bool head = !rc && lf_st_find(s, LF_PEFT_HEAD);
+    if (!rc && p.ac.head && !head)
+        rc = lf_fail(err, LF_EFORMAT, "%s holds no " LF_PEFT_HEAD ", but modules_to_save of " LF_PEFT_CONFIG " names it", path);
+    p.ac.head = head;
+    if (!rc)
         rc = lf_adapter_model(&mc, &p.ac, err);
-    }
     if (!rc)
         rc = lf_peft_open(&p, &mc, err);
     if (!rc)

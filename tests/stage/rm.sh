@@ -269,6 +269,17 @@ ok $? "a reward model's adapter is none for lf-sft"
 rm_ no --adapter "$dir/sft/adapter" --steps 1
 [ $rc -eq 1 ] && grep -q 'has no score head' "$dir/err"
 ok $? "nor the other way round"
+"$stages/lf-convert" --from "$dir/sft/adapter" --out "$dir/hf-sft" >"$dir/stdout" 2>"$dir/err"
+saved() { # JSON, message: a PEFT adapter without a head whose modules_to_save is that
+    sed -i.was "s/^{/{\"modules_to_save\": $1,/" "$dir/hf-sft/peft/adapter_config.json"
+    score saved --checkpoint "$dir/lm/checkpoint" --adapter "$dir/hf-sft/peft"
+    rc=$?
+    mv "$dir/hf-sft/peft/adapter_config.json.was" "$dir/hf-sft/peft/adapter_config.json"
+    [ $rc -eq 1 ] && grep -q "$2" "$dir/err"
+    ok $? "modules_to_save = $1: $2"
+}
+saved '["score"]' 'score.weight, but modules_to_save'
+saved '"score"' 'modules_to_save is no list'
 "$stages/lf-generate" --checkpoint "$dir/lm/checkpoint" --adapter "$dir/lora/out/adapter" --tokenizer "$dir/text/tokenizer" --prompt "q ban" --out "$dir/no2" 2>"$dir/err"
 [ $? -eq 1 ] && grep -q "is a reward model's" "$dir/err"
 ok $? "and it predicts no tokens"
