@@ -15,7 +15,7 @@ LF_CU_EMU_CODE += kernels/cuda/emu/cu_dora.c
 kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
 LF_CU_CODE += kernels/cuda/fp8.cu
 LF_CU_EMU_CODE += kernels/cuda/emu/cu_fp8.c
-LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h
+LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h engine/base/bits.h
 kernels_libkernels_a_SOURCES += kernels/cuda/fp8.c
 
 if HAVE_CUDA

@@ -5,13 +5,11 @@
 #ifndef LF_BASE_BF16_H
 #define LF_BASE_BF16_H
 
-#include <stdint.h>
-#include <string.h>
+#include "engine/base/bits.h"
 
 static inline uint16_t lf_bf16_of(float x)
 {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
+    const uint32_t u = lf_bits_of_f32(x);
     if ((u & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)((u >> 16) | 0x40u); /* quiet NaN */
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
@@ -19,10 +17,7 @@ static inline uint16_t lf_bf16_of(float x)
 
 static inline float lf_f32_of_bf16(uint16_t h)
 {
-    const uint32_t u = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
+    return lf_f32_of_bits((uint32_t)h << 16);
 }
 
 #endif

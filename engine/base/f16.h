@@ -6,21 +6,22 @@
 #define LF_BASE_F16_H
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "engine/base/bits.h"
 
 static inline float lf_f32_of_f16(uint16_t h)
 {
-    const int e = h >> 10 & 31, m = h & 1023;
-    const float v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf((float)(1024 + m), e - 25) : ldexpf((float)m, -24);
-    return h & 0x8000 ? -v : v;
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
+    if (e == 31)
+        return lf_f32_of_bits(sign | 0x7f800000u | m << 13);
+    if (e == 0) /* a multiple of 2^-24, 0 too */
+        return lf_f32_of_bits(sign | lf_bits_of_f32((float)m * 0x1p-24f));
+    return lf_f32_of_bits(sign | (e + 112) << 23 | m << 13);
 }
 
 static inline uint16_t lf_f16_of(float x)
 {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    const uint32_t sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    const uint32_t u = lf_bits_of_f32(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
     if (a >= 0x477ff000u) /* 65520 */

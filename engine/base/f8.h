@@ -12,67 +12,47 @@
 #ifndef LF_BASE_F8_H
 #define LF_BASE_F8_H
 
-#include <stdint.h>
-#include <string.h>
+#include "engine/base/bits.h"
 
-#ifdef __CUDACC__
-#define LF_F8_INLINE static __host__ __device__ __forceinline__
-#else
-#define LF_F8_INLINE static inline
-#endif
-
-LF_F8_INLINE uint32_t lf_f8_bits(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-LF_F8_INLINE float lf_f8_float(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-LF_F8_INLINE float lf_f32_of_e4m3(uint8_t b)
+LF_BASE_INLINE float lf_f32_of_e4m3(uint8_t b)
 {
     const uint32_t sign = (uint32_t)(b & 0x80) << 24, e = b >> 3 & 15, m = b & 7;
     if ((b & 0x7f) == 0x7f)
-        return lf_f8_float(sign | 0x7fc00000u);
+        return lf_f32_of_bits(sign | 0x7fc00000u);
     if (e == 0)
-        return lf_f8_float(sign | lf_f8_bits((float)m * 0x1p-9f));
-    return lf_f8_float(sign | (e + 120) << 23 | m << 20);
+        return lf_f32_of_bits(sign | lf_bits_of_f32((float)m * 0x1p-9f));
+    return lf_f32_of_bits(sign | (e + 120) << 23 | m << 20);
 }
 
-LF_F8_INLINE float lf_f32_of_e5m2(uint8_t b)
+LF_BASE_INLINE float lf_f32_of_e5m2(uint8_t b)
 {
     const uint32_t sign = (uint32_t)(b & 0x80) << 24, e = b >> 2 & 31, m = b & 3;
     if (e == 31)
-        return lf_f8_float(sign | (m ? 0x7fc00000u : 0x7f800000u));
+        return lf_f32_of_bits(sign | (m ? 0x7fc00000u : 0x7f800000u));
     if (e == 0)
-        return lf_f8_float(sign | lf_f8_bits((float)m * 0x1p-16f));
-    return lf_f8_float(sign | (e + 112) << 23 | m << 21);
+        return lf_f32_of_bits(sign | lf_bits_of_f32((float)m * 0x1p-16f));
+    return lf_f32_of_bits(sign | (e + 112) << 23 | m << 21);
 }
 
 /* Below the smallest normal value, adding a power of two whose own unit in the last place is the step rounds as wanted;
  * above, adding half of the fraction's last place to the bits does, and carries into the exponent where it must. */
-LF_F8_INLINE uint8_t lf_e4m3_of(float x)
+LF_BASE_INLINE uint8_t lf_e4m3_of(float x)
 {
-    const uint32_t u = lf_f8_bits(x), sign = u >> 24 & 0x80, a = u & 0x7fffffffu;
+    const uint32_t u = lf_bits_of_f32(x), sign = u >> 24 & 0x80, a = u & 0x7fffffffu;
     if (a >= 0x43e00000u) /* 448 */
         return (uint8_t)(sign | (a > 0x7f800000u ? 0x7f : 0x7e));
     if (a < 0x3c800000u) /* 2^-6 */
-        return (uint8_t)(sign | (lf_f8_bits(lf_f8_float(a) + 16384.0f) - 0x46800000u));
+        return (uint8_t)(sign | (lf_bits_of_f32(lf_f32_of_bits(a) + 16384.0f) - 0x46800000u));
     return (uint8_t)(sign | (((a + 0x7ffffu + (a >> 20 & 1)) >> 20) - (120 << 3)));
 }
 
-LF_F8_INLINE uint8_t lf_e5m2_of(float x)
+LF_BASE_INLINE uint8_t lf_e5m2_of(float x)
 {
-    const uint32_t u = lf_f8_bits(x), sign = u >> 24 & 0x80, a = u & 0x7fffffffu;
+    const uint32_t u = lf_bits_of_f32(x), sign = u >> 24 & 0x80, a = u & 0x7fffffffu;
     if (a >= 0x47600000u) /* 57344 */
         return (uint8_t)(sign | (a > 0x7f800000u ? 0x7f : 0x7b));
     if (a < 0x38800000u) /* 2^-14 */
-        return (uint8_t)(sign | (lf_f8_bits(lf_f8_float(a) + 128.0f) - 0x43000000u));
+        return (uint8_t)(sign | (lf_bits_of_f32(lf_f32_of_bits(a) + 128.0f) - 0x43000000u));
     return (uint8_t)(sign | (((a + 0xfffffu + (a >> 21 & 1)) >> 21) - (112 << 2)));
 }
 

@@ -5,27 +5,10 @@
  */
 #include <string.h>
 
+#include "engine/base/bf16.h"
 #include "engine/comm/msg.h"
 
 enum { TILE = 1024 };
-
-static float from_bf16(uint16_t v)
-{
-    uint32_t u = (uint32_t)v << 16;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* Nearest, ties to even; a NaN stays one. */
-static uint16_t to_bf16(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if (f != f)
-        return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
 
 #define REDUCE(NAME, T, COMBINE)                                                                                       \
     static void NAME(T *y, const void *const *x, int p, size_t n)                                                      \
@@ -60,16 +43,16 @@ static void bf16(uint16_t *y, const void *const *x, int p, size_t n, enum lf_com
     for (size_t at = 0; at < n; at += TILE) {
         size_t k = n - at < TILE ? n - at : TILE;
         for (size_t i = 0; i < k; i++)
-            acc[i] = from_bf16(((const uint16_t *)x[0])[at + i]);
+            acc[i] = lf_f32_of_bf16(((const uint16_t *)x[0])[at + i]);
         for (int r = 1; r < p; r++) {
             const uint16_t *b = (const uint16_t *)x[r] + at;
             for (size_t i = 0; i < k; i++) {
-                float v = from_bf16(b[i]);
+                float v = lf_f32_of_bf16(b[i]);
                 acc[i] = op == LF_COMM_SUM ? acc[i] + v : LARGER_OR_NAN(acc[i], v);
             }
         }
         for (size_t i = 0; i < k; i++)
-            y[at + i] = to_bf16(acc[i]);
+            y[at + i] = lf_bf16_of(acc[i]);
     }
 }
 

@@ -4,32 +4,8 @@
 #include <string.h>
 
 #include "engine/base/bf16.h"
+#include "engine/base/f16.h"
 #include "engine/convert/move.h"
-
-static float f32_of_bits(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static uint32_t bits_of_f32(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-/* binary16 to binary32: exact. */
-static float f32_of_f16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
-    if (e == 31)
-        return f32_of_bits(sign | 0x7f800000 | m << 13);
-    if (e == 0) /* m * 2^-24, also for 0 */
-        return f32_of_bits(bits_of_f32((float)m * 0x1p-24f) | sign);
-    return f32_of_bits(sign | (e + 112) << 23 | m << 13);
-}
 
 /* To nearest even; overflow gives infinity, NaN stays NaN. */
 static uint16_t f16_of_f64(double x)
@@ -56,11 +32,11 @@ static uint16_t f16_of_f64(double x)
 static uint16_t bf16_of_f64(double x)
 {
     float f = (float)x;
-    uint32_t u = bits_of_f32(f);
+    uint32_t u = lf_bits_of_f32(f);
     /* Rounding twice goes wrong only where f lies half way between two bf16 and is not exact: step to the side of x. */
     if ((u & 0xffff) == 0x8000 && (double)f != x) /* NOLINT: exactness is the question */
         u += ((x < 0 ? -x : x) > (double)(f < 0 ? -f : f)) ? 1 : (uint32_t)-1;
-    return lf_bf16_of(f32_of_bits(u));
+    return lf_bf16_of(lf_f32_of_bits(u));
 }
 
 static double get(enum lf_st_dtype t, const void *src, int64_t i)
@@ -71,13 +47,13 @@ static double get(enum lf_st_dtype t, const void *src, int64_t i)
     switch (t) {
     case LF_ST_F16:
         memcpy(&h, (const char *)src + 2 * i, 2);
-        return (double)f32_of_f16(h);
+        return (double)lf_f32_of_f16(h);
     case LF_ST_BF16:
         memcpy(&h, (const char *)src + 2 * i, 2);
-        return (double)f32_of_bits((uint32_t)h << 16);
+        return (double)lf_f32_of_bf16(h);
     case LF_ST_F32:
         memcpy(&u, (const char *)src + 4 * i, 4);
-        return (double)f32_of_bits(u);
+        return (double)lf_f32_of_bits(u);
     default:
         memcpy(&d, (const char *)src + 8 * i, 8);
         return d;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/bf16.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/model/weights.h"
@@ -31,24 +32,6 @@ int64_t lf_rows_padded(int64_t used, int64_t n_new, int64_t rows_before, int64_t
     return rows > rows_before ? rows : rows_before;
 }
 
-static float from_bf16(uint16_t h)
-{
-    uint32_t u = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &u, sizeof(f));
-    return f;
-}
-
-/* Nearest, ties to even. */
-static uint16_t to_bf16(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof(u));
-    if ((u & 0x7FFFFFFF) > 0x7F800000)
-        return (uint16_t)(u >> 16 | 0x40); /* NaN stays one */
-    return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
-}
-
 /* Old rows [lo, lo + n) as f32; raw is scratch of n * width elements. */
 static int read_rows(const source *s, int64_t lo, int64_t n, float *out, void *raw, lf_err *err)
 {
@@ -57,7 +40,7 @@ static int read_rows(const source *s, int64_t lo, int64_t n, float *out, void *r
         return lf_ckpt_read(s->c, s->e, from, to, out, err);
     int rc = lf_ckpt_read(s->c, s->e, from, to, raw, err);
     for (int64_t i = 0; i < n * s->width && rc == 0; i++)
-        out[i] = from_bf16(((const uint16_t *)raw)[i]);
+        out[i] = lf_f32_of_bf16(((const uint16_t *)raw)[i]);
     return rc;
 }
 
@@ -137,7 +120,7 @@ static int fill_new(const source *s, int64_t first, int64_t n, uint8_t *dst, lf_
         if (rc == 0 && elem == 4)
             memcpy(dst, out + from, (size_t)k * elem);
         for (int64_t j = 0; j < k && rc == 0 && elem == 2; j++)
-            ((uint16_t *)(void *)dst)[j] = to_bf16(out[from + j]);
+            ((uint16_t *)(void *)dst)[j] = lf_bf16_of(out[from + j]);
         dst += (size_t)k * elem;
         at += k;
     }

@@ -29,19 +29,19 @@ static void scale_of(uint32_t most, uint8_t type, float *up, float *s)
     const uint32_t a = most < LEAST ? LEAST : most;
     const int top = type == LF_E4M3 ? 8 : 15; /* the largest value is 1.75 2^top */
     const int e = top + 127 - (int)(a >> 23) - ((a & 0x7fffffu) > 0x600000u ? 1 : 0);
-    *up = most >= 0x7f800000u ? lf_f8_float(0x7fc00000u) : lf_f8_float((uint32_t)(127 + e) << 23);
-    *s = most >= 0x7f800000u ? *up : lf_f8_float((uint32_t)(127 - e) << 23);
+    *up = most >= 0x7f800000u ? lf_f32_of_bits(0x7fc00000u) : lf_f32_of_bits((uint32_t)(127 + e) << 23);
+    *s = most >= 0x7f800000u ? *up : lf_f32_of_bits((uint32_t)(127 - e) << 23);
 }
 
 static float value(const void *x, int64_t i, uint8_t type)
 {
-    return type == LF_F32 ? ((const float *)x)[i] : lf_f8_float((uint32_t)((const uint16_t *)x)[i] << 16);
+    return type == LF_F32 ? ((const float *)x)[i] : lf_f32_of_bits((uint32_t)((const uint16_t *)x)[i] << 16);
 }
 
 /* Largest magnitude as bits, which order as numbers do, NaN above all. */
 static uint32_t larger(uint32_t most, float x)
 {
-    const uint32_t a = lf_f8_bits(x) & 0x7fffffffu;
+    const uint32_t a = lf_bits_of_f32(x) & 0x7fffffffu;
     return a > most ? a : most;
 }
 
@@ -218,7 +218,7 @@ static void widen(lf_queue *q, uint16_t *w, const void *from, const float *scale
             const float s = scaling == LF_FP8_TENSOR   ? scale[0]
                             : scaling == LF_FP8_VEC128 ? scale[c / B * rows + r]
                                                        : scale[r / B * pitch + c / B];
-            w[r * k + c] = (uint16_t)(lf_f8_bits(table[b[r * k + c]] * s) >> 16);
+            w[r * k + c] = (uint16_t)(lf_bits_of_f32(table[b[r * k + c]] * s) >> 16);
         }
 }
 

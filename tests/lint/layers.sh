@@ -21,7 +21,7 @@ allowed() {
     engine/text) echo "engine/base engine/store" ;; # packing reads document lengths of shards
     engine/store) echo "engine/base" ;;
     engine/comm) echo "engine/base" ;;
-    kernels*) echo "kernels engine/base/rng.h engine/base/f8.h" ;;
+    kernels*) echo "kernels engine/base/rng.h engine/base/f8.h engine/base/bits.h" ;;
     engine/back) echo "engine/base kernels" ;;
     engine/graph) echo "engine/base engine/back kernels" ;;
     engine/model) echo "engine/base engine/graph engine/back engine/store kernels" ;;

@@ -46,8 +46,8 @@ static void test_values(int t)
 {
     int bad = 0, back = 0;
     for (int i = 0; i < 256; i++) {
-        const float want = lf_f8_float(table[t][i]), got = types[t].wide((uint8_t)i);
-        bad += isnan(want) ? !isnan(got) : lf_f8_bits(got) != table[t][i];
+        const float want = lf_f32_of_bits(table[t][i]), got = types[t].wide((uint8_t)i);
+        bad += isnan(want) ? !isnan(got) : lf_bits_of_f32(got) != table[t][i];
         if (isnan(want))
             back += !isnan(types[t].wide(types[t].narrow(got)));
         else if (!isinf(want))
@@ -62,7 +62,7 @@ static void test_narrowing(int t)
     uint64_t s = 0;
     long n = 0;
     for (uint64_t i = 0; i < 1 << 24; i++) {
-        const float x = lf_f8_float((uint32_t)(i * 257));
+        const float x = lf_f32_of_bits((uint32_t)(i * 257));
         if (!(fabsf(x) <= types[t].most))
             continue;
         s += ((uint64_t)types[t].narrow(x) + 1) * (2 * i + 1);
@@ -93,7 +93,7 @@ static void test_ends(int t)
                types[t].narrow(-beyond[i]) != (0x80 | types[t].most_code);
     tap_ok(bad == 0, "%s: what is too large becomes the largest value", types[t].name);
     tap_ok(isnan(types[t].wide(types[t].narrow(NAN))) && types[t].narrow(0.0f) == 0 && types[t].narrow(-0.0f) == 0x80 &&
-               types[t].narrow(lf_f8_float(1)) == 0,
+               types[t].narrow(lf_f32_of_bits(1)) == 0,
            "%s: NaN, zeros, the smallest f32", types[t].name);
 }
 
