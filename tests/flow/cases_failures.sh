@@ -34,7 +34,7 @@ afresh
 runs 0 "$LF" submit --set first.steps=5000
 for k in 1 2 3 4 5 6; do
     until_true 10 sh -c "squeue -h -t RUNNING -o %j | grep -q first-" || break
-    sleep 0.3
+    until_true 20 sh -c "[ \$(ls loong-data/*/runs/*/first/*/stage.json | wc -l) -ge $k ]" # memory runs out in the stage, not before it
     fakeslurm oom "$(first_job)"
     fakeslurm wait 10
     sleep 1.1

@@ -77,4 +77,23 @@ is "$? $(state train)" "1 failed" "a killed rank fails the stage"
 like "$d/end.json" '"signal":9' "by the signal that ended it"
 until_true 20 sh -c "! kill -0 $other"
 ok $? "and no rank is left"
+
+# Rank 1 is killed and rank 0, as a library may, aborts before the launcher has looked: it is stopped until both have ended.
+cat >two.sh <<'END_SH'
+[ "$PMIX_RANK" = 1 ] || { echo $$ >rank0; exec sleep 60; }
+until [ -s rank0 ]; do sleep 0.1; done
+kill -STOP $PPID
+kill -ABRT "$(cat rank0)"
+echo "$PPID $(cat rank0) $$" >ended
+kill -9 $$
+END_SH
+ended() { [ -s ended ] && for _p in $(cut -d ' ' -f 2- ended); do grep -q '^State:.Z' "/proc/$_p/status" || return 1; done; }
+"$LF" launch -n 2 -- sh two.sh >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 20 ended
+ok $? "both ranks have ended"
+kill -CONT "$(cut -d ' ' -f 1 ended)"
+wait $p
+is "$?" 137 "of two that ended together, the killed one is the cause" "$(cat o)"
 finish
