@@ -6,7 +6,8 @@ set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tool=$LF_BUILDDIR/tests/stage/train_tool
 LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-export LOONG_CUDA_DRIVER
+LOONG_CUBLASLT=none # a real one knows no emulated GPU
+export LOONG_CUDA_DRIVER LOONG_CUBLASLT
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ahead.XXXXXX") || exit 99
 n=0
 failed=0

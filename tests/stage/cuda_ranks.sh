@@ -13,11 +13,12 @@ trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
 LOONG_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
 LOONG_CUDART_LIB=$LOONG_NCCL_LIB
+LOONG_CUBLASLT=none # a real one knows no emulated GPU
 OMP_NUM_THREADS=1
 LOONG_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
 UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
 ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export LOONG_CUDA_DRIVER LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE OMP_NUM_THREADS UCX_LOG_LEVEL ASAN_OPTIONS
+export LOONG_CUDA_DRIVER LOONG_CUBLASLT LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE OMP_NUM_THREADS UCX_LOG_LEVEL ASAN_OPTIONS
 
 ok() { # ok STATUS NAME
     n=$((n + 1))

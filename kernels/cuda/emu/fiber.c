@@ -111,6 +111,13 @@ static void fiber_main(void)
     jump(emu.now, &emu.main, true);
 }
 
+/* Stacks are kept from launch to launch; a library that is unloaded gives them back. */
+__attribute__((destructor)) static void free_stacks(void)
+{
+    for (int i = 0; i < MAX_THREADS; i++)
+        free(emu.f[i].stack);
+}
+
 static void fiber_prepare(struct fiber *f)
 {
     if (!f->stack && !(f->stack = malloc(STACK)))
