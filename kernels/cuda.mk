@@ -24,10 +24,14 @@ kernels/libkernels_a-images.$(OBJEXT) kernels/cuda/images.$(OBJEXT): $(LF_CU_FAT
 CLEANFILES += $(LF_CU_FATBINS) $(LF_CU_FATBINS:.fatbin=.fatbin.log)
 $(LF_CU_FATBINS): kernels/kernels.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES = .cu .fatbin
-# What ptxas says about registers stays beside the fat binary, for tests/gpu/spills.sh; the rest is for whoever builds.
+# What every bit depends on (dev.h, "Numbers"). Last on the line, where NVCCFLAGS cannot undo it.
+LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
+# What ptxas says about registers stays beside the fat binary, for tests/gpu/spills.sh, and with which flags it was compiled, for
+# numbers.sh; the rest is for whoever builds.
 .cu.fatbin:
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && { $(NVCC) -fatbin $(NVCC_GENCODE) -O3 -std=c++17 -Xptxas -v -I$(top_srcdir) $(NVCCFLAGS) -o $@ $< \
-	  >$@.log 2>&1; rc=$$?; grep -v -e '^ptxas info' -e '^ *[0-9]* bytes stack frame' $@.log >&2; test $$rc -eq 0; }
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && { echo 'nvcc flags: $(NVCCFLAGS) $(LF_NVCC_NUMBERS)' >$@.log; $(NVCC) -fatbin $(NVCC_GENCODE) -O3 \
+	  -std=c++17 -Xptxas -v -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@ $< >>$@.log 2>&1; rc=$$?; \
+	  grep -v -e '^nvcc flags' -e '^ptxas info' -e '^ *[0-9]* bytes stack frame' $@.log >&2; test $$rc -eq 0; }
 noinst_LIBRARIES += kernels/libcucheck.a
 kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c
 kernels_libcucheck_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
@@ -45,7 +49,7 @@ CLEANFILES += tests/libcuemu.so
 tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \
   kernels/cuda/emu/state.h kernels/kernels.h
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
-	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -o $@ $$list -lm
+	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno -O2 -g -fPIC -shared -o $@ $$list -lm
 
 # NCCL between processes with emulated GPUs.
 check_DATA += tests/libncclemu.so
@@ -69,6 +73,13 @@ check_PROGRAMS += tests/unit/cuda_driver_test
 TESTS += tests/unit/cuda_driver_test
 tests_unit_cuda_driver_test_SOURCES = tests/unit/cuda_driver_test.c
 tests_unit_cuda_driver_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# How device code rounds.
+check_PROGRAMS += tests/op/cuda_round_test
+TESTS += tests/op/cuda_round_test
+tests_op_cuda_round_test_SOURCES = tests/op/round_test.c $(LF_CUDA_OP)
+tests_op_cuda_round_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_round_test_LDADD = $(LF_CUDA_TEST_LIBS)
 
 # Attention and positions.
 check_PROGRAMS += tests/op/cuda_rope_test

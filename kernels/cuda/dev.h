@@ -14,6 +14,12 @@
  *
  * Shared memory is always dynamic (LF_SHARED); the emulator hands it out full of NaN. Sums that cross threads follow a
  * tree fixed by the shapes. No atomics on floats.
+ *
+ * Numbers: neither compiler may contract (nvcc -fmad=false, C -ffp-contract=off), so a * b + c rounds twice wherever it
+ * stands, and kernels that share a formula share its bits. A fused multiply-add is written fmaf (fma), one instruction
+ * on a GPU; hot loops write it. Division and sqrtf are rounded correctly, denormals are kept. expf, logf, tanhf and
+ * erfcf are the library's: the same on a device in every kernel, but not what a C library gives. The one approximation
+ * is lf_exp2. tests/gpu/numbers.sh holds the build to this.
  */
 #ifndef LF_KERNELS_CUDA_DEV_H
 #define LF_KERNELS_CUDA_DEV_H

@@ -41,7 +41,7 @@ LF_KERNEL(dora_fwd, struct lf_k_dora_fwd, 256)
         const float base = lf_load(a->base, r * a->ldbase + c, a->x_type);
         float y = base;
         if (a->m)
-            y = y + (s - 1.0f) * (base - bias) + s * lf_load(a->lora, r * a->ldlora + c, a->x_type);
+            y = fmaf(s, lf_load(a->lora, r * a->ldlora + c, a->x_type), fmaf(s - 1.0f, base - bias, y));
         if (a->rest)
             y = y + lf_load(a->rest, r * a->ldrest + c, a->x_type);
         lf_store(a->y, r * a->ldy + c, a->x_type, y);

@@ -29,7 +29,7 @@ LF_KERNEL(axpby, struct lf_k_axpby, 256)
         {
             x[k] = x[k] * a->alpha;
             if (a->b)
-                x[k] = x[k] + b[k] * a->beta;
+                x[k] = fmaf(b[k], a->beta, x[k]);
         }
         lf_store_n(a->y, i, a->y_type, x, n, vec);
     }

@@ -25,7 +25,7 @@ LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
             lf_load_n(y, a->wte, tok * a->c + at, a->w_type, n, vec);
         if (ok && a->wpe)
             lf_load_n(p, a->wpe, pos * a->c + at, a->w_type, n, vec);
-        LF_UNROLL for (int j = 0; j < 8; j++) y[j] = y[j] * a->scale + p[j];
+        LF_UNROLL for (int j = 0; j < 8; j++) y[j] = fmaf(y[j], a->scale, p[j]);
         lf_store_n(a->y, r * a->c + at, a->y_type, y, n, vec);
     }
 }

@@ -78,7 +78,7 @@ LF_DEV float softmax(const float *l, int n, float *score)
     EACH_LANE(e, n)
     {
         score[e] *= 1.0f / sum;
-        sl += score[e] > 0.0f ? score[e] * (l[e] - top) : 0.0f; /* 0 log 0 = 0, not 0 * -inf */
+        sl = score[e] > 0.0f ? fmaf(score[e], l[e] - top, sl) : sl; /* 0 log 0 = 0, not 0 * -inf */
     }
     return logf(sum) - lf_warp_sum(sl);
 }
@@ -91,7 +91,7 @@ LF_DEV float sigmoids(const float *l, int n, float *score)
     EACH_LANE(e, n)
     {
         const float p = score[e] * inv;
-        h -= p > 0.0f ? p * logf(p) : 0.0f;
+        h = p > 0.0f ? fmaf(-p, logf(p), h) : h;
     }
     return lf_warp_sum(h);
 }
@@ -189,7 +189,7 @@ LF_DEV void aux_grad(const struct lf_k_moe_route_bwd *a, int64_t real, const flo
     if (!a->sigmoid)
         return;
     inv = 1.0f / (row_sum(s, n) + TINY); /* shares s / sum s */
-    EACH_LANE(e, n) mean += ds[e] * s[e] * inv;
+    EACH_LANE(e, n) mean = fmaf(ds[e] * s[e], inv, mean);
     mean = lf_warp_sum(mean);
     EACH_LANE(e, n) ds[e] = (ds[e] - mean) * inv;
 }
@@ -211,16 +211,16 @@ LF_KERNEL(moe_route_bwd, struct lf_k_moe_route_bwd, 32 * LF_MOE_WARPS)
     EACH_LANE(j, a->k)
     {
         sum += s[id[j]];
-        dot += dw[j] * w[j];
+        dot = fmaf(dw[j], w[j], dot);
     }
     sum = lf_warp_sum(sum);
     dot = lf_warp_sum(dot);
     __syncwarp();
     EACH_LANE(j, a->k) /* ids of a row differ */
-    ds[id[j]] += a->renorm ? (a->scale * dw[j] - dot) / (sum + TINY) : a->scale * dw[j];
+    ds[id[j]] += a->renorm ? fmaf(a->scale, dw[j], -dot) / (sum + TINY) : a->scale * dw[j];
     __syncwarp();
     dot = 0.0f;
-    EACH_LANE(e, n) dot += a->sigmoid ? 0.0f : ds[e] * s[e];
+    EACH_LANE(e, n) dot = a->sigmoid ? 0.0f : fmaf(ds[e], s[e], dot);
     dot = lf_warp_sum(dot);
     EACH_LANE(e, n)
     a->dlogits[r * a->lddlogits + e] = s[e] * (a->sigmoid ? ds[e] * (1.0f - s[e]) : ds[e] - dot);

@@ -40,7 +40,7 @@ LF_KERNEL(grad_norm, struct lf_k_grad_norm, LF_OPT_THREADS)
         const int64_t at = chunk_at(next - first);
         float g[8];
         lf_load_n(g, t->grad, at, LF_F32, lf_eight(t->n, at), lf_vec8(t->grad, 0, LF_F32));
-        LF_UNROLL for (int j = 0; j < 8; j++) s += (double)g[j] * (double)g[j];
+        LF_UNROLL for (int j = 0; j < 8; j++) s = fma((double)g[j], (double)g[j], s); /* the square is exact */
     }
     s = block_sum_d(s, scratch);
     if (threadIdx.x == 0)

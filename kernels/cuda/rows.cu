@@ -55,8 +55,8 @@ LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t at, int 
     {
         y[j] = (s[j] - mean) * rstd;
         if (a->w)
-            y[j] *= w[j] + a->w_offset;
-        if (a->b)
+            y[j] = fmaf(y[j], w[j] + a->w_offset, a->b ? b[j] : -0.0f); /* x - 0 is x, with its sign */
+        else if (a->b)
             y[j] += b[j];
     }
     lf_store_n(a->y, to + at, a->y_type, y, n, vec);
@@ -180,9 +180,7 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
             lf_load_n(res, a->dres, r * a->lddres + col + at, t, n, vr);
         LF_UNROLL for (int j = 0; j < 8; j++)
         {
-            g[k][j] = (g[k][j] - mg - xh[k][j] * mgx) * rstd;
-            if (a->dres)
-                g[k][j] += res[j];
+            g[k][j] = fmaf(fmaf(-xh[k][j], mgx, g[k][j] - mg), rstd, a->dres ? res[j] : -0.0f);
         }
         lf_store_n(a->dx, r * a->lddx + col + at, t, g[k], n, vd);
     }
@@ -323,9 +321,7 @@ LF_KERNEL(unit_rows_bwd, struct lf_k_unit_rows_bwd, LF_ROW_THREADS)
             lf_load_n(old, a->dx, first + at, LF_F32, n, vec);
         LF_UNROLL for (int j = 0; j < 8; j++)
         {
-            v[j] = (v[j] - u[j] * along) * inv;
-            if (a->accumulate)
-                v[j] += old[j];
+            v[j] = fmaf(fmaf(-u[j], along, v[j]), inv, a->accumulate ? old[j] : -0.0f);
         }
         lf_store_n(a->dx, first + at, LF_F32, v, n, vec);
     }

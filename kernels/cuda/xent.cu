@@ -74,7 +74,7 @@ LF_DEV struct part row_part(float *z, int64_t n, float softcap, float t, bool ke
         {
             const float d = v[i] - p.max, e = i < w ? expf(d) : 0.0f;
             p.sum += e;
-            p.bent += e > 0.0f ? e * d : 0.0f;
+            p.bent = e > 0.0f ? fmaf(e, d, p.bent) : p.bent;
         }
     }
     LF_UNROLL for (int m = 16; m; m >>= 1)
@@ -111,12 +111,12 @@ LF_DEV struct row_dz row_factors(const struct lf_k_linear_xent *x, int64_t r, in
         k.a = NAN;
     } else if (x->dlogp || x->dentropy) { /* p_j = e^(z_j - max) / sum, log p_j = z_j - max - log sum */
         const float dl = x->dlogp ? x->dlogp[r] : 0.0f, dh = x->dentropy ? x->dentropy[r] : 0.0f;
-        k.a = -(dl + dh * (entropy - logf(sum))) / sum;
+        k.a = -fmaf(dh, entropy - logf(sum), dl) / sum;
         k.b = -dh / sum;
         k.g = -dl;
     } else {
         const float coef = x->rec ? x->rec->z_loss : 0.0f, g = x->rec ? x->rec->inv_tokens * x->rec->loss_scale : 1.0f;
-        k.a = g * (1.0f + 2.0f * coef * lse) / sum;
+        k.a = g * fmaf(2.0f * coef, lse, 1.0f) / sum;
         k.g = g;
     }
     return k;
@@ -138,10 +138,10 @@ LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, flo
             if (target < 0 || j + e >= x->v_real)
                 continue;
             const float c = capped(z[j + e], cap, t), u = c - max;
-            d[e] = fmaf(k.b, k.b != 0.0f ? u : 0.0f, k.a) * expf(u) - (j + e == target ? k.g : 0.0f);
+            d[e] = fmaf(fmaf(k.b, k.b != 0.0f ? u : 0.0f, k.a), expf(u), -(j + e == target ? k.g : 0.0f));
             if (cap > 0.0f) {
                 const float s = c * (1.0f / (cap * t));
-                d[e] *= 1.0f - s * s;
+                d[e] *= fmaf(-s, s, 1.0f);
             }
             if (t != 1.0f)
                 d[e] *= t;

@@ -119,6 +119,30 @@ static void test_copies(void)
     tap_ok(memcmp(in, out, sizeof in) != 0, "planted: not before");
 }
 
+/* fmaf is one rounding, whatever the C library makes of it; a product and a sum are two, whatever the compiler likes. */
+static void roundings(const void *args)
+{
+    (void)args;
+    if (threadIdx.x == 0) {
+        out[0] = fmaf(in[0], in[0], in[1]);
+        out[1] = in[0] * in[0] + in[1];
+        out[2] = lf_exp2(in[2]);
+        out[3] = lf_exp2(in[3]);
+    }
+}
+
+static void test_roundings(void)
+{
+    in[0] = 1 + 0x1p-12f;
+    in[1] = -(1 + 0x1p-11f);
+    in[2] = -126;
+    in[3] = -126.5f;
+    run(roundings, 0, 32, 0);
+    tap_ok(out[0] == 0x1p-24f && out[1] == 0, "a fused multiply-add rounds once, a product and a sum twice (%g, %g)", (double)out[0],
+           (double)out[1]);
+    tap_ok(out[2] == 0x1p-126f && out[3] == 0, "powers of two below the normal range are 0, as on a GPU");
+}
+
 /* ---- tensor cores ---- */
 
 static uint16_t ma[16 * 16], mb[16 * 8];
@@ -225,6 +249,7 @@ int main(void)
 {
     test_barriers();
     test_copies();
+    test_roundings();
     test_mma(LF_BF16);
     test_mma(LF_F16);
     test_half();

@@ -146,7 +146,8 @@ LF_DEV uint32_t lf_pack_f16(float lo, float hi)
 }
 LF_DEV float lf_exp2(float x)
 {
-    return exp2f(x);
+    const float r = exp2f(x);
+    return r < 0x1p-126f ? 0.0f : r;
 }
 
 void lf_cp_async16(void *dst, const void *src, bool ok);
