@@ -11,7 +11,7 @@ $(LF_CU_ATTN:.cu=.fatbin): $(LF_CU_ATTN_HEAD)
 endif
 check_PROGRAMS += tests/op/cuda_attn_test
 TESTS += tests/op/cuda_attn_test
-tests_op_cuda_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/op_cuda.c tests/op/op_test.h
+tests_op_cuda_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/attn_rig.h tests/op/op_cuda.c tests/op/op_test.h
 tests_op_cuda_attn_test_CPPFLAGS = $(AM_CPPFLAGS) -DOP_CUDA
 tests_op_cuda_attn_test_LDADD = $(LF_CUDA_TEST_LIBS)
 check_PROGRAMS += tests/op/cuda_attn_paged_test

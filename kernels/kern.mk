@@ -6,7 +6,7 @@ LF_CPU_ISA_SOURCES += kernels/cpu/ops.h kernels/cpu/philox.h kernels/cpu/element
 
 check_PROGRAMS += tests/op/attn_test
 TESTS += tests/op/attn_test
-tests_op_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/op_test.h
+tests_op_attn_test_SOURCES = tests/op/attn_test.c tests/op/attn_ref.h tests/op/attn_rig.h tests/op/op_test.h
 tests_op_attn_test_LDADD = $(LF_KERNEL_TEST_LIBS)
 check_PROGRAMS += tests/op/attn_paged_test
 TESTS += tests/op/attn_paged_test

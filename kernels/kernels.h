@@ -361,7 +361,7 @@ struct lf_k_rope {
 /* Attention within documents: o = softmax(scale * q k^T + mask) v, heads h uses key/value group h / (H/G).
  *   q row t, head h at q + t * ldq + h * D; k, v likewise with G heads. cu_seqlens: i32 [n_docs+1], ascending, first 0; rows at or
  *   after cu_seqlens[n_docs] are padding: o = 0, lse = -inf. n_docs is read from cu_seqlens itself: it is the array's length - 1, and
- *   empty documents are legal, so a static bound works.
+ *   empty documents are legal, so a static bound works. max_doc: no document is longer (0: rows); a library may rely on it.
  *   causal: key j visible to query i iff j <= i, or j < prefix[document] where prefix (i32 [n_docs]) is not NULL; window > 0: also
  *   i - j < window; alibi: adds -slope[h] * (i - j);
  *   softcap > 0: scores become cap * tanh(score / cap) before the mask.
@@ -381,7 +381,7 @@ struct lf_k_attn_drop {
     const struct lf_step_record *rec; /* seed */
 };
 struct lf_k_attn_fwd {
-    int64_t rows, heads, groups, d, n_docs;
+    int64_t rows, heads, groups, d, n_docs, max_doc;
     const void *q, *k, *v;
     void *o;
     float *lse;
@@ -399,7 +399,7 @@ struct lf_k_attn_fwd {
 };
 /* dq, dk, dv from do, o and lse; same masks. dq, dk, dv overwrite; padding rows become 0. */
 struct lf_k_attn_bwd {
-    int64_t rows, heads, groups, d, n_docs;
+    int64_t rows, heads, groups, d, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;
     const float *lse;
     void *dq, *dk, *dv;

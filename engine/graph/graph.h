@@ -129,7 +129,7 @@ struct lf_attn_opts {
     float scale, softcap;
     int32_t window; /* 0: none */
     bool causal;
-    int64_t max_doc; /* longest document the packer makes; only FLOP counts read it */
+    int64_t max_doc; /* no document is longer; for FLOP counts and libraries' plans */
     float dropout;   /* of the probabilities; 0: none, then the rest is not read */
     const char *site;        /* name of the random decision, as lf_dropout's */
     lf_val sample, position; /* i64, i32 [R, 1] inputs */
