@@ -6,7 +6,7 @@ LF_CU_EMU_CODE = kernels/cuda/emu/cu_rope.c
 LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
 kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda/launch.c kernels/cuda/images.c \
   kernels/cuda/table.c kernels/cuda/rope.c
-EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c
+EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c kernels/cuda/cudnn_check.c
 LF_CUDA_LIBS = -ldl
 include kernels/cuda_stream.mk
 include kernels/cuda_attn.mk
@@ -33,20 +33,21 @@ LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
 	  -std=c++17 -Xptxas -v -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@ $< >>$@.log 2>&1; rc=$$?; \
 	  grep -v -e '^nvcc flags' -e '^ptxas info' -e '^ *[0-9]* bytes stack frame' $@.log >&2; test $$rc -eq 0; }
 noinst_LIBRARIES += kernels/libcucheck.a
-kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c
+kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c kernels/cuda/cudnn_check.c
 kernels_libcucheck_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 endif
 
 check_LIBRARIES += kernels/libcuemu.a
 kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
-  kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h $(LF_CU_EMU_CODE)
+  kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h \
+  kernels/cuda/emu/cudnn.h kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE)
 
 # The same as a library in place of the driver, for tests that run stages: LOONG_CUDA_DRIVER=tests/libcuemu.so
 LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c \
-  kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c $(LF_CU_EMU_CODE)
+  kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE)
 check_DATA += tests/libcuemu.so
 CLEANFILES += tests/libcuemu.so
-tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \
+tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h kernels/cuda/emu/cudnn.h kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \
   kernels/cuda/emu/state.h kernels/kernels.h
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
 	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno -O2 -g -fPIC -shared -o $@ $$list -lm

@@ -63,6 +63,8 @@ struct lf_back_ops {
 
     /* Optional: who computes matrix products in this mode ("own", or a library with its version): other bits by another. */
     const char *(*products)(lf_back *b, enum lf_numeric mode);
+    /* Optional: likewise attention. */
+    const char *(*attention)(lf_back *b, enum lf_numeric mode);
 
     /* Optional, both or none: memory of the host, zeroed, that kernels and copies of the device reach by the address given,
      * over the bus. In every function above it counts as the device's memory. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "kernels/cuda/attn_cudnn.h"
 #include "kernels/cuda/gemm_blaslt.h"
 
 enum { IN_PART = 8 << 20, OUT_PART = 4 << 20 };
@@ -185,6 +186,11 @@ static const char *products(lf_back *b, enum lf_numeric mode)
     return lf_cuda_gemm_algorithm(B(b)->dev, mode);
 }
 
+static const char *attention(lf_back *b, enum lf_numeric mode)
+{
+    return lf_cuda_attn_algorithm(B(b)->dev, mode);
+}
+
 /* ---- making and ending ---- */
 
 static void cuda_destroy(lf_back *base)
@@ -208,7 +214,7 @@ static void cuda_destroy(lf_back *base)
     .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,                       \
     .alloc_host = cuda_alloc_host, .release_host = cuda_release_host,                                                  \
     .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,                       \
-    .products = products, .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
+    .products = products, .attention = attention, .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
 static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin, .capture_end = capture_end,
                                              .capture_run = capture_run, .capture_free = capture_free};
@@ -238,6 +244,7 @@ static int open_device(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_
 static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err *err)
 {
     int version = 0;
+    char why[300];
     snprintf(b->device, sizeof b->device, "rank %d, GPU %d (%s)", o->rank, o->ordinal, b->dev->name);
     if (b->dev->sm < 80)
         return lf_fail(err, LF_EDEVICE, "%s: compute capability %d.%d; 8.0 or later is needed", b->device,
@@ -248,6 +255,8 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
     b->table = lf_cuda_kernels;
     b->table.family = b->family;
     b->rank = o->rank;
+    if (!rc && lf_cudnn_open(b->dev, why, sizeof why))
+        rc = lf_fail(err, LF_EDEVICE, "%s: %s", b->device, why);
     return rc;
 }
 

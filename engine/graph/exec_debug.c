@@ -70,7 +70,9 @@ json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
                           ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
                           lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
     const char *products = ex->b->ops->products ? ex->b->ops->products(ex->b, ex->p->o.mode) : NULL;
-    if (!j || (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device))) ||
+    const char *attention = ex->b->ops->attention ? ex->b->ops->attention(ex->b, ex->p->o.mode) : NULL;
+    if (!j || (attention && json_object_set_new(j, "attention", json_string(attention))) ||
+        (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device))) ||
         (products && json_object_set_new(j, "products", json_string(products)))) {
         json_decref(j);
         lf_fail(err, LF_ENOMEM, "fingerprint: out of memory");

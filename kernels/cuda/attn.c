@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching attention over packed documents: attn_fwd.cu for 16-bit types, attn_f32.cu.
+ * Launching attention over packed documents: attn_fwd.cu for 16-bit types, attn_f32.cu; cuDNN where it was asked for.
  */
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/attn_args.h"
+#include "kernels/cuda/attn_cudnn.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/cuda/table.h"
 
@@ -20,9 +21,8 @@ int lf_cuda_attn_fwd_check(const struct lf_k_attn_fwd *a)
 
 size_t lf_cuda_attn_fwd_work(const struct lf_k_attn_fwd *a, int threads)
 {
-    (void)a;
     (void)threads;
-    return 0;
+    return lf_cudnn_attn_fwd_work(a);
 }
 
 /* rows a block, threads and shared memory of each head size */
@@ -40,6 +40,10 @@ int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
 {
     const int64_t dp = lf_cu_attn_dp(a->d);
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2;
+    bool done = false;
+    const int rc = lf_cudnn_attn_fwd(q, a, &done);
+    if (rc || done)
+        return rc;
     if (a->x_type == LF_F32)
         return lf_cu_launch(q, LF_CU_FN_attn_fwd_f32,
                             (struct lf_cu_dim){.x = lf_cu_blocks(a->rows, 64), .y = (unsigned)a->heads},
@@ -60,10 +64,16 @@ int lf_cuda_attn_bwd_check(const struct lf_k_attn_bwd *a)
 }
 
 /* delta, f32 [H, rows] */
+static size_t delta_bytes(const struct lf_k_attn_bwd *a)
+{
+    return (size_t)(a->rows * a->heads) * sizeof(float);
+}
+
 size_t lf_cuda_attn_bwd_work(const struct lf_k_attn_bwd *a, int threads)
 {
     (void)threads;
-    return (size_t)(a->rows * a->heads) * sizeof(float);
+    const size_t own = delta_bytes(a), library = lf_cudnn_attn_bwd_work(a);
+    return own > library ? own : library;
 }
 
 static const struct {
@@ -94,9 +104,13 @@ int lf_cuda_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a)
     const struct lf_cu_dim block = {.x = f32 ? 256 : 128};
     struct lf_cu_dim grid = {
         .x = lf_cu_blocks(a->rows, f32 ? 32 : 64), .y = (unsigned)a->groups, .z = f32 ? 1 : bwd_form[i].halves};
-    if (a->work_bytes < lf_cuda_attn_bwd_work(a, 1))
+    bool done = false;
+    if (a->work_bytes < delta_bytes(a))
         return LF_K_EINVAL;
-    int rc = lf_cu_launch(q, LF_CU_FN_attn_bwd_delta, (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, 8)},
+    int rc = lf_cudnn_attn_bwd(q, a, &done);
+    if (rc || done)
+        return rc;
+    rc = lf_cu_launch(q, LF_CU_FN_attn_bwd_delta, (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, 8)},
                           (struct lf_cu_dim){.x = 256}, 0, a);
     if (!rc)
         rc = lf_cu_launch(q, f32 ? LF_CU_FN_attn_dkv_f32 : bwd_form[i].dkv[half], grid, block, smem, a);

@@ -97,7 +97,8 @@
     X(attn_bwd, attn_dkv_f16_256)                                                                                      \
     X(attn_bwd_f32, attn_dq_f32)                                                                                       \
     X(attn_bwd_f32, attn_dkv_f32)                                                                                      \
-    X(attn_f32, attn_fwd_f32)
+    X(attn_f32, attn_fwd_f32)                                                                                          \
+    X(attn_ragged, attn_ragged)
 
 #define LF_CU_FNS_CACHE(X)                                                                                             \
     X(rope, rope)                                                                                                      \
@@ -143,6 +144,7 @@
     X(attn_f32)                                                                                                        \
     X(attn_fwd)                                                                                                        \
     X(attn_paged)                                                                                                      \
+    X(attn_ragged)                                                                                                     \
     X(colsum)                                                                                                          \
     X(attn_bwd)                                                                                                        \
     X(attn_bwd_f32)                                                                                                    \

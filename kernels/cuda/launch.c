@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/attn_cudnn.h"
 #include "kernels/cuda/gemm_blaslt.h"
 #include "kernels/cuda/queue.h"
 
@@ -115,6 +116,7 @@ void lf_cu_device_close(struct lf_cu_device *d)
     if (!d)
         return;
     lf_blaslt_close(d);
+    lf_cudnn_close(d);
     for (size_t i = 0; d->module && i < d->cu.n_images; i++)
         if (d->module[i])
             d->cu.ModuleUnload(d->module[i]);

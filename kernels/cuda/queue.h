@@ -23,6 +23,7 @@ struct lf_cu_fn_state {
 };
 
 struct lf_blaslt; /* cuBLASLt: handle, algorithms by shape (gemm_blaslt.c) */
+struct lf_cudnn;  /* cuDNN: handle, plans by shape (attn_cudnn.c) */
 
 /* One GPU. Functions are looked up when first launched. */
 struct lf_cu_device {
@@ -37,6 +38,7 @@ struct lf_cu_device {
     lf_cu_module *module; /* n_images */
     struct lf_cu_fn_state fn[LF_CU_FN_COUNT];
     struct lf_blaslt *blaslt; /* NULL until gemm first wants it */
+    struct lf_cudnn *cudnn;   /* NULL: not asked for */
 };
 
 /* Opens GPU `ordinal` of the loaded driver, which the device takes over on success. On failure one sentence in why. */

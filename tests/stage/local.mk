@@ -2,8 +2,8 @@
 TESTS += tests/stage/lock.sh
 EXTRA_DIST += tests/stage/lock.sh
 # Training, generating and scoring on the emulated GPU.
-TESTS += tests/stage/cuda.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
-EXTRA_DIST += tests/stage/cuda.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
+TESTS += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
+EXTRA_DIST += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
 # 8-bit products.
 TESTS += tests/stage/fp8.sh
 EXTRA_DIST += tests/stage/fp8.sh
