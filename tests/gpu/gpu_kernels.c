@@ -6,6 +6,9 @@
  *
  *   gpu_kernels [WORD...]      rows whose name has one of the words
  *
+ * Attention is measured twice where cuDNN is found: our own kernels, and with ", cudnn" in the name that library's; a shape that it has
+ * no repeatable plan for shows our time twice.
+ *
  * LF_GPU_EMULATED=1: on the emulator with tiny shapes, to see that it runs; its times mean nothing.
  */
 #include <math.h>
@@ -14,7 +17,9 @@
 #include <string.h>
 
 #include "engine/back/back.h"
+#include "engine/base/f16.h"
 #include "kernels/bench/bench.h"
+#include "kernels/cuda/emu/cudnn.h"
 #include "kernels/cuda/emu/run.h"
 
 enum { SAMPLES = 20, WARM = 5 };
@@ -47,7 +52,7 @@ static void *memory(struct bench *x, int64_t bytes)
     return p;
 }
 
-/* n values around 0, bf16 or f32. */
+/* n values around 0, bf16, f16 or f32. */
 static void *values(struct bench *x, int64_t n, enum lf_dtype type)
 {
     const size_t size = lf_dtype_size(type), chunk = 1 << 20;
@@ -57,7 +62,8 @@ static void *values(struct bench *x, int64_t n, enum lf_dtype type)
     for (size_t i = 0; i < chunk; i++) {
         u = u * 1664525u + 1013904223u;
         float f = (float)(u >> 8) / 8388608.0f - 1.0f;
-        memcpy(host + i * size, (char *)&f + (type == LF_BF16 ? 2 : 0), size);
+        const uint16_t half = lf_f16_of(f);
+        memcpy(host + i * size, type == LF_F16 ? (const char *)&half : (const char *)&f + (type == LF_BF16 ? 2 : 0), size);
     }
     for (size_t at = 0; at < (size_t)n; at += chunk)
         need(x->b->ops->copy_in(x->b, dev + at * size, host, ((size_t)n - at < chunk ? (size_t)n - at : chunk) * size, &err));
@@ -197,36 +203,86 @@ static void gates(struct bench *x, int64_t R, int64_t F)
     ROW(x, glu_bwd, full, &b, 0, 10.0 * (double)(R * F));
 }
 
-/* Causal: half of the keys. */
-static void attention(struct bench *x, int64_t docs, int64_t T, int64_t H, int64_t G, int64_t D)
+/* ---- attention, our own kernels and cuDNN's ---- */
+
+/* Whose attention the next calls are. False: there is no such library, or it is not wanted. */
+static bool whose(struct bench *x, bool library)
 {
-    char name[96], full[128];
-    snprintf(name, sizeof name, "attention %lldx%lld H %lld G %lld D %lld", (long long)docs, (long long)T, (long long)H, (long long)G,
-             (long long)D);
+    static bool told;
+    struct lf_cu_device *d = x->b->queue->dev;
+    struct lf_dnn emulated;
+    char why[300] = "";
+    setenv("LF_ATTN", library ? "cudnn" : "own", 1);
+    lf_cudnn_close(d);
+    if (!library)
+        return true;
+    lf_emu_cudnn(&emulated);
+    if (!(x->emulated ? lf_cudnn_use(d, &emulated, why, sizeof why) : lf_cudnn_open(d, why, sizeof why)))
+        return true;
+    if (!told)
+        printf("| attention, cudnn | none: %s | | |\n", why);
+    told = true;
+    setenv("LF_ATTN", "own", 1);
+    return false;
+}
+
+/* Documents of T tokens, `bound` of them at most (the others are empty). */
+struct documents {
+    int64_t docs, bound, T, H, G, D;
+    enum lf_dtype type;
+};
+
+static void attention_of(struct bench *x, const char *name, const char *who, struct lf_k_attn_fwd *f, struct lf_k_attn_bwd *b, double area)
+{
+    char full[160];
+    WORKSPACE(x, attn_fwd, f);
+    snprintf(full, sizeof full, "%s forward%s", name, who);
+    ROW(x, attn_fwd, full, f, 4 * area, 0);
+    WORKSPACE(x, attn_bwd, b);
+    snprintf(full, sizeof full, "%s backward%s", name, who);
+    ROW(x, attn_bwd, full, b, 10 * area, 0);
+}
+
+/* Causal: half of the keys. */
+static void attention(struct bench *x, const struct documents *s)
+{
+    char name[96];
+    const int64_t H = s->H, G = s->G, D = s->D, R = s->docs * s->T, ld = (H + 2 * G) * D;
+    snprintf(name, sizeof name, "attention %lldx%lld H %lld G %lld D %lld%s%s", (long long)s->docs, (long long)s->T, (long long)H, (long long)G,
+             (long long)D, s->type == LF_F16 ? " f16" : "", s->bound > s->docs ? " bound x8" : "");
     if (!wanted(x, name))
         return;
-    const int64_t R = docs * T, ld = (H + 2 * G) * D;
-    char *qkv = values(x, R * ld, LF_BF16), *d = memory(x, 2 * R * ld);
-    void *o = memory(x, 2 * R * H * D), *d_o = values(x, R * H * D, LF_BF16);
+    char *qkv = values(x, R * ld, s->type), *d = memory(x, 2 * R * ld);
+    void *o = memory(x, 2 * R * H * D), *d_o = values(x, R * H * D, s->type);
     float *lse = memory(x, 4 * R * H);
-    int32_t *cu = memory(x, 4 * (docs + 1)), host[65];
-    for (int64_t i = 0; i <= docs; i++)
-        host[i] = (int32_t)(i * T);
-    need(x->b->ops->copy_in(x->b, cu, host, 4 * (size_t)(docs + 1), &err));
-    struct lf_k_attn_fwd f = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = docs, .q = qkv, .k = qkv + 2 * H * D, .v = qkv + 2 * (H + G) * D,
-                              .o = o, .lse = lse, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = H * D, .cu_seqlens = cu, .causal = true,
-                              .scale = 1 / sqrtf((float)D), .x_type = LF_BF16};
-    struct lf_k_attn_bwd b = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = docs, .q = f.q, .k = f.k, .v = f.v, .o = o, .d_o = d_o, .lse = lse,
-                              .dq = d, .dk = d + 2 * H * D, .dv = d + 2 * (H + G) * D, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = H * D,
-                              .lddo = H * D, .lddq = ld, .lddk = ld, .lddv = ld, .cu_seqlens = cu, .scale = f.scale, .causal = true,
-                              .x_type = LF_BF16};
-    const double area = (double)docs * (double)T * (double)(T + 1) / 2 * (double)(H * D);
-    WORKSPACE(x, attn_fwd, &f);
-    snprintf(full, sizeof full, "%s forward", name);
-    ROW(x, attn_fwd, full, &f, 4 * area, 0);
-    WORKSPACE(x, attn_bwd, &b);
-    snprintf(full, sizeof full, "%s backward", name);
-    ROW(x, attn_bwd, full, &b, 10 * area, 0);
+    int32_t *cu = memory(x, 4 * (s->bound + 1)), host[513];
+    need(s->bound < 513 ? 0 : lf_fail(&err, LF_EINVAL, "too many documents"));
+    for (int64_t i = 0; i <= s->bound; i++)
+        host[i] = (int32_t)((i < s->docs ? i : s->docs) * s->T);
+    need(x->b->ops->copy_in(x->b, cu, host, 4 * (size_t)(s->bound + 1), &err));
+    struct lf_k_attn_fwd f = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = s->bound, .max_doc = s->T, .q = qkv, .k = qkv + 2 * H * D,
+                              .v = qkv + 2 * (H + G) * D, .o = o, .lse = lse, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = H * D, .cu_seqlens = cu,
+                              .causal = true, .scale = 1 / sqrtf((float)D), .x_type = (uint8_t)s->type};
+    struct lf_k_attn_bwd b = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = s->bound, .max_doc = s->T, .q = f.q, .k = f.k, .v = f.v,
+                              .o = o, .d_o = d_o, .lse = lse, .dq = d, .dk = d + 2 * H * D, .dv = d + 2 * (H + G) * D, .ldq = ld, .ldk = ld,
+                              .ldv = ld, .ldo = H * D, .lddo = H * D, .lddq = ld, .lddk = ld, .lddv = ld, .cu_seqlens = cu, .scale = f.scale,
+                              .causal = true, .x_type = (uint8_t)s->type};
+    const double area = (double)s->docs * (double)s->T * (double)(s->T + 1) / 2 * (double)(H * D);
+    if (whose(x, false))
+        attention_of(x, name, "", &f, &b, area);
+    if (whose(x, true))
+        attention_of(x, name, ", cudnn", &f, &b, area);
+    whose(x, false);
+}
+
+/* When is cuDNN's faster? 16384 tokens of one length. */
+static void attention_lengths(struct bench *x)
+{
+    for (int half = 0; half < 2; half++)
+        for (int64_t D = 64; D <= 128; D *= 2)
+            for (int64_t T = 512; T <= 8192; T *= 2)
+                attention(x, &(struct documents){16384 / T, 16384 / T, T, 16, 4, D, half ? LF_F16 : LF_BF16});
+    attention(x, &(struct documents){8, 64, 2048, 16, 4, 128, LF_BF16});
 }
 
 /* Zeros, of the GPU or (host) of the host. */
@@ -289,7 +345,7 @@ static void all(struct bench *x)
         products(x, "tiny", 32, 48, 64);
         norms(x, 16, 64);
         gates(x, 16, 32);
-        attention(x, 2, 16, 2, 1, 64);
+        attention(x, &(struct documents){2, 2, 16, 2, 1, 64, LF_BF16});
         optimizer(x, 1000);
         classifier(x, 16, 64, 96);
         return;
@@ -300,10 +356,11 @@ static void all(struct bench *x)
     products(x, "llama2-7b qkv", 8192, 12288, 4096);
     products(x, "llama2-7b gate up", 8192, 22016, 4096);
     products(x, "llama2-7b down", 8192, 4096, 11008);
-    attention(x, 8, 2048, 12, 2, 128);
-    attention(x, 4, 4096, 12, 2, 128);
-    attention(x, 4, 2048, 32, 32, 128);
-    attention(x, 8, 2048, 12, 12, 64);
+    attention(x, &(struct documents){8, 8, 2048, 12, 2, 128, LF_BF16});
+    attention(x, &(struct documents){4, 4, 4096, 12, 2, 128, LF_BF16});
+    attention(x, &(struct documents){4, 4, 2048, 32, 32, 128, LF_BF16});
+    attention(x, &(struct documents){8, 8, 2048, 12, 12, 64, LF_BF16});
+    attention_lengths(x);
     classifier(x, 8192, 1536, 151936);
     classifier(x, 8192, 4096, 32000);
     norms(x, 16384, 1536);

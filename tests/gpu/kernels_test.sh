@@ -19,14 +19,14 @@ ok() { # ok STATUS NAME
 }
 LF_GPU_EMULATED=1 "$bench" >"$dir/out" 2>&1
 ok $? "it runs"
-for row in 'gemm .* forward, fast' 'gemm .* dw' 'rmsnorm .* backward' 'swiglu .* forward' 'attention .* forward' 'attention .* backward' 'adamw' 'classifier'; do
+for row in 'gemm .* forward, fast' 'gemm .* dw' 'rmsnorm .* backward' 'swiglu .* forward' 'attention .* forward' 'attention .* backward' 'attention .* forward, cudnn' 'attention .* backward, cudnn' 'adamw' 'classifier'; do
     grep -q "^| $row[^|]* | [0-9.]* [mu]*s | [0-9.]* \\(TFLOP\\|GB\\)/s |" "$dir/out"
     ok $? "$row"
 done
 grep -q 'copies at [0-9]* GB/s' "$dir/out"
 ok $? "the bandwidth of copies, which rows are a share of"
 LF_GPU_EMULATED=1 "$bench" attention >"$dir/out" 2>&1
-[ "$(grep -c '^| attention' "$dir/out")" = 2 ] && ! grep -q '^| gemm' "$dir/out"
+[ "$(grep -c '^| attention' "$dir/out")" = 4 ] && ! grep -q '^| gemm' "$dir/out"
 ok $? "a word chooses rows"
 echo "1..$n"
 [ $failed -eq 0 ]
