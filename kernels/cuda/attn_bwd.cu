@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention's backward for 16-bit types (attn_bwd.h tells the plan): a block of four warps holds 64 rows of its own and
- * walks tiles of 64 others. At most 128 channels of the gradients are in registers, so wide heads take two blocks.
+ * walks tiles of 64 others. At most 128 channels of the gradients are in registers, so wide heads take two blocks; where
+ * dk and dv of 128 fill them and sm_100's ptxas would spill 1,260 bytes, a tile is taken in two halves, whose elements
+ * are added in the same order. (sm_90 spills 68 bytes, reloaded 13 times a tile; halves would cost 16 ldmatrix more.)
  */
 #include "kernels/cuda/attn_bwd.h"
 #include "kernels/cuda/attn_mma.h"
@@ -46,15 +48,16 @@ LF_DEV uint32_t bwd_bits(const struct bwd_block *b, const struct attn_draws *d, 
     return bits;
 }
 
-/* x, y of this warp's 16 rows against others at ... + 63 to p and ds. */
+/* x, y of this warp's 16 rows against others at + col0 ..., 16 n of them, to p and ds. */
 LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4], const struct attn_draws *draws,
-                         uint32_t bits, int at, bool keys)
+                         uint32_t bits, int at, int col0, const int n, bool keys)
 {
-    LF_UNROLL for (int j = 0; j < 8; j++)
+    bits >>= col0 / 2;
+    LF_UNROLL for (int j = 0; j < 2 * n; j++)
     {
         LF_UNROLL for (int e = 0; e < 4; e++)
         {
-            const int r = e >> 1, col = 8 * j + 2 * (b->lane & 3) + (e & 1), own = b->row + 8 * r - b->doc.begin,
+            const int r = e >> 1, col = col0 + 8 * j + 2 * (b->lane & 3) + (e & 1), own = b->row + 8 * r - b->doc.begin,
                       other = at + col, query = keys ? other : own, key = keys ? own : other;
             const bool visible = own >= b->first && own <= b->last && other < b->doc.len &&
                                  attn_visible(&b->call, query, key, b->doc.prefix);
@@ -65,16 +68,16 @@ LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4]
     }
 }
 
-/* acc += p (left operands) times channels c0 ... + cols - 1 of a tile. */
-LF_DEV void bwd_add(float (*acc)[4], uint32_t p[4][4], const uint16_t *tile, int c0, int lane, const int cols,
-                    const int dp, const int type)
+/* acc += p (left operands) times channels c0 ... + cols - 1 of rows row0 ... of a tile, 16 n of them. */
+LF_DEV void bwd_add(float (*acc)[4], uint32_t p[4][4], const uint16_t *tile, int row0, const int n16, int c0, int lane,
+                    const int cols, const int dp, const int type)
 {
-    LF_UNROLL for (int k = 0; k < 4; k++)
+    LF_UNROLL for (int k = 0; k < n16; k++)
     {
         LF_UNROLL for (int n = 0; n < cols / 8; n += 2)
         {
             uint32_t b[4];
-            attn_right(b, tile, k, c0 / 8 + n, lane, dp);
+            attn_right(b, tile, row0 / 16 + k, c0 / 8 + n, lane, dp);
             attn_mma(acc[n], p[k], b, type);
             attn_mma(acc[n + 1], p[k], b + 2, type);
         }
@@ -121,20 +124,24 @@ LF_DEV void bwd_step(const struct bwd_block *b, float (*ds)[4], float (*dv)[4], 
                      const struct attn_draws *draws, int at, int c0, const bool keys, const int cols, const int dp,
                      const int type)
 {
-    const int row0 = 16 * ((int)threadIdx.x / 32), tile = ATTN_T * dp;
-    float x[8][4], y[8][4];
-    uint32_t p[4][4], bits = 0;
+    const int row0 = 16 * ((int)threadIdx.x / 32), tile = ATTN_T * dp, n = keys && dp > 64 && LF_ARCH >= 1000 ? 2 : 4;
+    uint32_t bits = 0;
     if (draws)
         bits = bwd_bits(b, draws, at, keys);
-    attn_scores(x, NULL, own, row0, x0, b->lane, dp, type);
-    attn_scores(y, NULL, own + tile, row0, x0 + tile, b->lane, dp, type);
-    bwd_elements(b, x, y, draws, bits, at, keys);
-    if (keys) {
-        attn_as_left(p, x, type);
-        bwd_add(dv, p, x0 + tile, c0, b->lane, cols, dp, type);
+    LF_ROLLED for (int col0 = 0; col0 < ATTN_T; col0 += 16 * n)
+    {
+        float x[8][4], y[8][4];
+        uint32_t p[4][4];
+        attn_scores_of(x, NULL, own, row0, x0, col0, n, b->lane, dp, type);
+        attn_scores_of(y, NULL, own + tile, row0, x0 + tile, col0, n, b->lane, dp, type);
+        bwd_elements(b, x, y, draws, bits, at, col0, n, keys);
+        if (keys) {
+            attn_as_left(p, x, n, type);
+            bwd_add(dv, p, x0 + tile, col0, n, c0, b->lane, cols, dp, type);
+        }
+        attn_as_left(p, y, n, type);
+        bwd_add(ds, p, x0, col0, n, c0, b->lane, cols, dp, type);
     }
-    attn_as_left(p, y, type);
-    bwd_add(ds, p, x0, c0, b->lane, cols, dp, type);
 }
 
 /* Own rows' share of head h of one document. */

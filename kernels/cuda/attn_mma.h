@@ -110,11 +110,12 @@ LF_DEV void attn_right(uint32_t b[4], const uint16_t *tile, int k, int c, int la
     lf_ldmatrix4_trans(b, tile + attn_chunk(16 * k + (lane & 15), c + (lane >> 4), dp));
 }
 
-/* s[16 x 64] = rows (left operands: a[k], or a_tile from row0 where a is NULL) times the transposed tile. */
-LF_DEV void attn_scores(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0, const uint16_t *tile,
-                        int lane, const int dp, const int type)
+/* s[16 x 16 n] = rows (left operands: a[k], or a_tile from row0 where a is NULL) times rows col0 ... of the tile,
+ * transposed. */
+LF_DEV void attn_scores_of(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0,
+                           const uint16_t *tile, int col0, const int n, int lane, const int dp, const int type)
 {
-    LF_UNROLL for (int j = 0; j < 8; j++)
+    LF_UNROLL for (int j = 0; j < 2 * n; j++)
     {
         LF_UNROLL for (int e = 0; e < 4; e++) s[j][e] = 0.0f;
     }
@@ -126,20 +127,26 @@ LF_DEV void attn_scores(float s[8][4], const uint32_t (*a)[4], const uint16_t *a
         } else {
             attn_left(mine, a_tile, row0, k, lane, dp);
         }
-        LF_UNROLL for (int j = 0; j < 4; j++)
+        LF_UNROLL for (int j = 0; j < n; j++)
         {
             uint32_t b[4];
-            attn_right_t(b, tile, 16 * j, k, lane, dp);
+            attn_right_t(b, tile, col0 + 16 * j, k, lane, dp);
             attn_mma(s[2 * j], mine, b, type);
             attn_mma(s[2 * j + 1], mine, b + 2, type);
         }
     }
 }
-
-/* Results as left operands of the next product: p[k] covers columns 16 k ... + 15. */
-LF_DEV void attn_as_left(uint32_t p[4][4], float s[8][4], const int type)
+/* All 64 columns. */
+LF_DEV void attn_scores(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0, const uint16_t *tile,
+                        int lane, const int dp, const int type)
 {
-    LF_UNROLL for (int k = 0; k < 4; k++)
+    attn_scores_of(s, a, a_tile, row0, tile, 0, 4, lane, dp, type);
+}
+
+/* Results as left operands of the next product: p[k], k < n, covers columns 16 k ... + 15. */
+LF_DEV void attn_as_left(uint32_t p[4][4], float s[8][4], const int n, const int type)
+{
+    LF_UNROLL for (int k = 0; k < n; k++)
     {
         p[k][0] = attn_pack(s[2 * k][0], s[2 * k][1], type);
         p[k][1] = attn_pack(s[2 * k][2], s[2 * k][3], type);
@@ -297,7 +304,7 @@ LF_DEV void attn_step(float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4
     attn_softmax(s, r, c, was, now);
     if (draws)
         attn_drop_scores(s, draws, bits);
-    attn_as_left(p, s, type);
+    attn_as_left(p, s, 4, type);
     attn_rescale(o, was, dp);
     attn_values(o, p, vs, now, lane, dp, type);
     if (mended)

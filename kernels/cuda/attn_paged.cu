@@ -196,7 +196,7 @@ LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2
     if (!whole || b->call.bent)
         attn_mask(s, r, &b->call, key0, whole, b->lane);
     attn_softmax(s, r, &b->call, was, now); /* rows that were empty: their maximum and sum are the tile's */
-    attn_as_left(p, s, type);
+    attn_as_left(p, s, 4, type);
     attn_sees(sees, r, key0);
     LF_UNROLL for (int n = 0; n < dp / 8; n += 4)
     {

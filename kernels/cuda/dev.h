@@ -47,6 +47,12 @@
 #define LF_SHARED(T, name)                                                                                             \
     extern __shared__ __align__(128) unsigned char lf_smem_raw[];                                                      \
     T *name = (T *)lf_smem_raw
+/* What code is compiled for, 900 for sm_90: for sizes that no bit depends on. */
+#ifdef __CUDA_ARCH__
+#define LF_ARCH __CUDA_ARCH__
+#else
+#define LF_ARCH 0
+#endif
 #define LF_UNROLL _Pragma("unroll")
 #define LF_ROLLED _Pragma("unroll 1")
 

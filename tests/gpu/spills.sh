@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Device functions that spills.txt lists keep their registers: ptxas reports, which the build writes beside each fat binary, tell no
-# spill on any architecture. Where configure found no nvcc there is nothing to read.
+# spill, on any architecture or on the one that a line names. Where configure found no nvcc there is nothing to read.
 set -u
 src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
 list=$src/tests/gpu/spills.txt
@@ -11,8 +11,8 @@ functions() {
     awk '/Compiling entry function/ { f = $0; sub(/^[^\047]*\047/, "", f); sub(/\047.*/, "", f); a = $0; sub(/.*for \047/, "", a); sub(/\047.*/, "", a) }
         /bytes spill stores/ { for (i = 1; i < NF; i++) if ($(i + 1) == "bytes" && $(i + 2) == "spill") s += $i; print a, f, s + 0; s = 0 }' "$1"
 }
-spilled() { # REPORT PATTERN: functions that spill
-    functions "$1" | awk -v p="$2" '$2 ~ p && $3 > 0 { print $2 " on " $1 ": " $3 " bytes" }'
+spilled() { # REPORT PATTERN [ARCH]: functions that spill
+    functions "$1" | awk -v p="$2" -v a="${3:-}" '$2 ~ p && $3 > 0 && (a == "" || a == $1) { print $2 " on " $1 ": " $3 " bytes" }'
 }
 result() {
     n=$((n + 1))
@@ -20,8 +20,8 @@ result() {
 }
 ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || { echo "1..0 # SKIP no nvcc: nothing was compiled for a GPU"; exit 0; }
 grep -v '^#' "$list" >"${TMPDIR:-/tmp}/spills.$$"
-while read -r file pattern; do
-    if [ -z "$pattern" ]; then result 1 "$file" "spills.txt: a line is FILE PATTERN"; continue; fi
+while read -r file pattern arch; do
+    if [ -z "$pattern" ]; then result 1 "$file" "spills.txt: a line is FILE PATTERN [ARCH]"; continue; fi
     report=$build/kernels/cuda/$file.fatbin.log
     if [ -f "$report" ] && ! grep -q 'Compiling entry function' "$report"; then
         # A wrapper that keeps compilations by their input gives the binary back and is silent.
@@ -36,7 +36,7 @@ while read -r file pattern; do
     found=$(functions "$report" | awk -v p="$pattern" '$2 ~ p' | wc -l)
     [ "$found" -gt 0 ]
     result $? "$file: $found functions match $pattern" "the pattern matches no function: $(functions "$report" | awk '{ print $2 }' | sort -u | tr '\n' ' ')"
-    bad=$(spilled "$report" "$pattern")
+    bad=$(spilled "$report" "$pattern" "$arch")
     result "$([ -z "$bad" ]; echo $?)" "$file: no registers are spilled" "$bad"
 done <"${TMPDIR:-/tmp}/spills.$$"
 cat >"${TMPDIR:-/tmp}/spills.$$" <<'END'
@@ -47,5 +47,7 @@ ptxas info    : Compiling entry function 'bad' for 'sm_90'
 END
 [ "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)" = "bad on sm_90: 48 bytes" ]
 result $? "a planted spill is noticed" "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)"
+[ -z "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_80)" ] && [ -n "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_90)" ]
+result $? "on the architecture that is asked for" "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_80)"
 rm -f "${TMPDIR:-/tmp}/spills.$$"
 echo "1..$n"

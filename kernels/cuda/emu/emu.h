@@ -33,6 +33,7 @@ extern struct lf_emu_view lf_emu;
 #define blockDim  lf_emu.block_dim
 #define gridDim   lf_emu.grid_dim
 #define LF_DEV    static inline __attribute__((unused))
+#define LF_ARCH   1000 /* the newest: where loops are cut into more parts */
 #define LF_UNROLL
 #define LF_ROLLED
 #define LF_SHARED(T, name) T *name = lf_emu.smem
