@@ -31,7 +31,8 @@ static lf_err err = LF_ERR_INIT;
 static void open_rig(struct rig *r, const lf_model_config *c, const struct size *z, const struct job *j)
 {
     const struct lf_target *target = j->cuda ? golden_cuda_target() : lf_target_host();
-    const struct lf_plan_opts po = {.target = target, .threads = 1, .compute = j->compute, .fp8 = j->fp8, .mode = LF_FAST};
+    const int threads = j->cuda ? 1 : golden_cpu_threads();
+    const struct lf_plan_opts po = {.target = target, .threads = threads, .compute = j->compute, .fp8 = j->fp8, .mode = LF_FAST};
     const struct lf_decoder_rows rows = {.rows = (int64_t)z->docs * z->length, .n_docs = z->docs, .max_doc = z->length};
     *r = (struct rig){0};
     MUST((r->dec = lf_decoder_create(c, z->length, &err)) ? 0 : -1);
@@ -44,7 +45,7 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct size 
     lf_graph_destroy(g);
     MUST(lf_plan_optimizer(r->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
     MUST(lf_plan_finish(r->plan, &err));
-    r->back = j->cuda ? golden_cuda_back(&err) : lf_back_cpu_create(target->isa, 1, &err);
+    r->back = j->cuda ? golden_cuda_back(&err) : lf_back_cpu_create(target->isa, threads, &err);
     MUST(r->back ? 0 : -1);
     if (j->cuda && j->fp8 && !golden_on_gpu())
         golden_emulate_blaslt(r->back);

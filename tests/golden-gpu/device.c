@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "engine/base/sys.h"
 #include "kernels/cuda/emu/blaslt.h"
 #include "kernels/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
@@ -33,6 +34,11 @@ lf_back *golden_cuda_back(lf_err *err)
     if (b)
         tap_diag("on %s", b->device);
     return b;
+}
+
+int golden_cpu_threads(void)
+{
+    return golden_on_gpu() ? lf_ncpu() : 1;
 }
 
 const struct lf_target *golden_cuda_target(void)

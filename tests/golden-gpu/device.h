@@ -12,6 +12,8 @@ bool golden_on_gpu(void);
 /* Bails out where a GPU is required and missing. */
 lf_back *golden_cuda_back(lf_err *err);
 const struct lf_target *golden_cuda_target(void);
+/* Threads of the CPU's side, which no bit depends on: all processors beside a real GPU, whose tests are larger. */
+int golden_cpu_threads(void);
 /* The emulated cuBLASLt for a backend on the emulator, which has none otherwise. */
 void golden_emulate_blaslt(lf_back *b);
 

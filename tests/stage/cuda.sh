@@ -98,6 +98,27 @@ says "perhaps not bitwise: .*cuda.*cpu" "and says that the device was another"
 { losses stop; losses on; } | awk '{ print }' >"$dir/two"
 same "$(wc -l <"$dir/two" | tr -d ' ')" 5 "with the two steps that were left"
 
+# products by another library
+lib="--precision bf16 --batch 2 --micro-batch 2" # more rows than our own product is taken for
+# shellcheck disable=SC2086
+run own $lib
+# shellcheck disable=SC2086
+LOONG_CUBLASLT=$LOONG_CUDA_DRIVER run lt $lib
+"$tool" state "$dir/own/out/checkpoint" | grep -q '"products":"own"' && "$tool" state "$dir/lt/out/checkpoint" | grep -q '"products":"cublasLt [0-9]'
+ok $? "cuBLASLt, where there is one, stands in the checkpoint"
+[ "$(id own)" != "$(id lt)" ]
+ok $? "and gives other bits"
+mkdir -p "$dir/ltstop/out/checkpoints"
+cp -R "$dir/lt/out/checkpoints/step-00000003" "$dir/ltstop/out/checkpoints/"
+# shellcheck disable=SC2086
+LOONG_CUBLASLT=$LOONG_CUDA_DRIVER run lton $lib --resume-from "$dir/ltstop/out"
+says "continuing bitwise" "a run with it goes on with it, bitwise"
+same "$(id lton)" "$(id lt)" "to the same checkpoint"
+# shellcheck disable=SC2086
+run ltother $lib --resume-from "$dir/ltstop/out"
+same $rc 0 "without it the run goes on"
+says 'perhaps not bitwise: .*products was "cublasLt [0-9]*", is "own"' "and says that it may not be the same bits, and why"
+
 run half --precision fp16
 same $rc 0 "fp16 runs"
 near half base 2e-2

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two ranks with an emulated GPU each and an emulated NCCL between them: the losses of two ranks on the CPU, the same bits
-# every time, one wait in a step; kills, stops, a rank that dies and a collective that fails.
+# Two ranks with an emulated GPU each and an emulated NCCL between them: the losses of two ranks on the CPU, the weights of one rank,
+# the same bits every time, also with the optimizer's state in the host's memory, one wait in a step; kills, stops, a rank that dies and a collective that fails.
 set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tool=$LF_BUILDDIR/tests/stage/train_tool
@@ -37,6 +37,10 @@ metrics() { "$tool" metrics "$dir/$1/metrics"; }
 losses() { "$tool" metrics "$dir/$1/metrics" | awk '{ print $4 }'; }
 near() { # near A B TOLERANCE: the losses of two runs of six steps
     { losses "$1"; losses "$2"; } | awk -v t="$3" '{ x[NR] = $1 } END { for (i = 1; i <= 6; i++) if (!(x[i] - x[i + 6] < t && x[i + 6] - x[i] < t)) bad = 1; exit bad || NR != 12 }'
+}
+close() { # close A B WEIGHTS MOMENTS: final checkpoints, |a - b| / |b| of the tensor that is furthest apart
+    "$tool" distance "$dir/$1/out/checkpoint" "$dir/$2/out/checkpoint" >"$dir/apart" 2>"$dir/err" || return 2
+    awk -v w="$3" -v m="$4" '{ exit !(NF == 6 && $2 > 0 && $2 < w && $4 < m && $6 < m) }' "$dir/apart"
 }
 run() { # run NAME ARGS...: on two ranks
     _name=$1
@@ -93,10 +97,32 @@ same "$(id host) $(metrics host)" "$(id gpu) $(metrics gpu)" "and with sums thro
 "$pretrain" --config "$dir/run.ini" --out "$dir/one/out" --metrics "$dir/one/metrics" --steps 6 2>"$dir/err" || mkdir -p "$dir/one"
 near one gpu 1e-5
 ok $? "one rank: the losses of two"
+close one gpu 1e-6 1e-5
+ok $? "and the weights: $(cat "$dir/apart")"
+run less --steps 5
+close less gpu 1e-6 1e-5
+[ $? -eq 1 ]
+ok $? "(a step less is found: $(cat "$dir/apart"))"
 run big --clip 0 --loss-scale 0 --loss-scale-start 8.51e37 --loss-scale-window 2
 same $rc 0 "steps that overflow are made again on both"
 run plain --clip 0
 same "$(losses big)" "$(losses plain)" "and nothing is lost"
+
+# masters and moments in the host's memory
+state="--precision bf16 --moments bf16"
+# shellcheck disable=SC2086
+run here $state
+# shellcheck disable=SC2086
+run there $state --optimizer-offload 1
+same $rc 0 "two ranks with the optimizer's state in the host's memory"
+says "MiB of the host's for offloaded masters and moments" "say so"
+same "$(id there) $(metrics there)" "$(id here) $(metrics here)" "and end with the bits of two without"
+mkdir -p "$dir/some/out/checkpoints"
+cp -R "$dir/there/out/checkpoints/step-00000003" "$dir/some/out/checkpoints/"
+# shellcheck disable=SC2086
+run rest $state --optimizer-offload 0.5 --resume-from "$dir/some/out"
+says "continuing bitwise" "another share goes on, bitwise"
+same "$(id rest)" "$(id here)" "to the same weights and moments"
 
 mkdir -p "$dir/stop"
 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/stop/out" --metrics "$dir/stop/metrics" 2>"$dir/err" &

@@ -8,6 +8,7 @@
  *     train_tool id DIR                       step and identity of a checkpoint, its hashes checked
  *     train_tool state DIR                    its state as JSON
  *     train_tool types DIR                    how many of its tensors there are by kind, dimensions and type
+ *     train_tool distance DIR DIR2            "weight 1.2e-08 adam_m ...": |a - b| / |b| of the tensor that is furthest apart, by kind
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
  */
@@ -140,6 +141,54 @@ static int cmd_types(const char *dir, lf_err *err)
     return rc;
 }
 
+/* Euclidean lengths of a tensor of both checkpoints: of the difference and of b. */
+static int apart(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, double *out, lf_err *err)
+{
+    const lf_ckpt_entry *f = lf_ckpt_find(b, e->name, e->kind);
+    size_t n = 1;
+    double d = 0, l = 0;
+    if (!f || f->ndim != e->ndim || memcmp(f->shape, e->shape, sizeof(f->shape[0]) * (size_t)e->ndim) != 0 || e->dtype != LF_H5_F32 ||
+        f->dtype != LF_H5_F32)
+        return lf_fail(err, LF_EINVAL, "%s (%s) is not in both as f32 of one shape", e->name, e->kind);
+    for (int i = 0; i < e->ndim; i++)
+        n *= (size_t)e->shape[i];
+    float *x = lf_calloc(2 * n + 1, sizeof(*x), err);
+    int rc = x ? lf_ckpt_read(a, e, NULL, NULL, x, err) : LF_ENOMEM;
+    if (!rc)
+        rc = lf_ckpt_read(b, f, NULL, NULL, x + n, err);
+    for (size_t i = 0; i < n && !rc; i++) {
+        d += pow((double)x[i] - (double)x[n + i], 2);
+        l += pow((double)x[n + i], 2);
+    }
+    free(x);
+    *out = d == 0 ? 0 : sqrt(d / l);
+    return rc;
+}
+
+static int cmd_distance(const char *dir, const char *other, lf_err *err)
+{
+    static const char *const kinds[] = {"weight", "adam_m", "adam_v"};
+    double most[3] = {0}, one;
+    lf_ckpt *a = NULL, *b = NULL;
+    int rc = lf_ckpt_open(&a, dir, 1, err);
+    if (!rc)
+        rc = lf_ckpt_open(&b, other, 1, err);
+    if (!rc && lf_ckpt_n_entries(a) != lf_ckpt_n_entries(b))
+        rc = lf_fail(err, LF_EINVAL, "%s and %s have different tensors", dir, other);
+    for (size_t i = 0; !rc && i < lf_ckpt_n_entries(a); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(a, i);
+        rc = apart(a, b, e, &one, err);
+        for (int k = 0; k < 3 && !rc; k++)
+            if (strcmp(e->kind, kinds[k]) == 0 && !(one <= most[k]))
+                most[k] = one; /* NaN too */
+    }
+    for (int k = 0; k < 3 && !rc; k++)
+        printf("%s %.3g%s", kinds[k], most[k], k < 2 ? " " : "\n");
+    lf_ckpt_close(a);
+    lf_ckpt_close(b);
+    return rc;
+}
+
 static int print_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     static const char *const keys[] = {"step", "samples", "tokens", "loss", "valid_loss", "grad_norm", "lr", "accuracy", "margin",
@@ -214,6 +263,8 @@ int main(int argc, char **argv)
         rc = cmd_types(argv[2], &err);
     else if (argc == 3 && strcmp(argv[1], "metrics") == 0)
         rc = lf_frame_read(argv[2], &offset, print_record, NULL, &err);
+    else if (argc == 4 && strcmp(argv[1], "distance") == 0)
+        rc = cmd_distance(argv[2], argv[3], &err);
     else if (argc == 4 && strcmp(argv[1], "poison") == 0)
         rc = cmd_poison(argv[2], argv[3], &err);
     else
