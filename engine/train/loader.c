@@ -4,71 +4,20 @@
  *
  * Two walkers go over the same order: the caller's (lf_loader_begin_step: counts, from the packing index alone) and the
  * filling thread's. Slots form a ring; `made` and `used` count micro-batches since the last seek.
- *   1. The thread writes slot made % SLOTS without the lock, only while made - used < SLOTS - 1: the slot handed out
- * last (used - 1) is never written to.
+ *   1. The thread writes slot made % LF_LOADER_SLOTS without the lock, only while made - used <
+ * LF_LOADER_SLOTS - 1: the slot handed out last (used - 1) is never written to.
  *   2. A seek raises `gen`; the thread drops what it filled under an older one and takes its place from seek_to.
  *   3. A failure of the thread is kept and told by every lf_loader_next until the next seek.
  */
 #include "engine/train/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/mem.h"
 #include "engine/train/loader_priv.h"
-
-#define SLOTS            3
-#define DEFAULT_MAX_SEGS 256
-
-struct source {
-    lf_shardset *set;
-    lf_pack *pack; /* NULL in Megatron's order */
-    bool masked;
-    char *dir;
-    struct lf_units units;
-};
-
-struct lf_loader {
-    struct lf_order order;
-    struct source *src;
-    struct lf_mega *mega; /* [n_sources] in Megatron's order, else NULL */
-    lf_loader_ramp *ramp;
-    int64_t *skip;
-    int32_t T, B, max_segs, pad_token;
-    int64_t dp_rank, dp_size;
-    char order_id[LF_HASH_HEX];
-    size_t bytes;
-
-    /* the caller's side */
-    struct lf_walker walk;
-    struct lf_stepper step;
-    lf_loader_step now;
-    lf_pack_seg *count_segs;
-    int32_t micro; /* of `now`, handed out so far */
-    bool in_step;
-    int64_t cursor;
-
-    /* shared with the thread, under lock */
-    pthread_t thread;
-    bool started;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    uint64_t gen, made, used;
-    int64_t seek_to;
-    bool quit, failed;
-    lf_err failure;
-    lf_loader_batch slot[SLOTS];
-
-    /* the thread's own */
-    struct lf_walker fill_walk;
-    struct lf_stepper fill_step;
-    int32_t fill_micro;
-    lf_pack_seg *segs;
-    int32_t *row; /* [T + 1], Megatron's order */
-};
 
 /* ---- filling ---- */
 
@@ -100,13 +49,13 @@ static void name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mi
 }
 
 /* Targets of a segment: every token but its first, and the one behind it unless it ends its document. */
-static uint32_t seg_trained(const struct source *src, const lf_pack_seg *s)
+static uint32_t seg_trained(const struct lf_loader_src *src, const lf_pack_seg *s)
 {
     uint32_t n = s->len - s->last;
     return src->masked ? (uint32_t)lf_shardset_count_trained(src->set, s->doc, s->first + 1, n) : n;
 }
 
-static int fill_segment(const struct source *src, const lf_pack_seg *s, int32_t *tokens, int32_t *targets, lf_err *err)
+static int fill_segment(const struct lf_loader_src *src, const lf_pack_seg *s, int32_t *tokens, int32_t *targets, lf_err *err)
 {
     const lf_shardset *set = src->set;
     int32_t after = -1;
@@ -122,7 +71,7 @@ static int fill_segment(const struct source *src, const lf_pack_seg *s, int32_t 
 }
 
 /* Row `row` of a micro-batch from one sequence; n_segs 0: all padding. */
-static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const struct source *src,
+static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const struct lf_loader_src *src,
                     const lf_pack_seg *segs, uint32_t n_segs, lf_err *err)
 {
     size_t base = (size_t)row * (size_t)l->T;
@@ -232,7 +181,7 @@ static bool fill_place(lf_loader *l, bool reseek, int64_t seek_to)
     return true;
 }
 
-static void *fill_thread(void *arg)
+void *lf_loader_fill(void *arg)
 {
     lf_loader *l = arg;
     uint64_t gen = 0;
@@ -241,12 +190,12 @@ static void *fill_thread(void *arg)
     while (!l->quit) {
         bool reseek = gen != l->gen;
         int64_t to = l->seek_to;
-        if (!reseek && (!more || l->failed || l->made - l->used >= SLOTS - 1)) {
+        if (!reseek && (!more || l->failed || l->made - l->used >= LF_LOADER_SLOTS - 1)) {
             pthread_cond_wait(&l->wake, &l->lock);
             continue;
         }
         gen = l->gen;
-        lf_loader_batch *b = &l->slot[l->made % SLOTS];
+        lf_loader_batch *b = &l->slot[l->made % LF_LOADER_SLOTS];
         pthread_mutex_unlock(&l->lock);
         lf_err err = LF_ERR_INIT;
         int rc = 0;
@@ -295,7 +244,7 @@ int lf_loader_seek(lf_loader *l, int64_t sample, lf_err *err)
 /* Adds what a sequence trains to a step. */
 static void count_sequence(const lf_loader *l, size_t k, uint64_t seq, lf_loader_step *step)
 {
-    const struct source *s = &l->src[k];
+    const struct lf_loader_src *s = &l->src[k];
     struct lf_unit_part part[LF_UNIT_PARTS];
     uint32_t trained = 0;
     if (l->mega) {
@@ -353,7 +302,7 @@ int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err)
     if (l->made == l->used) {
         rc = lf_fail(err, l->failure.rc, "%s", l->failure.text);
     } else {
-        b = &l->slot[l->used++ % SLOTS];
+        b = &l->slot[l->used++ % LF_LOADER_SLOTS];
         pthread_cond_broadcast(&l->wake);
     }
     pthread_mutex_unlock(&l->lock);
@@ -403,299 +352,6 @@ const lf_shardset *lf_loader_set(const lf_loader *l, size_t k)
 const lf_shard_info *lf_loader_info(const lf_loader *l, size_t k)
 {
     return lf_shardset_get_info(l->src[k].set);
-}
-
-/* ---- opening ---- */
-
-static int check_config(const lf_loader_config *c, lf_err *err)
-{
-    if (c->n_sources < 1 || c->n_sources > LF_LOADER_MAX_SOURCES)
-        return lf_fail(err, LF_EINVAL, "%zu datasets; 1 to %d are possible", c->n_sources, LF_LOADER_MAX_SOURCES);
-    if (c->T < 2 || c->B < 1 || c->max_segs < 0 || (int64_t)c->B * c->T > INT32_MAX / 4)
-        return lf_fail(err, LF_EINVAL, "a micro-batch of %d sequences of %d tokens is not possible", c->B, c->T);
-    if (c->dp_size < 0 || c->dp_rank < 0 || c->dp_rank >= (c->dp_size ? c->dp_size : 1))
-        return lf_fail(err, LF_EINVAL, "data-parallel rank %d of %d", c->dp_rank, c->dp_size);
-    return 0;
-}
-
-static int32_t segs_of(int32_t T, int32_t max_segs)
-{
-    return max_segs ? max_segs : T < DEFAULT_MAX_SEGS ? T : DEFAULT_MAX_SEGS;
-}
-
-size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs)
-{
-    size_t n = (size_t)B * (size_t)T, cu = (size_t)B * (size_t)segs_of(T, max_segs) + 1;
-    const size_t seg = sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
-    return sizeof(lf_loader) + SLOTS * ((3 * n + cu) * sizeof(int32_t) + cu * seg + (size_t)B * sizeof(int64_t));
-}
-
-size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens)
-{
-    return lf_pack_bytes_most(policy, (uint32_t)T, (uint32_t)segs_of(T, max_segs), docs, tokens) +
-           (size_t)(docs + 1) * sizeof(uint64_t);
-}
-
-/* Is there a token that is somebody's target? Almost always the first document has one. */
-static bool any_target(const lf_shardset *set)
-{
-    uint64_t n = lf_shardset_get_info(set)->n_docs;
-    for (uint64_t d = 0; d < n; d++) {
-        uint64_t len = lf_shardset_doc_len(set, d);
-        if (len > 1 && lf_shardset_count_trained(set, d, 1, len - 1) > 0)
-            return true;
-    }
-    return false;
-}
-
-static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err *err)
-{
-    struct source *s = &l->src[k];
-    int rc;
-    if (!(s->dir = lf_strdup(c->sources[k].dir, err)))
-        return LF_ENOMEM;
-    if ((rc = lf_shardset_open(&s->set, s->dir, c->split, err)) < 0)
-        return rc;
-    const lf_shard_info *info = lf_shardset_get_info(s->set), *first = lf_shardset_get_info(l->src[0].set);
-    if (strcmp(info->tokenizer_sha256, first->tokenizer_sha256) != 0)
-        return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers", l->src[0].dir, s->dir);
-    if (c->vocab_size > 0 && info->vocab_size > c->vocab_size)
-        return lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the model has %lld", s->dir,
-                       (long long)info->vocab_size, (long long)c->vocab_size);
-    s->masked = lf_shardset_has_mask(s->set);
-    if (s->masked && c->mode == LF_LOADER_TRAIN && !any_target(s->set))
-        return lf_fail(err, LF_EINVAL, "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
-                       c->split);
-    if (c->megatron)
-        return s->masked ? lf_fail(err, LF_EINVAL, "%s has a loss mask, which Megatron's order does not know", s->dir)
-                         : 0;
-    if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err)) < 0)
-        return rc;
-    rc = lf_pack_build(&s->pack, c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD, (uint32_t)c->T,
-                       lf_units_bound(&s->units, (uint32_t)l->max_segs), s->units.n, lf_units_len, &s->units, err);
-    if (rc < 0)
-        return rc;
-    l->order.n[k] = lf_pack_count(s->pack);
-    l->bytes += lf_pack_bytes(s->pack) + (size_t)(info->n_docs + 1) * sizeof(uint64_t);
-    if (l->order.n[k] == 0)
-        return lf_fail(err, LF_EINVAL, "%s: its %s split holds no tokens%s", s->dir, c->split,
-                       s->units.dropped ? " in units of at most seq_length" : "");
-    return 0;
-}
-
-/* How many sequences of the validation order hold max_tokens. */
-static int64_t valid_samples(const lf_loader *l, int64_t max_tokens)
-{
-    int64_t n = 0, tokens = 0;
-    for (size_t k = 0; k < l->order.n_sources; k++)
-        for (uint64_t i = 0; i < l->order.n[k]; i++, n++) {
-            if (max_tokens > 0 && tokens >= max_tokens)
-                return n;
-            tokens += lf_pack_tokens(l->src[k].pack, i, NULL);
-        }
-    return n;
-}
-
-static int cmp_i64(const void *a, const void *b)
-{
-    int64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x < y ? -1 : x > y;
-}
-
-static int open_mega(lf_loader *l, const lf_loader_config *c, lf_err *err)
-{
-    const lf_shardset *sets[LF_LOADER_MAX_SOURCES];
-    if (c->mode != LF_LOADER_TRAIN)
-        return lf_fail(err, LF_EINVAL, "validation is not in Megatron's order");
-    if (!(l->mega = lf_calloc(c->n_sources, sizeof *l->mega, err)) ||
-        !(l->row = lf_calloc((size_t)l->T + 1, sizeof *l->row, err)))
-        return LF_ENOMEM;
-    for (size_t k = 0; k < c->n_sources; k++)
-        sets[k] = l->src[k].set;
-    int rc = lf_mega_open_all(l->mega, &l->order, sets, c, err);
-    for (size_t k = 0; k < c->n_sources; k++)
-        l->bytes += lf_mega_bytes(&l->mega[k]);
-    return rc;
-}
-
-static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
-{
-    struct lf_order *o = &l->order;
-    double weight[LF_LOADER_MAX_SOURCES] = {0};
-    bool valid = c->mode == LF_LOADER_VALID;
-    int rc;
-    o->mode = c->mode;
-    o->seed = c->seed;
-    o->n_samples = valid ? valid_samples(l, c->max_tokens) : (int64_t)1 << 62;
-    for (size_t k = 0; k < c->n_sources; k++)
-        weight[k] = valid ? 1 : c->sources[k].weight;
-    if ((rc = c->megatron ? open_mega(l, c, err) : lf_blend_weights(o->w, &o->total, weight, c->n_sources, err)) < 0)
-        return rc;
-    o->n_ramp = valid ? 1 : c->n_ramp;
-    o->n_skip = valid ? 0 : c->n_skip;
-    if (!(l->ramp = lf_calloc(o->n_ramp, sizeof *l->ramp, err)) ||
-        !(l->skip = lf_calloc(o->n_skip, sizeof *l->skip, err)))
-        return LF_ENOMEM;
-    if (valid)
-        l->ramp[0] = (lf_loader_ramp){0, (int64_t)l->B * l->dp_size};
-    else if (o->n_ramp)
-        memcpy(l->ramp, c->ramp, o->n_ramp * sizeof *l->ramp);
-    if (o->n_skip)
-        memcpy(l->skip, c->skip, o->n_skip * sizeof *l->skip);
-    qsort(l->skip, o->n_skip, sizeof *l->skip, cmp_i64);
-    o->ramp = l->ramp;
-    o->skip = l->skip;
-    return lf_order_check(o, l->B, l->dp_size, err);
-}
-
-static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
-{
-    uint8_t digest[LF_HASH_BYTES];
-    char text[256];
-    lf_hash *h = lf_hash_create(err);
-    if (!h)
-        return LF_ENOMEM;
-    snprintf(text, sizeof text, "lf-order-1 mode %d T %d policy %d segs %d seed %llu total %u", (int)c->mode, c->T,
-             (int)c->policy, l->max_segs, (unsigned long long)c->seed, l->order.total);
-    lf_hash_update(h, text, strlen(text) + 1);
-    if (c->policy == LF_PACK_BFD) /* the second way of breaking ties: its sequences are not those of the first */
-        lf_hash_update(h, "ties 2", sizeof "ties 2");
-    if (c->rows != LF_ROWS_PLAIN) {
-        snprintf(text, sizeof text, "rows %s mismatched %d", lf_rows_name(c->rows), c->mismatched);
-        lf_hash_update(h, text, strlen(text) + 1);
-    }
-    if (c->megatron) {
-        const lf_loader_megatron *m = c->megatron;
-        snprintf(text, sizeof text, "megatron seed %u samples %lld surplus %a weighted %d split %.100s", m->seed,
-                 (long long)m->samples, m->surplus, m->weighted, m->split);
-        lf_hash_update(h, text, strlen(text) + 1);
-    }
-    for (size_t k = 0; k < c->n_sources; k++) {
-        lf_hash_update(h, lf_shardset_id(l->src[k].set), LF_HASH_BYTES);
-        if (c->megatron)
-            snprintf(text, sizeof text, "%a", l->order.mw[k]);
-        else
-            snprintf(text, sizeof text, "%u", l->order.w[k]);
-        lf_hash_update(h, text, strlen(text) + 1);
-    }
-    lf_hash_final(h, digest);
-    lf_hash_destroy(h);
-    lf_hash_hex(l->order_id, digest);
-    return 0;
-}
-
-static int alloc_slots(lf_loader *l, lf_err *err)
-{
-    size_t n = (size_t)l->B * (size_t)l->T, cu = (size_t)l->B * (size_t)l->max_segs + 1;
-    for (int i = 0; i < SLOTS; i++) {
-        lf_loader_batch *b = &l->slot[i];
-        *b = (lf_loader_batch){.B = l->B, .T = l->T, .max_segs = l->max_segs};
-        if (!(b->tokens = lf_calloc(n, sizeof *b->tokens, err)) ||
-            !(b->targets = lf_calloc(n, sizeof *b->targets, err)) ||
-            !(b->positions = lf_calloc(n, sizeof *b->positions, err)) ||
-            !(b->cu_seqlens = lf_calloc(cu, sizeof *b->cu_seqlens, err)) ||
-            !(b->seg_doc = lf_calloc(cu, sizeof *b->seg_doc, err)) ||
-            !(b->seg_source = lf_calloc(cu, sizeof *b->seg_source, err)) ||
-            !(b->seg_mismatched = lf_calloc(cu, sizeof *b->seg_mismatched, err)) ||
-            !(b->sample_ids = lf_calloc((size_t)l->B, sizeof *b->sample_ids, err)))
-            return LF_ENOMEM;
-    }
-    l->segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
-    l->count_segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
-    return l->segs && l->count_segs ? 0 : LF_ENOMEM;
-}
-
-/* Signals are for the main thread. */
-static int start_thread(lf_loader *l, lf_err *err)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int e = pthread_create(&l->thread, NULL, fill_thread, l);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (e)
-        return lf_fail(err, LF_ENOMEM, "cannot start the loader's thread: %s", strerror(e));
-    l->started = true;
-    return 0;
-}
-
-int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
-{
-    int rc = check_config(c, err);
-    if (rc < 0)
-        return rc;
-    lf_loader *l = lf_calloc(1, sizeof *l, err);
-    if (!l)
-        return LF_ENOMEM;
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->wake, NULL);
-    l->T = c->T;
-    l->B = c->B;
-    l->max_segs = segs_of(c->T, c->max_segs);
-    l->dp_rank = c->dp_rank;
-    l->dp_size = c->dp_size ? c->dp_size : 1;
-    l->bytes = lf_loader_slot_bytes(l->B, l->T, l->max_segs);
-    rc = LF_ENOMEM;
-    if (!(l->src = lf_calloc(c->n_sources, sizeof *l->src, err)))
-        goto out;
-    for (size_t k = 0; k < c->n_sources; k++) {
-        l->order.n_sources = k + 1;
-        if ((rc = open_source(l, c, k, err)) < 0)
-            goto out;
-    }
-    int64_t eos = lf_shardset_get_info(l->src[0].set)->eos_id;
-    l->pad_token = eos < 0 ? 0 : (int32_t)eos;
-    if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 || (rc = alloc_slots(l, err)) < 0 ||
-        (rc = lf_loader_seek(l, 0, err)) < 0 || (rc = start_thread(l, err)) < 0)
-        goto out;
-    *out = l;
-    l = NULL;
-out:
-    lf_loader_close(l);
-    return rc;
-}
-
-void lf_loader_close(lf_loader *l)
-{
-    if (!l)
-        return;
-    if (l->started) {
-        pthread_mutex_lock(&l->lock);
-        l->quit = true;
-        pthread_cond_broadcast(&l->wake);
-        pthread_mutex_unlock(&l->lock);
-        pthread_join(l->thread, NULL);
-    }
-    for (int i = 0; i < SLOTS; i++) {
-        free(l->slot[i].tokens);
-        free(l->slot[i].targets);
-        free(l->slot[i].positions);
-        free(l->slot[i].cu_seqlens);
-        free(l->slot[i].seg_doc);
-        free(l->slot[i].seg_source);
-        free(l->slot[i].seg_mismatched);
-        free(l->slot[i].sample_ids);
-    }
-    for (size_t k = 0; l->src && k < l->order.n_sources; k++) {
-        lf_pack_destroy(l->src[k].pack);
-        lf_units_fini(&l->src[k].units);
-        lf_shardset_close(l->src[k].set);
-        free(l->src[k].dir);
-    }
-    for (size_t k = 0; l->mega && k < l->order.n_sources; k++)
-        lf_mega_fini(&l->mega[k]);
-    free(l->mega);
-    free(l->row);
-    free(l->count_segs);
-    free(l->src);
-    free(l->ramp);
-    free(l->skip);
-    free(l->segs);
-    pthread_cond_destroy(&l->wake);
-    pthread_mutex_destroy(&l->lock);
-    free(l);
 }
 
 /* ---- reports ---- */

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the loader: order.c says which sample comes when (pure functions), loader.c fills micro-batches from it.
+ * The parts of the loader: order.c says which sample comes when (pure functions), loader.c fills micro-batches from it,
+ * loader_open.c makes the loader.
  */
 #ifndef LF_TRAIN_LOADER_PRIV_H
 #define LF_TRAIN_LOADER_PRIV_H
+
+#include <pthread.h>
 
 #include "engine/base/hash.h"
 #include "engine/train/loader.h"
@@ -11,6 +14,8 @@
 
 #define LF_LOADER_MAX_SOURCES  256
 #define LF_LOADER_WEIGHT_TOTAL 1000000
+#define LF_LOADER_SLOTS        3   /* micro-batches in the ring */
+#define LF_LOADER_SEGS         256 /* segments of a row where nobody says how many */
 
 /* Weights as integers; *total is their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL: not positive, or a share that
  * would round to nothing. */
@@ -110,5 +115,57 @@ int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t samp
 /* Move past steps of the skip list; false at the end of the order. */
 bool lf_stepper_settle(struct lf_stepper *s, const struct lf_order *o);
 void lf_stepper_next(struct lf_stepper *s, const struct lf_order *o);
+
+/* ---- the loader itself ---- */
+
+struct lf_loader_src {
+    lf_shardset *set;
+    lf_pack *pack; /* NULL in Megatron's order */
+    bool masked;
+    char *dir;
+    struct lf_units units;
+};
+
+struct lf_loader {
+    struct lf_order order;
+    struct lf_loader_src *src;
+    struct lf_mega *mega; /* [n_sources] in Megatron's order, else NULL */
+    lf_loader_ramp *ramp;
+    int64_t *skip;
+    int32_t T, B, max_segs, pad_token;
+    int64_t dp_rank, dp_size;
+    char order_id[LF_HASH_HEX];
+    size_t bytes;
+
+    /* the caller's side */
+    struct lf_walker walk;
+    struct lf_stepper step;
+    lf_loader_step now;
+    lf_pack_seg *count_segs;
+    int32_t micro; /* of `now`, handed out so far */
+    bool in_step;
+    int64_t cursor;
+
+    /* shared with the thread, under lock */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    uint64_t gen, made, used;
+    int64_t seek_to;
+    bool quit, failed;
+    lf_err failure;
+    lf_loader_batch slot[LF_LOADER_SLOTS];
+
+    /* the thread's own */
+    struct lf_walker fill_walk;
+    struct lf_stepper fill_step;
+    int32_t fill_micro;
+    lf_pack_seg *segs;
+    int32_t *row; /* [T + 1], Megatron's order */
+};
+
+/* What its thread runs; arg: the lf_loader. */
+void *lf_loader_fill(void *arg);
 
 #endif

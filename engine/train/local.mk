@@ -9,7 +9,7 @@ TESTS += tests/unit/train_schedule_test
 tests_unit_train_schedule_test_SOURCES = tests/unit/train_schedule_test.c
 tests_unit_train_schedule_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # the loader (store helper)
-engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/order.c engine/train/units.c \
+engine_libengine_a_SOURCES += engine/train/loader.h engine/train/loader_priv.h engine/train/loader.c engine/train/loader_open.c engine/train/order.c engine/train/units.c \
   engine/train/megatron_order.h engine/train/megatron_order.c engine/train/loader_megatron.c
 check_PROGRAMS += tests/golden/megatron_test
 TESTS += tests/golden/megatron_test
