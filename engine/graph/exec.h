@@ -65,6 +65,14 @@ void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool ear
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err);
 
+/* From now on a chain's runs compute only the first `live` of its activations' `all` rows (rounded up to LF_LIVE_ROWS): of those behind
+ * nothing may be asked, and none of them may matter (padding: no target, in no document). A forward pass and its backward want the
+ * same number. Sums over rows (gradients) have then the bits of a graph of that many rows. Returns what is computed; that is `all`
+ * where it cannot be done: backends that replay recorded runs, checking mode, profiles (whose operations are counted by the plan),
+ * graphs with other ops than a dense decoder has. */
+enum { LF_LIVE_ROWS = 16 };
+int64_t lf_exec_live_rows(lf_exec *ex, int chain, int64_t all, int64_t live);
+
 /* A program: the list as data. */
 struct lf_program_item {
     int chain;

@@ -54,16 +54,12 @@ static const void *packed_cb(const struct lf_bind *b, int32_t param)
 }
 
 /* Fill one call: emit, point it at its workspace, let the kernel check what it will get. */
-static int bind_node(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i,
-                     lf_err *err)
+int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
 {
     const struct lf_node *n = &c->g->n[i];
     const struct lf_op_row *row = &lf_op_table[n->op];
     const struct lf_kernel_row *kr = &lf_kernel_table[row->kernel];
     char text[600];
-    char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
-    if (!args)
-        return LF_ENOMEM;
     int rc = row->emit(b, n, args);
     size_t need = rc ? 0 : kr->work(ex->b->kernels, args, ex->b->threads);
     if (!rc && need > c->work_bytes[i])
@@ -77,8 +73,41 @@ static int bind_node(lf_exec *ex, struct lf_call *call, const struct lf_bind *b,
     if (rc || kr->check(ex->b->kernels, args) != LF_K_OK)
         return lf_fail(err, LF_EINVAL, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name,
                        ex->b->kernels->family, lf_node_text(c->g, n, text, sizeof text));
-    *call = (struct lf_call){row->kernel, args};
     return 0;
+}
+
+/* fn(ex, call, bind of it, chain, node) for every call of a chain, in their order; stops when one does not return 0. */
+int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_live, lf_exec_call_fn fn, lf_err *err)
+{
+    const struct lf_chain *c = &ex->p->c[ci];
+    struct lf_bound *bc = &ex->chain[ci];
+    struct where w = {.ex = ex, .c = c};
+    struct lf_bind b = {.g = c->g,
+                        .numeric = ex->p->o.mode,
+                        .ptr = addr_cb,
+                        .packed = c->o.packed ? packed_cb : NULL,
+                        .rec = ex->rec,
+                        .rows_all = rows_all,
+                        .rows_live = rows_live,
+                        .user = &w};
+    struct lf_call *call = bc->calls;
+    for (w.slot = 0; w.slot < c->o.slots; w.slot++)
+        for (int v = 0; v < bc->variants; v++)
+            for (size_t i = 0; i < c->g->n_n; i++, call++) {
+                b.acc = v == LF_ACCUM || !c->first_writer[i];
+                int rc = fn(ex, call, &b, c, i, err);
+                if (rc)
+                    return rc;
+            }
+    return 0;
+}
+
+static int bind_call(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
+{
+    const int kernel = lf_op_table[c->g->n[i].op].kernel;
+    void *args = lf_arena_alloc(ex->args, 1, lf_kernel_table[kernel].args_bytes, err);
+    *call = (struct lf_call){kernel, args};
+    return args ? lf_exec_fill_call(ex, args, b, c, i, err) : LF_ENOMEM;
 }
 
 static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
@@ -86,24 +115,12 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     const struct lf_chain *c = &ex->p->c[ci];
     struct lf_bound *bc = &ex->chain[ci];
     const size_t n = c->g->n_n;
-    struct where w = {.ex = ex, .c = c};
-    struct lf_bind b = {.g = c->g, .numeric = ex->p->o.mode, .ptr = addr_cb, .rec = ex->rec, .user = &w};
-    b.packed = c->o.packed ? packed_cb : NULL;
     bc->variants = c->o.train ? 2 : 1;
     bc->calls = lf_calloc(n * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->calls, err);
     bc->captured = lf_calloc(2 * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->captured, err);
     if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err))
         return LF_ENOMEM;
-    struct lf_call *call = bc->calls;
-    for (w.slot = 0; w.slot < c->o.slots; w.slot++)
-        for (int v = 0; v < bc->variants; v++)
-            for (size_t i = 0; i < n; i++, call++) {
-                b.acc = v == LF_ACCUM || !c->first_writer[i];
-                int rc = bind_node(ex, call, &b, c, i, err);
-                if (rc)
-                    return rc;
-            }
-    return 0;
+    return lf_exec_each_call(ex, ci, 0, 0, bind_call, err);
 }
 
 static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *q)

@@ -23,6 +23,7 @@ struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
     struct lf_captured *captured; /* [slot][variant][segment] */
+    int64_t live; /* rows that the calls compute, 0: all (exec_rows.c) */
     size_t *ready;                /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
     struct lf_captured *piece;    /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
 };
@@ -52,6 +53,11 @@ struct lf_exec {
 };
 
 int lf_exec_bind(lf_exec *ex, lf_err *err);
+/* One call's argument struct anew. */
+int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err);
+/* rows_all, rows_live: of lf_bind. */
+typedef int (*lf_exec_call_fn)(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err);
+int lf_exec_each_call(lf_exec *ex, size_t chain, int64_t rows_all, int64_t rows_live, lf_exec_call_fn fn, lf_err *err);
 /* Nodes [from, to) of a chain, recorded in `captured`. */
 int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to, struct lf_captured *captured,
                       lf_err *err);

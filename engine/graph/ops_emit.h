@@ -25,7 +25,9 @@ static inline uint8_t DT(const struct lf_bind *b, int32_t t)
 }
 static inline int64_t R(const struct lf_bind *b, int32_t t)
 {
-    return b->g->t[t].rows;
+    const struct lf_tensor *x = &b->g->t[t];
+    const uint8_t role = b->g->t[x->root].role;
+    return b->rows_live && x->rows == b->rows_all && (role == LF_ROLE_ACT || role == LF_ROLE_INPUT) ? b->rows_live : x->rows;
 }
 static inline int64_t C(const struct lf_bind *b, int32_t t)
 {

@@ -287,6 +287,7 @@ struct lf_bind {
     const struct lf_opt_tensor *opt_tensors;                       /* those of AdamW, then those that are balanced */
     int64_t n_opt_tensors, n_balanced;
     const struct lf_adamw_opts *adamw;
+    int64_t rows_all, rows_live; /* activations of rows_all rows count as having rows_live; 0: as they are (exec_rows.c) */
     void *user;
 };
 int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);

@@ -326,7 +326,8 @@ int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n,
     return n_bins;
 }
 
-static void fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n)
+/* Returns how many rows the documents take. */
+static size_t fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n)
 {
     size_t at = 0, rows = (size_t)m->s.rows;
     for (size_t k = 0; k < n; k++) {
@@ -341,16 +342,17 @@ static void fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, 
     }
     for (size_t k = n + 1; k <= (size_t)m->docs; k++)
         m->cu[k] = (int32_t)at; /* empty documents: rows behind the last one are padding */
-    for (; at < rows; at++) {
-        m->tokens[at] = m->positions[at] = 0;
-        m->targets[at] = -1;
+    for (size_t pad = at; pad < rows; pad++) {
+        m->tokens[pad] = m->positions[pad] = 0;
+        m->targets[pad] = -1;
     }
+    return at;
 }
 
 static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
 {
     const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
-    fill(m, docs, order, n);
+    lf_exec_live_rows(m->ex, chain, m->s.rows, (int64_t)fill(m, docs, order, n));
     int rc = lf_exec_write(m->ex, chain, 0, "tokens", m->tokens, rows * i32, err);
     rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
     if (!rc && m->s.logp)
