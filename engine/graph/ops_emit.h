@@ -34,4 +34,14 @@ static inline int64_t C(const struct lf_bind *b, int32_t t)
     return b->g->t[t].cols;
 }
 
+/* Dropout of attention: inputs of the node that hold samples and positions. */
+static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n, int sample, int position)
+{
+    return (struct lf_k_attn_drop){.p = n->a.p,
+                                   .site = n->a.site,
+                                   .sample = P(b, n->in[sample]),
+                                   .position = P(b, n->in[position]),
+                                   .rec = b->rec};
+}
+
 #endif
