@@ -67,6 +67,7 @@ struct lf_step_record {
     /* device -> host */
     double loss_sum;     /* sum over trained tokens of this step of -log p */
     double z_sum;        /* sum over trained tokens of logsumexp^2 */
+    double entropy_sum;  /* sum over trained tokens of the prediction's entropy, nats, by a linear_xent that gives entropy */
     int64_t tokens;      /* trained tokens seen */
     int64_t correct;     /* trained tokens whose argmax is the target */
     float grad_norm;     /* of the unscaled gradient before clipping */
@@ -144,7 +145,7 @@ struct lf_k_colsum {
  *     total   = sum_r loss[r] + z_loss * logsumexp^2
  *     dx[r] = d total / d x[r] * inv_tokens * loss_scale;  dw (+)= likewise, f32;  db (+)= likewise
  * With dx NULL it is the forward alone (validation, scoring). loss, lse and argmax may be NULL. rec sums are added to
- * (loss_sum, z_sum, tokens, correct) in row order. v_real: columns >= v_real are padding and count as -inf.
+ * (loss_sum, z_sum, tokens, correct, with entropy not NULL entropy_sum) in row order. v_real: columns >= v_real are padding and count as -inf.
  * A target >= v_real gives a NaN loss and NaN gradients. rec NULL: no sums, z_loss 0, inv_tokens * loss_scale 1.
  * inv_temperature t (0: 1): logits are multiplied by it after the soft cap.
  *

@@ -35,8 +35,6 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
                 rc = lf_train_write_inputs(t, t->m.valid, b, err);
             if (!rc)
                 rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
-            if (!rc)
-                rc = lf_train_add_entropy(t, t->m.valid, sums, err);
             if (!rc && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
                 rc = survey ? o->survey(o->user, &view, sums->obj, err)
@@ -47,6 +45,7 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     sums->loss = rec.loss_sum;
+    sums->entropy = rec.entropy_sum;
     sums->correct = rec.correct;
     sums->tokens = o ? lf_loader_cursor(data) : rec.tokens;
     return rc;
@@ -96,6 +95,7 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         return rc;
     st->valid_loss = t->s.valid_loss = lf_train_loss_of(t, &sums, (double)sums.tokens, st->valid_means);
     st->valid_accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)sums.tokens;
+    st->valid_entropy = t->c->entropy ? sums.entropy / (double)sums.tokens : (double)NAN;
     if (!(t->s.best_valid <= st->valid_loss))
         t->s.best_valid = st->valid_loss;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "validation", m);
@@ -311,8 +311,6 @@ static int input_buffers(lf_trainer *t, lf_err *err)
         return LF_ENOMEM;
     if (t->c->neftune_alpha > 0 &&
         !(t->noise_buf = lf_arena_alloc(t->arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
-        return LF_ENOMEM;
-    if (t->c->entropy && !(t->entropy_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(float), err)))
         return LF_ENOMEM;
     if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;

@@ -92,8 +92,7 @@ struct lf_train_config {
     struct lf_adamw_opts adam;
     double clip, z_loss;
     struct lf_scaler_opts scaler;
-    bool entropy;         /* without an objective: the metrics have the mean entropy of what the model predicts,
-                           * running ahead (step.c) that of validation alone */
+    bool entropy;         /* without an objective: the metrics have the mean entropy of what the model predicts */
     double neftune_alpha; /* > 0: noise on the embeddings in training (neftune.h); without an objective */
 
     enum lf_dtype compute;

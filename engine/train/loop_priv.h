@@ -82,7 +82,6 @@ struct lf_trainer {
     int64_t *samples_buf; /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
     float *noise_buf; /* rows, hidden: with neftune_alpha */
-    float *entropy_buf; /* rows: with entropy */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
     bool ahead; /* results are read a step later: see step.c */
@@ -127,8 +126,6 @@ bool lf_train_late(const lf_trainer *t);
 void lf_train_begin_sums(struct lf_train_sums *s);
 /* The loss of summed-up micro-batches, and what else an objective makes of them. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means);
-/* With t->entropy_buf: of the rows of the chain's last forward pass; waits for it. */
-int lf_train_add_entropy(const lf_trainer *t, int chain, struct lf_train_sums *sums, lf_err *err);
 /* A step from its beginning to its end; the state moves on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
 /* The same in parts that wait for nothing: begin queues the gradients of step s.step + 1, launch its optimizer, after which

@@ -197,7 +197,7 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
         return 0;
     int rc = gpus_begin(t, err);
     if (!rc)
-        rc = lf_comm_all_reduce(t->gpus, &rec->loss_sum, 2, LF_COMM_F64, LF_COMM_SUM, err); /* and z_sum */
+        rc = lf_comm_all_reduce(t->gpus, &rec->loss_sum, 3, LF_COMM_F64, LF_COMM_SUM, err); /* z_sum, entropy_sum */
     if (!rc)
         rc = lf_comm_all_reduce(t->gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM, err); /* and correct */
     if (!rc && t->mc.experts > 0)

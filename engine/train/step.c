@@ -22,17 +22,6 @@ double lf_train_loss_mean(const lf_trainer *t)
 
 /* ---- up to the gradients ---- */
 
-int lf_train_add_entropy(const lf_trainer *t, int chain, struct lf_train_sums *sums, lf_err *err)
-{
-    const size_t rows = t->entropy_buf ? (size_t)t->m.rows : 0;
-    double s = 0;
-    int rc = rows ? lf_exec_read(t->m.ex, chain, 0, "entropy", t->entropy_buf, rows * sizeof *t->entropy_buf, err) : 0;
-    for (size_t r = 0; r < rows && !rc; r++)
-        s += (double)t->entropy_buf[r];
-    sums->entropy += s;
-    return rc;
-}
-
 /* Every micro-batch of this rank. */
 static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums, double *data_s,
                             lf_err *err)
@@ -50,8 +39,6 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
             rc = lf_train_write_inputs(t, t->m.train, b, err);
         if (!rc)
             rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
-        if (!rc && !t->ahead) /* reading it would be waiting */
-            rc = lf_train_add_entropy(t, t->m.train, sums, err);
         if (!rc && o) {
             struct lf_train_view view =
                 lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
@@ -152,6 +139,7 @@ static void take_record(struct lf_train_sums *sums, const struct lf_step_record 
 {
     sums->loss = rec->loss_sum;
     sums->z = rec->z_sum;
+    sums->entropy = rec->entropy_sum;
     sums->router_aux = rec->router_aux;
     sums->router_entropy = rec->router_entropy;
     sums->router_load = rec->router_load;
@@ -166,7 +154,7 @@ static void measure(const lf_trainer *t, struct lf_train_step *st, const struct 
     const double trained = (double)st->trained;
     st->loss = lf_train_loss_of(t, sums, trained, st->means);
     st->accuracy = t->c->objective ? (double)NAN : (double)sums->correct / trained;
-    st->entropy = t->entropy_buf && !t->ahead ? sums->entropy / trained : (double)NAN;
+    st->entropy = t->c->entropy ? sums->entropy / trained : (double)NAN;
     st->z = sums->z / trained;
     lf_train_router_step(t, st, sums);
 }

@@ -28,7 +28,7 @@ LF_CPU_DECLARE(logit_stats)
 enum { XENT_ROWS = 512, XENT_BLOCK = 4096, CHAINS = 4, ALIGN = 64 };
 
 struct row_out {
-    float loss, lse;
+    float loss, lse, entropy;
     int32_t argmax;
 };
 
@@ -253,6 +253,7 @@ static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_
 {
     const int32_t t = a->target[r];
     out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
+    out->entropy = entropy;
     if (a->loss)
         a->loss[r] = out->loss;
     if (a->lse)
@@ -297,6 +298,7 @@ static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, 
             continue;
         rec->loss_sum += (double)out[i].loss;
         rec->z_sum += (double)out[i].lse * (double)out[i].lse;
+        rec->entropy_sum += a->entropy ? (double)out[i].entropy : 0.0;
         rec->tokens++;
         rec->correct += out[i].argmax == t;
     }
@@ -345,7 +347,7 @@ static int64_t find_live(const struct lf_k_linear_xent *a, bool skip, int32_t *l
             live[n++] = (int32_t)r;
             continue;
         }
-        struct row_out none = {0, 0, -1};
+        struct row_out none = {0, 0, 0, -1};
         row_results(a, NULL, r, 0, &none);
         if (a->dx)
             memset(lf_at_w(a->dx, r * a->lddx, a->x_type), 0, (size_t)a->k * lf_dtype_size(a->x_type));

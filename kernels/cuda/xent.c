@@ -184,7 +184,7 @@ static int chunk(lf_queue *q, struct lf_cu_xent *c, void *work, size_t bytes)
                           (struct lf_cu_dim){.x = LF_XENT_THREADS}, SCRATCH, c);
     if (!rc && sums)
         rc = lf_cu_launch(q, LF_CU_FN_xent_sums, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = LF_XENT_THREADS},
-                          2 * LF_XENT_THREADS * sizeof(double), c);
+                          3 * LF_XENT_THREADS * sizeof(double), c);
     return rc ? rc : backward(q, c, work, bytes);
 }
 

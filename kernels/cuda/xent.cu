@@ -167,6 +167,7 @@ LF_DEV void row_results(const struct lf_cu_xent *a, int64_t i, int target, float
     const float loss = target < 0 ? 0.0f : target < x->v_real ? lse - zt : NAN;
     a->out[i].loss = loss;
     a->out[i].lse = lse;
+    a->out[i].entropy = entropy;
     a->out[i].argmax = arg;
     a->out[i].target = target;
     if (x->loss)
@@ -200,30 +201,33 @@ LF_KERNEL(xent_rows, struct lf_cu_xent, LF_XENT_THREADS)
         row_grad(x, z, target, p.max, row_factors(x, a->r0 + blockIdx.x, target, p.sum, lse, entropy));
 }
 
-/* Adds the chunk's rows to the record, in row order: all threads fetch, one adds the losses and one of another warp the
- * squares. One block. */
+/* Adds the chunk's rows to the record, in row order: all threads fetch, the first of one warp adds the losses, those of
+ * two others the squares and the entropies. One block. */
 LF_KERNEL(xent_sums, struct lf_cu_xent, LF_XENT_THREADS)
 {
-    LF_SHARED(double, loss); /* [threads], and as many squares; then counts */
-    double *square = loss + LF_XENT_THREADS, sum = 0;
+    LF_SHARED(double, loss); /* [threads], as many squares and entropies; then counts */
+    double *square = loss + LF_XENT_THREADS, *entropy = square + LF_XENT_THREADS, sum = 0;
     const int i = (int)threadIdx.x, lane = i % 32;
     int tokens = 0, correct = 0;
     if (i == 0)
         sum = a->x.rec->loss_sum;
     if (i == 32)
         sum = a->x.rec->z_sum;
+    if (i == 64)
+        sum = a->x.rec->entropy_sum;
     for (int64_t r = 0; r < a->rows; r += LF_XENT_THREADS) {
-        const struct lf_cu_xent_row none = {0.0f, 0.0f, 0, -1};
+        const struct lf_cu_xent_row none = {0.0f, 0.0f, 0.0f, 0, -1};
         const struct lf_cu_xent_row o = r + i < a->rows ? a->out[r + i] : none;
         const bool seen = o.target >= 0;
         loss[i] = seen ? (double)o.loss : 0.0;
         square[i] = seen ? (double)o.lse * (double)o.lse : 0.0;
+        entropy[i] = seen ? (double)o.entropy : 0.0;
         tokens += seen;
         correct += seen && o.argmax == o.target;
         __syncthreads();
-        if (i == 0 || i == 32)
+        if (i == 0 || i == 32 || i == 64)
             for (int k = 0; k < LF_XENT_THREADS; k++)
-                sum += (i ? square : loss)[k];
+                sum += loss[LF_XENT_THREADS * (i / 32) + k];
         __syncthreads();
     }
     LF_UNROLL for (int m = 16; m; m >>= 1)
@@ -239,6 +243,8 @@ LF_KERNEL(xent_sums, struct lf_cu_xent, LF_XENT_THREADS)
     __syncthreads();
     if (i == 32)
         a->x.rec->z_sum = sum;
+    if (i == 64 && a->x.entropy)
+        a->x.rec->entropy_sum = sum;
     if (i)
         return;
     a->x.rec->loss_sum = sum;

@@ -16,7 +16,7 @@
 enum { LF_XENT_THREADS = 256, LF_XENT_STEP = 4 * LF_XENT_THREADS };
 
 struct lf_cu_xent_row {
-    float loss, lse;
+    float loss, lse, entropy;
     int32_t argmax, target;
 };
 

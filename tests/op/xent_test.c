@@ -29,6 +29,7 @@ struct xcase {
     bool bias, packed, accumulate, forward, frozen;
     float softcap, z_loss;
     bool outside, entropy; /* gradients of sum dlogp logp (+ dentropy entropy) */
+    bool measured;         /* the loss, with entropies and their sum beside it */
     float inv_t;
 };
 
@@ -183,9 +184,12 @@ static void setup(struct xdata *d, const struct xcase *t, const struct lf_kernel
     d->lse = op_random(t->rows, LF_F32, 56, 1);
     d->arg = op_alloc((size_t)t->rows * 4);
     if (t->outside) {
-        d->logp = op_random(t->rows, LF_F32, 60, 1), d->entropy = op_random(t->rows, LF_F32, 61, 1);
-        d->dlogp = op_random(t->rows, LF_F32, 62, 1);
-        a->logp = d->logp.p, a->entropy = d->entropy.p, a->dlogp = d->dlogp.p;
+        d->logp = op_random(t->rows, LF_F32, 60, 1), d->dlogp = op_random(t->rows, LF_F32, 62, 1);
+        a->logp = d->logp.p, a->dlogp = d->dlogp.p;
+    }
+    if (t->outside || t->measured) {
+        d->entropy = op_random(t->rows, LF_F32, 61, 1);
+        a->entropy = d->entropy.p;
     }
     if (t->entropy) {
         d->dentropy = op_random(t->rows, LF_F32, 63, 1);
@@ -239,7 +243,7 @@ static void teardown(struct xdata *d)
 
 static bool sums_right(const struct xdata *d, const struct xcase *t)
 {
-    double loss = 0, z = 0;
+    double loss = 0, z = 0, entropy = 0;
     int64_t tokens = 0, correct = 0;
     for (int64_t r = 0; r < t->rows && !t->outside; r++) {
         int32_t y = ((const int32_t *)d->target.p)[r];
@@ -247,10 +251,11 @@ static bool sums_right(const struct xdata *d, const struct xcase *t)
             continue;
         loss += (double)((const float *)d->loss.p)[r];
         z += (double)((const float *)d->lse.p)[r] * (double)((const float *)d->lse.p)[r];
+        entropy += d->entropy.p ? (double)((const float *)d->entropy.p)[r] : 0;
         tokens++;
         correct += ((const int32_t *)d->arg.p)[r] == y;
     }
-    return d->rec->loss_sum == loss && d->rec->z_sum == z && d->rec->tokens == tokens && d->rec->correct == correct;
+    return d->rec->loss_sum == loss && d->rec->z_sum == z && d->rec->entropy_sum == entropy && d->rec->tokens == tokens && d->rec->correct == correct;
 }
 
 static bool say(struct op_diff x, const char *what)
@@ -272,10 +277,11 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct xcase
     ok = !memcmp(d.arg.p, d.rarg, (size_t)t->rows * 4) && sums_right(&d, t) && ok;
     if (t->outside) {
         ok = say(op_compare(d.logp.p, LF_F32, d.rlogp, NULL, t->rows, kt), "logp") && op_guards_intact(&d.logp) && ok;
-        ok = say(op_compare(d.entropy.p, LF_F32, d.rent, NULL, t->rows, ft + kt), "entropy") && op_guards_intact(&d.entropy) && ok;
         for (int64_t r = 0; r < t->rows; r++)
             ok = ((const float *)d.logp.p)[r] == -((const float *)d.loss.p)[r] && ok;
     }
+    if (t->outside || t->measured)
+        ok = say(op_compare(d.entropy.p, LF_F32, d.rent, NULL, t->rows, ft + kt), "entropy") && op_guards_intact(&d.entropy) && ok;
     if (!t->forward)
         ok = say(op_compare(d.dx.p, t->type, d.rdx, d.sx, t->rows * t->k, ft + kt), "dx") && op_guards_intact(&d.dx) && ok;
     if (!t->forward && !t->frozen) {
@@ -479,6 +485,9 @@ int main(void)
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .frozen = true},
         {.rows = 33, .k = 40, .v = 97, .v_real = 95, .bias = true, .outside = true, .entropy = true},
         {.rows = 1, .k = 1, .v = 1, .v_real = 1, .outside = true, .entropy = true},
+        {.rows = 17, .k = 31, .v = 130, .v_real = 113, .pad = 3, .z_loss = 0.02f, .measured = true},
+        {.rows = PANELS ? 515 : 4100, .k = 8, .v = 33, .v_real = 30, .measured = true},
+        {.rows = 300, .k = 20, .v = 50, .v_real = 50, .softcap = 5, .forward = true, .measured = true},
         {.rows = 19, .k = 24, .v = 5000, .v_real = 4999, .outside = true, .entropy = true, .softcap = 30, .inv_t = 1.25f},
         {.rows = PANELS ? 515 : 130, .k = 8, .v = 33, .v_real = 30, .accumulate = true, .outside = true, .inv_t = 0.5f},
         {.rows = 12, .k = 20, .v = 50, .v_real = 50, .packed = true, .frozen = true, .outside = true, .inv_t = 2},
