@@ -30,6 +30,7 @@ static const lf_opt opts[] = {
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 1"),
 
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 1e-6, with lora_rank 1e-5", "0"),
+    LF_TRAIN_SCALE_ROWS,
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_DROPOUT_ROWS,

@@ -146,6 +146,7 @@ static void read_training(struct lf_pg_config *c, const lf_optset *o)
                                      .eps = (float)lf_optset_float(o, "eps"),
                                      .weight_decay = (float)lf_optset_float(o, "weight_decay")};
     lf_train_read_state(&c->adam, o);
+    lf_train_read_scale(&c->scaler, o);
     c->clip = lf_optset_float(o, "clip");
     c->critic_lr = lf_optset_float(o, "critic_lr");
     c->critic_warmup = lf_optset_int(o, "critic_warmup");

@@ -91,6 +91,7 @@ static const lf_opt opts[] = {
     {"eps", LF_OPT_FLOAT, ID, 0, "1e-8", 1e-16, 1, NULL, NULL, "AdamW: added to the root of the square"},
     {"weight_decay", LF_OPT_FLOAT, ID, 0, "0", 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"},
     {"clip", LF_OPT_FLOAT, ID, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"},
+    LF_TRAIN_SCALE_ROWS,
     LF_TRAIN_STATE_ROWS,
     {"critic_lr", LF_OPT_FLOAT, ID, 0, "1e-5", 1e-12, 10, NULL, NULL, "peak learning rate of the critic; the same course"},
     {"critic_warmup", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "rounds", "rounds that train the critic alone"},
@@ -98,7 +99,7 @@ static const lf_opt opts[] = {
 
     LF_TRAIN_PARTS_ROWS,
 
-    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16", NULL, "of activations, matrix products and cache"},
+    {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, "of activations, matrix products and cache; fp16: on GPUs"},
     {"recompute", LF_OPT_ENUM, OP, 0, "none", 0, 0, "none|selective|full", NULL, "activations computed again in the backward pass"},
     {"micro_tokens", LF_OPT_COUNT, NUM, 0, "1024", 2, 1 << 24, NULL, "tokens", "of a micro-batch; raised to the longest sequence"},
     {"batch", LF_OPT_COUNT, OP, 0, "32", 1, 65536, NULL, NULL, "completions generated at a time"},

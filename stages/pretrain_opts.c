@@ -28,6 +28,7 @@ static const lf_opt opts[] = {
      "with data_weights: share of samples indexed beyond those needed"},
 
     LF_TRAIN_OPTIMIZER_ROWS("3e-4", "peak learning rate", "0.1"),
+    LF_TRAIN_SCALE_ROWS,
     {"z_loss", LF_OPT_FLOAT, ID, 0, "0", 0, 1, NULL, NULL, "coefficient of the squared log-partition; 0: none"},
     LF_TRAIN_STATE_ROWS,
     LF_TRAIN_OPERATION_ROWS(LF_TRAIN_PRECISIONS_FP8),

@@ -17,6 +17,7 @@ static const lf_opt opts[] = {
      "bfd keeps documents that fit whole; concat cuts them where a sequence ends"},
 
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4", "0"),
+    LF_TRAIN_SCALE_ROWS,
     {"neftune_alpha", LF_OPT_FLOAT, ID, 0, "0", 0, 1e4, NULL, NULL,
      "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x width); 0: none, 5 to 15 are usual"},
     LF_TRAIN_ADAPTER_ROWS,

@@ -127,11 +127,16 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
                                      .weight_decay = (float)lf_optset_float(o, "weight_decay")};
     lf_train_read_state(&c->adam, o);
     c->clip = lf_optset_float(o, "clip");
+    lf_train_read_scale(&c->scaler, o);
+}
+
+void lf_train_read_scale(struct lf_scaler_opts *s, const lf_optset *o)
+{
     const bool given = lf_optset_has_value(o, "loss_scale");
-    const double scale = given ? lf_optset_float(o, "loss_scale") : lf_optset_choice(o, "precision") == 2 ? 0 : 1;
-    c->scaler = (struct lf_scaler_opts){.dynamic = scale <= 0,
-                                        .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
-                                        .window = lf_optset_int(o, "loss_scale_window")};
+    const double scale = given ? lf_optset_float(o, "loss_scale") : lf_stage_precision(o) == LF_F16 ? 0 : 1;
+    *s = (struct lf_scaler_opts){.dynamic = scale <= 0,
+                                 .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
+                                 .window = lf_optset_int(o, "loss_scale_window")};
 }
 
 void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o)

@@ -31,6 +31,8 @@ int lf_train_read_length(struct lf_train_config *c, lf_arena *a, const lf_optset
 int lf_train_read_batch(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* otherwise: the learning rate where the row has no default and none is given. */
 void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, double otherwise);
+/* loss_scale and what belongs to it. */
+void lf_train_read_scale(struct lf_scaler_opts *s, const lf_optset *o);
 /* How the optimizer keeps its state. */
 void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o);
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);

@@ -48,7 +48,10 @@
     {"beta2", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0.95", 0, 0.999999, NULL, NULL, "AdamW: memory of the square"}, \
     {"eps", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1e-8", 1e-16, 1, NULL, NULL, "AdamW: added to the root of the square"}, \
     {"weight_decay", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, decay, 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"}, \
-    {"clip", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"}, \
+    {"clip", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"}
+
+/* lf_train_read_scale, which lf_train_read_optimizer does */
+#define LF_TRAIN_SCALE_ROWS \
     {"loss_scale", LF_OPT_FLOAT, LF_OPT_NUMERIC, 0, NULL, 0, 1e38, NULL, NULL, \
      "what the loss is multiplied by for the backward pass; 0: found and adjusted while training; unset: 1, with precision = fp16 0"}, \
     {"loss_scale_start", LF_OPT_FLOAT, LF_OPT_NUMERIC, 0, "65536", 1, 1e38, NULL, NULL, "with loss_scale = 0: the first one, rounded down to a power of two"}, \

@@ -13,8 +13,8 @@
  *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their scores; rank R > 0 writes .part-R
  *
  * Invariants
- *   1. A checkpoint holds all that what follows depends on: weights and moments of both models, counters, KL coefficient, running
- *      statistics and the key of the round under way, whose file is the rollout buffer.
+ *   1. A checkpoint holds all that what follows depends on: weights and moments of both models, counters, loss scales, KL
+ *      coefficient, running statistics and the key of the round under way, whose file is the rollout buffer.
  *   2. A round is a function of (weights, prompts, sampling, seed): its key. A file or a part is used again only under its key, so a run
  *      that is killed anywhere ends with the same weights and metrics, bit for bit.
  *   3. Ranks share the prompts of a round and the micro-batches of an update. Every rank holds the whole round, so advantages and
@@ -33,6 +33,7 @@
 #include "engine/post/reward.h"
 #include "engine/post/shaping.h"
 #include "engine/text/tokenizer.h"
+#include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
 
 enum lf_pg_advantage {
@@ -89,6 +90,7 @@ struct lf_pg_config {
     size_t n_freeze;
     double lr, min_lr, clip;
     struct lf_adamw_opts adam;
+    struct lf_scaler_opts scaler; /* actor and critic have a scale each */
     double critic_lr, value_clip;
     int64_t critic_warmup; /* rounds that train the critic alone */
 

@@ -28,6 +28,7 @@ struct lf_pg_model {
     int32_t *tokens, *targets, *positions, *cu;
     float *lp;  /* [3, rows]: log-probabilities, entropies, scores */
     float *dlp; /* [3, rows]: their gradients */
+    double scale; /* of the loss */
     lf_paged *paged; /* NULL: it does not generate */
 };
 
@@ -149,6 +150,7 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struc
     m->mc = *mc;
     m->s = *s;
     m->base = m->lm = -1;
+    m->scale = 1;
     if (s->score) /* one number per token in the place of the head over the vocabulary */
         m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
@@ -358,7 +360,7 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
     if (!rc && m->s.logp)
         rc = lf_exec_write(m->ex, chain, 0, "targets", m->targets, rows * i32, err);
     rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
-    rc = rc ? rc : lf_exec_record_write(m->ex, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1, .inv_batches = 1}, err);
+    rc = rc ? rc : lf_exec_record_write(m->ex, &(struct lf_step_record){.loss_scale = (float)m->scale, .inv_tokens = 1, .inv_batches = 1}, err);
     return rc ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
 }
 
@@ -378,10 +380,22 @@ int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *ord
     return rc ? rc : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
 }
 
+void lf_pg_model_scale(lf_pg_model *m, double scale)
+{
+    m->scale = scale;
+}
+
+static void scale_gradients(lf_pg_model *m)
+{
+    for (size_t i = 0; i < 3 * (size_t)m->s.rows && (m->scale < 1 || m->scale > 1); i++)
+        m->dlp[i] = (float)((double)m->dlp[i] * m->scale);
+}
+
 int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err)
 {
     if (m->lm == m->chain)
         return lf_pg_backward(m, v, err);
+    scale_gradients(m);
     int rc = lf_exec_write(m->ex, m->lm, 0, "dlp", m->dlp, (size_t)m->s.rows * sizeof(float), err);
     return rc ? rc : lf_exec_run(m->ex, m->lm, LF_BWD, 0, v, err);
 }
@@ -414,6 +428,7 @@ void lf_pg_zero_gradients(lf_pg_model *m)
 int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
 {
     const size_t rows = (size_t)m->s.rows, bytes = rows * sizeof(float);
+    scale_gradients(m);
     int rc = m->s.logp ? lf_exec_write(m->ex, m->chain, 0, "dlp", m->dlp, bytes, err) : 0;
     if (!rc && m->s.entropy)
         rc = lf_exec_write(m->ex, m->chain, 0, "dentropy", m->dlp + rows, bytes, err);
@@ -431,7 +446,7 @@ int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, doub
                                  .bias_corr1 = (float)(1 - pow((double)adam->beta1, (double)n)),
                                  .bias_corr2 = (float)(1 - pow((double)adam->beta2, (double)n)),
                                  .clip_norm = (float)clip,
-                                 .loss_scale = 1,
+                                 .loss_scale = (float)m->scale,
                                  .inv_tokens = 1,
                                  .inv_batches = 1};
     int rc = lf_exec_record_write(m->ex, &rec, err);

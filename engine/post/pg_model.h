@@ -87,6 +87,9 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);
 const float *lf_pg_lp(const lf_pg_model *m);
 const float *lf_pg_entropy(const lf_pg_model *m);
 const float *lf_pg_score(const lf_pg_model *m);
+/* What the loss is multiplied by before the backward passes of a step (engine/train/scaler.h); 1 at first. These multiply the gradients
+ * below by it, in place, and lf_pg_step divides by it. */
+void lf_pg_model_scale(lf_pg_model *m, double scale);
 /* Gradients, all of them [rows] and zero at first; NULL where the output is not there. */
 float *lf_pg_dlp(lf_pg_model *m);
 float *lf_pg_dentropy(lf_pg_model *m);

@@ -23,6 +23,7 @@ struct lf_pg_state {
     int64_t episodes, tokens; /* completions trained on, their tokens */
     double beta;
     struct lf_running scores;
+    struct lf_scaler actor_scale, critic_scale;
     char key[LF_HASH_HEX]; /* of the round under way, with done > 0 */
 };
 
@@ -41,6 +42,7 @@ struct lf_pg_update {
     struct lf_value_sums value;
     double ptx; /* mean loss of a token of plain text */
     double grad_norm, critic_grad_norm, lr, critic_lr;
+    double scale, critic_scale; /* of the losses for these steps */
     bool first; /* of its round: weights are those that generated */
     double seconds;
 };

@@ -239,6 +239,10 @@ static void add_policy(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
     }
     add(b, "grad_norm", u->grad_norm);
     add(b, "lr", u->lr);
+    if (p->c->scaler.dynamic && u->scale > 0) {
+        add(b, "loss_scale", u->scale);
+        add(b, "overflows", (double)p->s.actor_scale.overflows);
+    }
 }
 
 static void add_critic(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
@@ -250,6 +254,10 @@ static void add_critic(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
     add(b, "value_clip_frac", u->value.clipped / n);
     add(b, "critic_grad_norm", u->critic_grad_norm);
     add(b, "critic_lr", u->critic_lr);
+    if (p->c->scaler.dynamic) {
+        add(b, "critic_loss_scale", u->critic_scale);
+        add(b, "critic_overflows", (double)p->s.critic_scale.overflows);
+    }
 }
 
 static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)

@@ -166,6 +166,11 @@ static json_t *state_json(const lf_pg *p, lf_err *err)
         json_decref(o);
         o = NULL;
     }
+    if (o && p->c->scaler.dynamic &&
+        json_object_set_new(o, "scaler", json_pack("{s:o,s:o}", "actor", lf_scaler_json(&s->actor_scale), "critic", lf_scaler_json(&s->critic_scale)))) {
+        json_decref(o);
+        o = NULL;
+    }
     if (!o)
         lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
     return o;
@@ -286,6 +291,9 @@ static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
     rc = rc ? rc : lf_json_get_f64(&s.scores.mean, run, "mean", true, dir, err);
     rc = rc ? rc : lf_json_get_f64(&s.scores.m2, run, "m2", true, dir, err);
     rc = rc ? rc : lf_json_get_object(&was, o, "identity", true, dir, err);
+    const json_t *scaler = json_object_get(o, "scaler");
+    s.actor_scale = lf_scaler_of(json_object_get(scaler, "actor"), &p->c->scaler);
+    s.critic_scale = lf_scaler_of(json_object_get(scaler, "critic"), &p->c->scaler);
     const char *name;
     json_t *v;
     if (!rc)
@@ -384,7 +392,7 @@ int lf_pg_start(lf_pg *p, bool *done, lf_err *err)
     }
     if (!rc)
         dirs[c->n_resume_from] = c->out;
-    p->s = (struct lf_pg_state){.beta = c->kl.beta};
+    p->s = (struct lf_pg_state){.beta = c->kl.beta, .actor_scale = lf_scaler_start(&c->scaler), .critic_scale = lf_scaler_start(&c->scaler)};
     p->saved = p->saved_round = -1;
     rc = rc ? rc : lf_pg_weights(p, err);
     int found = rc ? rc : restore_newest(p, dirs, c->n_resume_from + 1, err);

@@ -300,6 +300,7 @@ static void scatter_critic(void *ctx, size_t at, size_t row, size_t t)
 
 static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
 {
+    u->value = (struct lf_value_sums){0};
     int rc = p->rank >= b->n ? nothing(p->critic, err) : 0;
     for (int64_t k = p->rank; k < b->n && !rc; k += p->ranks) {
         struct lf_value_sums sums;
@@ -335,78 +336,108 @@ static size_t choose(const lf_pg *p, int64_t k, uint32_t *seqs)
     return (size_t)(to - from);
 }
 
-static int finite_step(const lf_pg *p, int64_t k, const char *who, const struct lf_pg_step_result *res, lf_err *err)
+/* What an update works with: its sequences, as either model packs them. */
+struct work {
+    int64_t k; /* number of the mini-batch in its round */
+    struct lf_pg_norm norm;
+    struct batches actor, critic;
+    struct arrays a;
+};
+
+static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *err)
 {
-    return !res->skip ? 0
-                      : lf_fail(err, LF_ENUMERIC, "round %lld, mini-batch %lld: the gradient of the %s is not finite; its weights are as before, "
-                                "and rollouts/step-%08lld.h5 has the sequences", (long long)p->s.round + 1, (long long)k + 1, who,
-                                (long long)p->s.round + 1);
+    *w = (struct work){.k = k};
+    uint32_t *seqs = lf_calloc((size_t)p->c->minibatch + 1, sizeof *seqs, err);
+    int rc = seqs ? 0 : LF_ENOMEM;
+    size_t n = rc ? 0 : choose(p, k, seqs);
+    w->norm.sequences = (int64_t)n;
+    for (size_t i = 0; i < n; i++)
+        w->norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
+    rc = rc ? rc : arrays_make(&w->a, n, (size_t)w->norm.tokens, err);
+    if (!rc && actor)
+        rc = batches_make(&w->actor, p->actor, &p->r, seqs, n, err);
+    if (!rc && p->want_critic)
+        rc = batches_make(&w->critic, p->critic, &p->r, seqs, n, err);
+    free(seqs);
+    return rc;
 }
 
-static int optimize(lf_pg *p, int64_t k, bool actor, struct lf_pg_update *u, lf_err *err)
+static void work_free(struct work *w)
+{
+    arrays_free(&w->a);
+    batches_free(&w->actor);
+    batches_free(&w->critic);
+}
+
+/* This rank's part of the gradients of one model. */
+static int gradients(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u, lf_err *err)
+{
+    int rc = actor ? train_actor(p, &w->actor, &w->norm, &w->a, u, err) : train_critic(p, &w->critic, &w->norm, &w->a, u, err);
+    if (!rc && actor)
+        rc = lf_pg_ptx_train(p, u, err);
+    if (rc == LF_ENUMERIC)
+        lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1, (long long)w->k + 1);
+    return rc;
+}
+
+/* The gradient is not finite, so the optimizer left everything as it was. 0: again, with a smaller scale. */
+static int overflowed(const lf_pg *p, int64_t k, const char *who, struct lf_scaler *s, lf_err *err)
+{
+    const long long round = (long long)p->s.round + 1;
+    if (!lf_scaler_overflow(s, &p->c->scaler))
+        return lf_fail(err, LF_ENUMERIC, "round %lld, mini-batch %lld: the gradient of the %s is not finite; its weights are as before, "
+                       "and rollouts/step-%08lld.h5 has the sequences", round, (long long)k + 1, who, round);
+    lf_pg_log(p, 3, "round %lld, mini-batch %lld: the gradient of the %s overflowed: again with a loss scale of %g", round, (long long)k + 1,
+              who, s->scale);
+    return 0;
+}
+
+/* Trains one model on the mini-batch. Collective: all ranks see the same sums, so they agree about what overflowed. */
+static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
-    struct lf_pg_step_result res;
-    double share = lf_schedule_lr(&p->schedule, p->s.updates + 1) / c->lr;
+    lf_pg_model *m = actor ? p->actor : p->critic;
+    struct lf_scaler *s = actor ? &p->s.actor_scale : &p->s.critic_scale;
+    const double lr = actor ? u->lr : u->critic_lr;
+    struct lf_pg_step_result res = {.skip = true};
     int rc = 0;
-    u->lr = actor ? share * c->lr : 0;
-    u->critic_lr = p->want_critic ? share * c->critic_lr : 0;
-    if (actor) {
-        rc = lf_pg_step(p->actor, &c->adam, p->s.actor_updates + 1, u->lr, c->clip, &res, err);
-        rc = rc ? rc : finite_step(p, k, "actor", &res, err);
-        u->grad_norm = rc ? 0 : res.grad_norm;
+    while (!rc && res.skip) {
+        lf_pg_model_scale(m, s->scale);
+        rc = lf_pg_agree(p, gradients(p, w, actor, u, err), err);
+        rc = rc ? rc : lf_pg_step(m, &c->adam, (actor ? p->s.actor_updates : p->s.updates) + 1, lr, c->clip, &res, err);
+        if (!rc && res.skip)
+            rc = overflowed(p, w->k, actor ? "actor" : "critic", s, err);
     }
-    if (!rc && p->want_critic) {
-        rc = lf_pg_step(p->critic, &c->adam, p->s.updates + 1, u->critic_lr, c->clip, &res, err);
-        rc = rc ? rc : finite_step(p, k, "critic", &res, err);
-        u->critic_grad_norm = rc ? 0 : res.grad_norm;
-    }
-    return rc;
+    if (rc)
+        return rc;
+    *(actor ? &u->grad_norm : &u->critic_grad_norm) = res.grad_norm;
+    *(actor ? &u->scale : &u->critic_scale) = s->scale;
+    lf_scaler_good(s, &c->scaler);
+    return 0;
 }
 
 int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
 {
     const bool actor = p->s.round >= p->c->critic_warmup || !p->want_critic;
-    struct batches b = {0}, cb = {0};
-    struct arrays a = {0};
-    double t0 = lf_now_s();
-    *u = (struct lf_pg_update){.first = k == 0};
+    const double t0 = lf_now_s(), share = lf_schedule_lr(&p->schedule, p->s.updates + 1) / p->c->lr;
+    struct work w;
+    *u = (struct lf_pg_update){.first = k == 0, .lr = actor ? share * p->c->lr : 0, .critic_lr = p->want_critic ? share * p->c->critic_lr : 0};
     lf_pg_sums_begin(&u->pg);
-    uint32_t *seqs = lf_calloc((size_t)p->c->minibatch + 1, sizeof *seqs, err);
-    int rc = seqs ? 0 : LF_ENOMEM;
-    size_t n = rc ? 0 : choose(p, k, seqs);
-    struct lf_pg_norm norm = {0, (int64_t)n};
-    for (size_t i = 0; i < n; i++)
-        norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
-    rc = rc ? rc : arrays_make(&a, n, (size_t)norm.tokens, err);
+    int rc = lf_pg_agree(p, work_make(&w, p, k, actor, err), err);
     if (!rc && actor)
-        rc = batches_make(&b, p->actor, &p->r, seqs, n, err);
-    if (!rc && actor)
-        rc = train_actor(p, &b, &norm, &a, u, err);
-    if (!rc && actor)
-        rc = lf_pg_ptx_train(p, u, err);
+        rc = improve(p, &w, true, u, err);
     if (!rc && p->want_critic)
-        rc = batches_make(&cb, p->critic, &p->r, seqs, n, err);
-    if (!rc && p->want_critic)
-        rc = train_critic(p, &cb, &norm, &a, u, err);
-    if (rc == LF_ENUMERIC)
-        lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1, (long long)k + 1);
-    rc = lf_pg_agree(p, rc, err);
+        rc = improve(p, &w, false, u, err);
     rc = rc ? rc : lf_pg_share_sums(p, u, err);
-    if (!rc)
-        rc = optimize(p, k, actor, u, err);
     if (!rc) {
         p->s.updates++;
         p->s.actor_updates += actor;
-        p->s.tokens += norm.tokens;
-        p->s.episodes += (int64_t)n;
+        p->s.tokens += w.norm.tokens;
+        p->s.episodes += w.norm.sequences;
         p->s.done = k + 1;
     }
     u->seconds = lf_now_s() - t0;
     p->train_s += u->seconds;
-    free(seqs);
-    arrays_free(&a);
-    batches_free(&b);
-    batches_free(&cb);
+    work_free(&w);
     return rc;
 }

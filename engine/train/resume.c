@@ -64,19 +64,6 @@ static struct lf_train_state at_the_beginning(const lf_trainer *t)
                                    .scaler = lf_scaler_start(&t->c->scaler)};
 }
 
-/* A run that was not scaled before begins with the scale it is given. */
-static struct lf_scaler scaler_of(const lf_trainer *t, const json_t *state)
-{
-    const json_t *o = json_object_get(state, "scaler");
-    struct lf_scaler s = lf_scaler_start(&t->c->scaler);
-    const double scale = json_number_value(json_object_get(o, "scale"));
-    if (!o || !t->c->scaler.dynamic || !(scale > 0) || scale > 2 * LF_SCALER_MAX)
-        return s;
-    return (struct lf_scaler){.scale = scale,
-                              .good = json_integer_value(json_object_get(o, "good")),
-                              .overflows = json_integer_value(json_object_get(o, "overflows"))};
-}
-
 static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *err)
 {
     struct lf_train_state s = {0};
@@ -109,7 +96,7 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     s.best_score = get_real(state, "best_score");
     s.best_step = json_integer_value(json_object_get(state, "best_step"));
     s.stale = json_integer_value(json_object_get(state, "stale"));
-    s.scaler = scaler_of(t, state);
+    s.scaler = lf_scaler_of(json_object_get(state, "scaler"), &t->c->scaler);
     s.active_s = get_real(state, "active_s");
     if (!isfinite(s.active_s))
         s.active_s = 0;

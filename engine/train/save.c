@@ -83,9 +83,7 @@ json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)
                         json_object_set_new(o, "early", json_boolean(lf_train_out_of_patience(t))) |
                         json_object_set_new(o, "active_s", json_real(active));
     if (!bad && c->scaler.dynamic)
-        bad = json_object_set_new(o, "scaler", json_pack("{s:f,s:I,s:I}", "scale", t->s.scaler.scale, "good",
-                                                         (json_int_t)t->s.scaler.good, "overflows",
-                                                         (json_int_t)t->s.scaler.overflows));
+        bad = json_object_set_new(o, "scaler", lf_scaler_json(&t->s.scaler));
     if (!bad && c->neftune_alpha > 0)
         bad = json_object_set_new(o, "neftune_alpha", json_real(c->neftune_alpha));
     if (!bad && c->adapter)

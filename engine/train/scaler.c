@@ -32,3 +32,18 @@ void lf_scaler_good(struct lf_scaler *s, const struct lf_scaler_opts *o)
     if (s->scale < LF_SCALER_MAX)
         s->scale *= 2;
 }
+
+json_t *lf_scaler_json(const struct lf_scaler *s)
+{
+    return json_pack("{s:f,s:I,s:I}", "scale", s->scale, "good", (json_int_t)s->good, "overflows", (json_int_t)s->overflows);
+}
+
+struct lf_scaler lf_scaler_of(const json_t *state, const struct lf_scaler_opts *o)
+{
+    const double scale = json_number_value(json_object_get(state, "scale"));
+    if (!state || !o->dynamic || !(scale > 0) || scale > 2 * LF_SCALER_MAX)
+        return lf_scaler_start(o);
+    return (struct lf_scaler){.scale = scale,
+                              .good = json_integer_value(json_object_get(state, "good")),
+                              .overflows = json_integer_value(json_object_get(state, "overflows"))};
+}

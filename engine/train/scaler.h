@@ -12,6 +12,7 @@
 #ifndef LF_TRAIN_SCALER_H
 #define LF_TRAIN_SCALER_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,5 +38,10 @@ struct lf_scaler lf_scaler_start(const struct lf_scaler_opts *o);
 bool lf_scaler_overflow(struct lf_scaler *s, const struct lf_scaler_opts *o);
 /* A step was taken. */
 void lf_scaler_good(struct lf_scaler *s, const struct lf_scaler_opts *o);
+
+/* {"scale","good","overflows"} of a checkpoint; owned, NULL: out of memory. */
+json_t *lf_scaler_json(const struct lf_scaler *s);
+/* Back again. A run that was not scaled before (NULL), or whose scale is fixed now, begins with the scale it is given. */
+struct lf_scaler lf_scaler_of(const json_t *state, const struct lf_scaler_opts *o);
 
 #endif

@@ -219,6 +219,32 @@ for at in "20 kill" "32 late-kill"; do
     same "$(id q/checkpoint)" "$(id p/checkpoint)" "PPO killed: $at: and started again: the same policy, critic and moments"
 done
 
+# --- a loss scale: a power of two changes no bit, what overflows is made again with half of it ---
+# Rewards of up to 5e5, whose gradients are cut by no norm: 2^126 times that is no f32.
+large="$pp --reward-command-weight 1e6 --no-whiten --clip 1e9" scaled="--loss-scale 0 --loss-scale-start 1e38 --loss-scale-window 3"
+run large $large --reward-command "$command"
+run fixed --reward-command "$command" --loss-scale 1024
+same "$rc $(id fixed/checkpoint)" "0 $(id a/checkpoint)" "a fixed loss scale of 1024: the same policy, bit for bit"
+run over $large --reward-command "$command" $scaled
+same "$rc $(id over/checkpoint)" "0 $(id large/checkpoint)" "a scale that overflows at first and again: the same policy, critic and moments"
+[ "$(member over 1 overflows)" -ge 1 ] && [ "$(member over 1 critic_overflows)" -ge 1 ] &&
+    [ "$(member over 8 overflows)" -gt "$(member over 1 overflows)" ] && [ "$(member over 1 loss_scale)" != "$(member over 1 critic_loss_scale)" ]
+ok $? "policy and critic have one each: $(member over 1 loss_scale) and $(member over 1 critic_loss_scale) after $(member over 1 overflows) and $(member over 1 critic_overflows) overflows"
+same "$(records over | sed 's/,"[a-z_]*\(loss_scale\|overflows\)":[^,]*//g')" "$(records large)" "all else is reported as without"
+for at in "32 late-term" "32 late-kill"; do
+    rm -rf "$dir/w" "$dir/over2" "$dir/over2.m"
+    mkdir "$dir/w"
+    echo "$at" >"$dir/w/when"
+    run over2 $large --reward-command "$command" $scaled
+    [ $rc -ge 75 ] && [ ! -e "$dir/over2/checkpoint" ]
+    ok $? "ended in the second round: $at"
+    rm -f "$dir/w/when"
+    run over2 $large --reward-command "$command" $scaled
+    grep -q "round 2, [0-3] of its mini-batches done" "$dir/err"
+    ok $? "it goes on there"
+    same "$(id over2/checkpoint) $(records over2)" "$(id over/checkpoint) $(records over)" "with the scales that it had, bit for bit"
+done
+
 # --- a reward model, which the critic begins with, beside a rule ---
 { cat "$LF_SRCDIR/models/tiny-llama.ini"; echo "output = score"; } >"$dir/rm.ini"
 "$tool" ckpt "$dir/rm" "$dir/rm.ini" 270
