@@ -14,6 +14,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
+#include "engine/graph/profile.h"
 #include "engine/infer/gen_priv.h"
 
 #define PARALLEL_DRAW 4096 /* vocabulary from which draws are shared out to threads */
@@ -238,9 +239,11 @@ static int apply(gen_run *g, int64_t i, bool drawn, const float *z, float lse, l
 
 static int one_step(gen_run *g, lf_err *err)
 {
+    const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
     int64_t n_want, rows = compose(g, &n_want);
     struct lf_gen_logits out;
     int rc = g->m->step(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want, &out, err);
+    const struct lf_profile_mark d = lf_profile_begin(g->m->profile);
     if (rc == 0) {
         /* A draw costs some milliseconds where a vocabulary is large: not one after the other. */
 #pragma omp parallel for schedule(dynamic, 1) if (n_want > 1 && g->m->vocab > PARALLEL_DRAW)
@@ -254,6 +257,8 @@ static int one_step(gen_run *g, lf_err *err)
     }
     for (int64_t i = 0; i < n_want && rc == 0; i++)
         rc = apply(g, i, draws(g, i), out.z + i * out.ld, out.lse[i], err);
+    lf_profile_end(g->m->profile, LF_LANE_STEP, "draws", d);
+    lf_profile_end(g->m->profile, LF_LANE_STEP, "generation step", m);
     g->stats.steps++;
     g->stats.rows += rows;
     return rc;

@@ -36,8 +36,10 @@ struct lf_gen_logits {
     int64_t ld;
     const float *lse; /* [n_want] */
 };
+struct lf_profile; /* engine/graph/profile.h */
 typedef struct lf_gen_model {
     void *ctx;
+    struct lf_profile *profile; /* gets a span for each step and its draws; NULL: none */
     int64_t vocab;       /* logits per row */
     int64_t max_context; /* positions a sequence may have */
     int64_t slots;       /* sequences at a time */

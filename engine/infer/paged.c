@@ -230,6 +230,7 @@ static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *po
 void lf_paged_model(lf_paged *p, lf_gen_model *out)
 {
     *out = (lf_gen_model){.ctx = p,
+                          .profile = p->o.profile,
                           .vocab = p->mc->vocab,
                           .max_context = p->o.context,
                           .slots = p->o.slots,

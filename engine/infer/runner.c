@@ -54,7 +54,8 @@ static int add_generation(lf_runner *r, lf_err *err)
                                     .max_rows = o->max_rows,
                                     .kv_tokens = o->kv_tokens,
                                     .page_tokens = o->page_tokens,
-                                    .cache = o->compute};
+                                    .cache = o->compute,
+                                    .profile = o->profile};
     return lf_paged_plan(&r->paged, r->plan, r->ps, r->dec, &p, err);
 }
 

@@ -95,9 +95,14 @@ static int one_round(lf_pg *p, lf_err *err)
     }
     if (!rc && p->s.done == 0)
         rc = lf_pg_agree(p, lf_pg_first(p) ? lf_pg_show(p, err) : 0, err);
-    const int64_t n = rc ? 0 : lf_pg_updates(p->c, p->r.n);
+    const int64_t n = rc ? 0 : lf_pg_updates(p->c, p->r.n), epoch = n > 0 ? n / p->c->epochs : 1;
+    struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     for (int64_t k = p->s.done; k < n && !rc; k++) {
         rc = lf_pg_update_step(p, k, &u, err);
+        if ((k + 1) % epoch == 0) {
+            lf_profile_end(p->c->profile, LF_LANE_STEP, "epoch", m);
+            m = lf_profile_begin(p->c->profile);
+        }
         if (!rc)
             rc = lf_pg_agree(p, lf_pg_report(p, &u, err), err);
         if (rc || k + 1 == n)
@@ -125,8 +130,11 @@ static int rounds(lf_pg *p, lf_err *err)
     int rc = look_around(p, &stop, &late, err);
     if (!rc && stop && p->s.round < p->c->steps)
         return stop_here(p, err);
-    while (p->s.round < p->c->steps && !rc)
+    while (p->s.round < p->c->steps && !rc) {
+        const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
         rc = one_round(p, err);
+        lf_profile_end(p->c->profile, LF_LANE_STEP, "round", m);
+    }
     return rc ? rc : lf_pg_save(p, true, err);
 }
 

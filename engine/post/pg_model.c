@@ -86,7 +86,8 @@ static int add_generation(lf_pg_model *m, lf_err *err)
                                     .kv_tokens = m->s.kv_tokens,
                                     .page_tokens = m->s.page_tokens,
                                     .cache = m->s.compute,
-                                    .temperature = m->s.temperature};
+                                    .temperature = m->s.temperature,
+                                    .profile = m->s.profile};
     return lf_paged_plan(&m->paged, m->plan, m->ps, m->dec, &p, err);
 }
 

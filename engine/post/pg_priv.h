@@ -7,6 +7,7 @@
 #include "engine/base/frame.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/graph/profile.h"
 #include "engine/post/pg.h"
 #include "engine/post/pg_model.h"
 #include "engine/post/rm_score.h"

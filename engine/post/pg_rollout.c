@@ -105,8 +105,10 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
                                        .n_end = p->c->n_end,
                                        .seed = seed_of(p, from + (int64_t)i, s)};
         }
+    const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (!rc && k)
         rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g, p->sink->stop, &stats, err);
+    lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);
     rc = lf_pg_agree(p, rc, err);
@@ -141,7 +143,11 @@ static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wan
     int rc = mine ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < n && !rc; i++)
         mine[i] = wanted[i] && lf_pg_mine(p, index0 + i);
+    struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     rc = rc ? rc : lf_pg_score_model(p, &p->r, before, mine, err);
+    if (p->c->reward_model)
+        lf_profile_end(p->c->profile, LF_LANE_STEP, "reward model", m);
+    m = lf_profile_begin(p->c->profile);
     for (size_t i = 0; i < n && !rc; i++) {
         double *score = p->r.source + (before + i) * p->n_sources;
         if (!mine[i])
@@ -149,6 +155,7 @@ static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wan
         rc = lf_pg_score_one(p, &p->r, before + i, score, err);
         rc = rc ? rc : lf_pg_part_score(part, index0 + i, score, err);
     }
+    lf_profile_end(p->c->profile, LF_LANE_STEP, "rules and command", m);
     free(mine);
     return rc;
 }
@@ -305,7 +312,10 @@ static int publish_first(lf_pg *p, lf_err *err)
 
 static int publish(lf_pg *p, lf_err *err)
 {
-    return lf_pg_agree(p, lf_pg_first(p) ? publish_first(p, err) : 0, err);
+    const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
+    int rc = lf_pg_first(p) ? publish_first(p, err) : 0;
+    lf_profile_end(p->c->profile, LF_LANE_SAVE, "rollout file", m);
+    return lf_pg_agree(p, rc, err);
 }
 
 static int begin(lf_pg *p, const char *key, lf_err *err)

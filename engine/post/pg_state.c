@@ -246,7 +246,9 @@ int lf_pg_save(lf_pg *p, bool final, lf_err *err)
     if (!final && p->saved == p->s.updates && p->saved_round == p->s.round)
         return 0;
     char *dir = final ? lf_path_join(p->c->out, "checkpoint", err) : lf_ckpt_step_dir(p->c->out, p->s.updates, err);
+    const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     int rc = !dir ? LF_ENOMEM : final && p->c->adapter ? save_adapter(p, dir, err) : save_at(p, dir, !final, err);
+    lf_profile_end(p->c->profile, LF_LANE_SAVE, "checkpoint", m);
     free(dir);
     return lf_pg_agree(p, rc, err);
 }

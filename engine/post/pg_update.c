@@ -140,10 +140,17 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
 {
     lf_rollout *r = &p->r;
     int rc = lf_rollout_columns(r, p->want_ref, p->want_critic, err);
-    if (!rc && p->want_ref)
+    struct lf_profile_mark m = lf_profile_begin(p->c->profile);
+    if (!rc && p->want_ref) {
         rc = p->ref_below ? forward_all(p, p->actor, OF_BASE, r->ref, err) : forward_all(p, p->ref, OF_TOKENS, r->ref, err);
-    if (!rc && p->want_critic)
+        lf_profile_end(p->c->profile, LF_LANE_STEP, "reference", m);
+    }
+    m = lf_profile_begin(p->c->profile);
+    if (!rc && p->want_critic) {
         rc = forward_all(p, p->critic, OF_SCORE, r->value, err);
+        lf_profile_end(p->c->profile, LF_LANE_STEP, "values", m);
+    }
+    m = lf_profile_begin(p->c->profile);
     if (rc)
         return rc;
     const struct lf_seqs s = lf_rollout_seqs(r);
@@ -159,6 +166,7 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
                                       : token_advantages(p, &s, kl_on ? kl : NULL, of_seq, token, err);
     if (!rc && p->c->whiten)
         lf_whiten(r->adv, &s, p->c->whiten_biased, false);
+    lf_profile_end(p->c->profile, LF_LANE_STEP, "advantages", m);
     free(kl);
     free(token);
     free(of_seq);
@@ -400,6 +408,7 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     struct lf_scaler *s = actor ? &p->s.actor_scale : &p->s.critic_scale;
     const double lr = actor ? u->lr : u->critic_lr;
     struct lf_pg_step_result res = {.skip = true};
+    const struct lf_profile_mark mark = lf_profile_begin(c->profile);
     int rc = 0;
     while (!rc && res.skip) {
         lf_pg_model_scale(m, s->scale);
@@ -413,6 +422,7 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     *(actor ? &u->grad_norm : &u->critic_grad_norm) = res.grad_norm;
     *(actor ? &u->scale : &u->critic_scale) = s->scale;
     lf_scaler_good(s, &c->scaler);
+    lf_profile_end(c->profile, LF_LANE_STEP, actor ? "update of the actor" : "update of the critic", mark);
     return 0;
 }
 
