@@ -8,9 +8,11 @@
 Runs where the harness and its data sets are (lm_eval 0.4.13); the machine that evaluates needs neither. `export` walks the Instances that
 the harness builds with world_size 1 (few-shot examples are drawn by a generator whose state goes through the documents, so they depend on
 the number of ranks), without a model and without a chat template. `convert` takes what --log_samples wrote and the configs of its results
-file; it cannot know what filters leave out. The form of the lines is described in engine/infer/tasks.h.
+file, without the harness; a task of which these do not tell everything is left out and said. The form of the lines is described in
+engine/infer/tasks.h.
 """
 import argparse
+import ast
 import json
 import re
 import sys
@@ -95,9 +97,8 @@ def document(task, doc, first):
         out["words"] = pair[1]
         out["bytes"] = (weights.get("byte_perplexity") or weights.get("bits_per_byte") or (0, len(target.encode("utf-8"))))[1]
     elif kind == "generate_until":
-        if task.config.doc_to_choice is not None:
-            target = task.doc_to_choice(doc)[target]
-        out["target"] = [str(t) for t in target] if isinstance(target, list) else str(target)
+        text = target if task.config.doc_to_choice is None else task.doc_to_choice(doc)[target]
+        out["target"] = [str(t) for t in text] if isinstance(text, list) else str(text)
     from lm_eval.utils import handle_non_serializable, hash_string
 
     out["doc_hash"] = hash_string(json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False))
@@ -165,29 +166,101 @@ def main_export(a):
         export(loaded["tasks"], loaded["groups"], a.limit, out)
 
 
-def converted_document(kind, s):
-    out = {"doc": s.get("doc"), "target": s.get("target")}
+class Unknown(Exception):
+    """What the samples of a run do not tell."""
+
+
+def field(template, doc):
+    """What doc_to_text or doc_to_target of a config say without the harness: an index, or a field of the document. Else nothing."""
+    if isinstance(template, int):
+        return template
+    m = re.fullmatch(r"(\w+)|\{\{\s*(\w+)\s*\}\}", template) if isinstance(template, str) and isinstance(doc, dict) else None
+    if not m or m[m.lastindex] not in doc:
+        return None
+    v = doc[m[m.lastindex]]
+    return v if m[1] else typed(str(v))
+
+
+def typed(text):
+    """The index or list that a rendered template is to the harness."""
+    if text.isdigit():
+        return int(text)
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            pass
+    return text
+
+
+def target_of(config, s):
+    """The target of a document, whose text alone the samples hold."""
+    v = config.get("doc_to_target")
+    raw = s["doc"].get(v) if isinstance(s["doc"], dict) and isinstance(v, str) else None
+    if isinstance(raw, str):  # taken as it is
+        return raw
+    t = typed(s["target"])
+    return s["target"] if isinstance(t, int) and config.get("doc_to_choice") is None else t
+
+
+def gold_of_input(config, s, n):
+    """Where choices differ in what stands before them, the text of a document is the number of the right one."""
+    gold = field(config.get("doc_to_text"), s["doc"])
+    if isinstance(gold, int):
+        return gold
+    if "acc" in s and s["filter"] == "none":
+        scores = [float(r[0]) for r in s["filtered_resps"][:n]]
+        best = scores.index(max(scores))
+        if s["acc"] == 1 or n == 2:
+            return best if s["acc"] == 1 else 1 - best
+    raise Unknown("which choice is right cannot be told")
+
+
+def converted_choices(config, s, out):
+    args = [s["arguments"][f"gen_args_{i}"] for i in range(len(s["arguments"]))]
+    n = len(args) // (2 if "acc_mutual_info" in s["metrics"] else 1)
+    delimiter, ctx, cont = config.get("target_delimiter", " "), [a["arg_0"] for a in args[:n]], [a["arg_1"] for a in args[:n]]
+    if len(set(cont)) == 1 and len(set(ctx)) > 1:
+        if config.get("num_fewshot") and {"acc_norm", "acc_bytes"} & set(s["metrics"]):
+            raise Unknown("where examples end and a choice begins cannot be told")
+        choices = ctx
+        out["gold"] = gold_of_input(config, s, n)
+        out["target"] = s["target"]
+    else:
+        if not all(c.startswith(delimiter) for c in cont):
+            delimiter = ""  # of a run with a chat template
+        choices = [c[len(delimiter):] for c in cont]
+        out["gold"] = gold_of(out["target"], choices)
+    out["chars"] = [len(c) for c in choices]
+    out["bytes"] = [len(c.encode("utf-8")) for c in choices]
+
+
+def converted_document(config, s):
+    kind = config["output_type"]
+    out = {"doc": s.get("doc"), "target": target_of(config, s)}
     for k in ("doc_hash", "prompt_hash", "target_hash"):
         if k in s:
             out[k] = s[k]
     if kind == "multiple_choice":
-        n = len(s["arguments"]) // (2 if "acc_mutual_info" in s["metrics"] else 1)
-        conts = [s["arguments"][f"gen_args_{i}"]["arg_1"] for i in range(n)]
-        choices = [c[1:] if c.startswith(" ") else c for c in conts]  # the delimiter
-        out["gold"] = int(s["target"])
-        out["chars"] = [len(c) for c in choices]
-        out["bytes"] = [len(c.encode("utf-8")) for c in choices]
+        converted_choices(config, s, out)
     elif kind == "loglikelihood_rolling":
+        del out["target"]
         text = s["arguments"]["gen_args_0"]["arg_0"]
         out["words"] = (s.get("word_perplexity") or (0, len(re.split(r"\s+", text))))[1]
         out["bytes"] = (s.get("byte_perplexity") or s.get("bits_per_byte") or (0, len(text.encode("utf-8"))))[1]
+    elif kind == "generate_until":
+        t = out["target"]
+        if config.get("doc_to_choice") is not None:
+            choices = field(config["doc_to_choice"], s["doc"]) if isinstance(config["doc_to_choice"], str) else config["doc_to_choice"]
+            if not isinstance(choices, list) or not isinstance(t, int):
+                raise Unknown("the text of the right choice cannot be told")
+            t = choices[t]
+        out["target"] = [str(x) for x in t] if isinstance(t, list) else str(t)
     return out
 
 
-def convert_task(task, config, version, samples, out):
-    head = header(task, config, version, config.get("num_fewshot") or 0, len(samples), False)
+def converted_requests(task, config, samples):
     kind = config["output_type"]
-    print(json.dumps(head, ensure_ascii=False), file=out)
     seen = set()
     for s in sorted(samples, key=lambda s: s["doc_id"]):
         if s["doc_id"] in seen:  # one line for each filter
@@ -202,19 +275,76 @@ def convert_task(task, config, version, samples, out):
             elif kind != "loglikelihood_rolling":
                 q["cont"] = args["arg_1"]
             if i == 0:
-                q["doc"] = converted_document(kind, s)
-            print(json.dumps(q, ensure_ascii=False), file=out)
+                q["doc"] = converted_document(config, s)
+            yield q
+
+
+def convert_task(task, results, samples, out):
+    config = results["configs"][task]
+    kind = config["output_type"]
+    if kind not in KIND or (config.get("process_results") and kind != "loglikelihood_rolling"):
+        note(f"{task} is left out: {'it scores by code of its own' if kind in KIND else kind}")
+        return False
+    count = results.get("n-samples", {}).get(task, {}).get("original", len({s["doc_id"] for s in samples}))
+    head = header(task, config, results["versions"].get(task), config.get("num_fewshot") or 0, count, False)
+    head["alias"] = config.get("task_alias") or task
+    if not head["metrics"]:
+        note(f"{task} is left out: it has no metric that lf-eval knows")
+        return False
+    try:
+        requests = list(converted_requests(task, config, samples))
+    except Unknown as e:
+        note(f"{task} is left out: {e} from samples alone; export it")
+        return False
+    head["multiple_target"] = bool(requests) and isinstance(requests[0]["doc"].get("target"), list)
+    for line in [head] + requests:
+        print(json.dumps(line, ensure_ascii=False), file=out)
+    return True
+
+
+def members(results, name):
+    """The tasks of a group and of the groups in it."""
+    below = results["group_subtasks"].get(name)
+    return [name] if below is None else [t for n in below for t in members(results, n)]
+
+
+def by_size(results, group, metric):
+    """Was a group's mean weighted by documents? A results file does not say it: the mean that it has does."""
+    tasks = [t for t in members(results, group) if metric in results["results"].get(t, {})]
+    values = [results["results"][t][metric] for t in tasks]
+    sizes = [results["n-samples"][t]["effective"] for t in tasks]
+    mean = results["groups"][group][metric]
+    return abs(mean - sum(v * n for v, n in zip(values, sizes)) / sum(sizes)) <= abs(mean - sum(values) / len(values))
+
+
+def convert_groups(results, done, out):
+    for name, values in results.get("groups", {}).items():
+        metrics = {}
+        for key in values:
+            metric, _, filt = key.partition(",")
+            if filt and "_stderr" not in metric:
+                metrics.setdefault((metric, by_size(results, name, key)), []).append(filt)
+        kept = [t for t in members(results, name) if t in done]
+        if kept and metrics:
+            rows = [{"metric": m, "weight_by_size": w, "filter_list": f} for (m, w), f in metrics.items()]
+            print(json.dumps({"group": name, "alias": values.get("alias") or name, "tasks": kept, "metrics": rows,
+                              "version": results["versions"].get(name)}), file=out)
 
 
 def main_convert(a):
-    results = json.load(open(a.results, encoding="utf-8"))
+    with open(a.results, encoding="utf-8") as f:
+        results = json.load(f)
+    done = set()
     with open(a.out, "w", encoding="utf-8") as out:
         for path in a.samples:
             name = re.sub(r".*samples_|(_\d{4}-\d\d-\d\dT.*)?\.jsonl$", "", path)
             if name not in results["configs"]:
                 sys.exit(f"harness.py: {path}: {a.results} has no task '{name}'")
-            samples = [json.loads(line) for line in open(path, encoding="utf-8")]
-            convert_task(name, results["configs"][name], results["versions"].get(name), samples, out)
+            with open(path, encoding="utf-8") as f:
+                samples = [json.loads(line) for line in f]
+            if convert_task(name, results, samples, out):
+                done.add(name)
+        convert_groups(results, done, out)
 
 
 def main():

@@ -15,7 +15,7 @@
  *
  * A text that begins with the prefix token's own text gets no second BOS.
  *
- * A file of requests has JSON lines of three kinds (tests/golden/harness/export.py writes them):
+ * A file of requests has JSON lines of three kinds (stages/harness.py writes them):
  *     {"task", "output_type": "multiple_choice" | "loglikelihood" | "loglikelihood_rolling" | "generate_until", "version", "n_shot",
  *      "metrics": [{"metric", "aggregation", "higher_is_better", "kwargs"?}], "filters": [{"name", "steps": [...]}], "original"?,
  *      "multiple_target"?, "config"?}
