@@ -4,6 +4,7 @@
 #include "tests/golden-gpu/device.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/sys.h"
 #include "kernels/cuda/emu/blaslt.h"
@@ -44,6 +45,15 @@ int golden_cpu_threads(void)
 const struct lf_target *golden_cuda_target(void)
 {
     return golden_on_gpu() ? lf_target_device(LF_DEVICE_CUDA) : lf_target_find("sm_90");
+}
+
+bool golden_has_blaslt(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_back *b = golden_on_gpu() ? golden_cuda_back(&err) : NULL;
+    const bool there = !golden_on_gpu() || (b && strcmp(b->ops->products(b, LF_FAST), "own") != 0);
+    lf_back_destroy(b);
+    return there;
 }
 
 void golden_emulate_blaslt(lf_back *b)

@@ -113,6 +113,8 @@ int main(void)
     const int steps = want ? atoi(want) : gpu ? LONG : 120;
     if (steps < 4 || steps > MAX_STEPS)
         tap_bail("LF_FP8_STEPS=%s: 4 to %d", want, (int)MAX_STEPS);
+    if (!golden_has_blaslt())
+        tap_skip_all("no cuBLASLt was found (LOONG_CUBLASLT names it)");
     test_text(gpu, steps);
     if (!gpu)
         test_emulated();

@@ -32,12 +32,17 @@ static int wait_for(lf_queue *q, int rc)
     }
 LF_KERNEL_LIST(WAIT)
 
-static void open_device(void)
+bool op_on_gpu(void)
 {
     const char *need = getenv("LF_REQUIRE_GPU");
+    return need && need[0] == '1';
+}
+
+static void open_device(void)
+{
     struct lf_cu cu;
     char why[200];
-    if (need && need[0] == '1') {
+    if (op_on_gpu()) {
         if (lf_cu_load(&cu, why, sizeof why))
             tap_bail("LF_REQUIRE_GPU=1: %s", why);
     } else {

@@ -18,6 +18,7 @@ lf_queue *op_queue_create(int threads);
 void op_queue_destroy(lf_queue *q);
 void *op_memory(size_t bytes); /* 64-byte aligned */
 void op_memory_free(void *p);
+bool op_on_gpu(void); /* a real one is asked for */
 #else
 #include <stdlib.h>
 enum {

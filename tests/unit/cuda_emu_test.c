@@ -210,6 +210,24 @@ static void test_half(void)
 
 /* ---- a real kernel through the launcher ---- */
 
+/* A pointer to the stack, which only an emulated GPU could follow. */
+static bool dies_of_host_memory(const struct lf_kernels *k, lf_queue *q)
+{
+    float here[64] = {0}, *p = here;
+    while (((uintptr_t)p & 0xf0) == 0)
+        p++;
+    const struct lf_k_fill f = {.n = 1, .y = p, .value = 1};
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)!freopen("/dev/null", "w", stderr);
+        _exit(k->fill.run(q, &f) == 0 ? 0 : 1);
+    }
+    int st = 0;
+    waitpid(child, &st, 0);
+    return WIFSIGNALED(st);
+}
+
 static void test_launch(void)
 {
     const struct lf_kernels *k = op_kernels(0);
@@ -236,6 +254,7 @@ static void test_launch(void)
         op_free(&b);
         op_free(&y);
     }
+    tap_ok(dies_of_host_memory(k, q), "planted: a kernel that is given memory of the host alone is reported");
     struct lf_k_fill bad = {.n = 1, .y_type = LF_I64};
     tap_ok(k->fill.check(&bad) == LF_K_EINVAL, "a type that a kernel lacks is refused");
     tap_ok(lf_cu_launch(q, LF_CU_FN_fill, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = 512}, 0, &bad) ==

@@ -4,7 +4,9 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/cuda/emu/state.h"
 
@@ -241,6 +243,30 @@ int lf_emu_MemsetD8Async(lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_str
     return rc ? rc : usable(&c) ? lf_emu_call(s, &c) : LF_CU_INVALID_VALUE;
 }
 
+/* Arguments are taken by value, and what they point to must be memory that a GPU sees: a pointer to the stack or to
+ * malloc's memory works here and is an illegal address there. Told by the words that name mapped memory which nobody
+ * got from this driver; numbers below 2^32 are never taken for addresses, nor are a flag or type with what happens to
+ * lie in the padding behind it. */
+static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i + sizeof(uintptr_t) <= *f->args; i += sizeof(uintptr_t)) {
+        unsigned char there;
+        uintptr_t w;
+        void *at;
+        memcpy(&w, (const char *)args + i, sizeof w);
+        const uintptr_t start = w / page * page;
+        memcpy(&at, &start, sizeof at);
+        if (w >> 32 == 0 || w >> 47 || (w & 0xf0) == 0 || mincore(at, 1, &there))
+            continue;
+        memcpy(&at, &w, sizeof at);
+        if (!reached(at, 0)) {
+            fprintf(stderr, "emulated GPU: byte %zu of %s's arguments\n", i, f->name);
+            lf_emu_misuse("a kernel was given host memory that no GPU sees");
+        }
+    }
+}
+
 int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned smem, lf_cu_stream s, void **params, void **extra)
 {
@@ -255,6 +281,7 @@ int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz,
     if (!c.args)
         return LF_CU_OUT_OF_MEMORY;
     memcpy(c.args, params[0], *f->args);
+    refuse_host_memory(f, c.args);
     lf_emu_host.stats.launches++;
     rc = lf_emu_call(s, &c);
     if (rc)
