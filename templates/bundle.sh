@@ -80,14 +80,20 @@ gpu_programs() {
         *) to=bench ;;
         esac
         cp "$f" "$bundle/gpu/$to/"
+        if command -v strip >/dev/null; then strip --strip-debug "$bundle/gpu/$to/${f##*/}"; fi # two dozen programs, mostly debug text
     done
-    for f in check.sh bench.sh check-gpu bench-gpu README.md gpu_peer.py; do
+    for f in check.sh bench.sh library.sh check-gpu bench-gpu README.md gpu_peer.py; do
         if [ -e "$src/tests/gpu/$f" ]; then cp "$src/tests/gpu/$f" "$bundle/gpu/"; fi
     done
     # What the whole-model tests read, below $LF_SRCDIR.
     mkdir -p "$bundle/gpu/data/tests/golden-gpu" "$bundle/gpu/data/tests/golden"
     cp "$src"/tests/golden-gpu/*.ini "$bundle/gpu/data/tests/golden-gpu/"
     cp -R "$src/tests/golden/families" "$bundle/gpu/data/tests/golden/"
+    # The text that fp8_test learns: a megabyte of sources is enough.
+    for d in base graph store text; do
+        mkdir -p "$bundle/gpu/data/engine/$d"
+        cp "$src/engine/$d"/*.c "$bundle/gpu/data/engine/$d/"
+    done
 }
 if [ $# -gt 0 ]; then gpu_programs "$@"; fi
 

@@ -7,12 +7,13 @@
  *     gpu_model train  MODEL.ini SEQUENCES LENGTH [STEPS]
  *     gpu_model decode MODEL.ini BATCH NEW        [STEPS]
  *
+ * STEPS (10, decoding 3) is an upper bound: at least 3 are timed, then no more once they took 25 seconds.
  * train: forward and backward of micro-batches of SEQUENCES documents of LENGTH tokens until 131,072 tokens (LF_GPU_TOKENS) are summed,
  * clipping, AdamW; f32 masters, moments and gradients, fast kernels, captured segments. What does not fit is made to: fewer
  * sequences, then recomputation; the line says which. decode: a prompt of 16 tokens, then NEW - 1 steps over the paged cache, invariant
  * kernels, the largest logit found on the host.
  * share: causal FLOPs without recomputation over the peak of bf16 products, or bytes of the weights over the rate of copies within the
- * device. overhead: what the median step has beside its kernels, which two further steps time one by one.
+ * device. overhead: what the median step has beside its kernels, which further steps time one by one.
  * LF_GPU_EMULATED=1: on the emulator, to see that it works; its times mean nothing.
  */
 #include <math.h>
@@ -29,7 +30,8 @@
 #include "kernels/bench/bench.h"
 #include "kernels/cuda/emu/run.h"
 
-enum { PROMPT = 16, MAX_STEPS = 64, WARM = 3, MAX_NEW = 4096 };
+enum { PROMPT = 16, MAX_STEPS = 64, WARM = 3, MAX_NEW = 4096, FEWEST = 3, NOISE = 1 << 20 };
+#define LONG_S 25.0 /* steps are not repeated further once they took so long together */
 static const char *const recompute_names[] = {"none", "selective", "full"};
 
 struct bench {
@@ -185,10 +187,58 @@ static void step(struct bench *b, int n)
         need(lf_fail(&err, LF_ENUMERIC, "the loss is not finite"));
 }
 
+static double timed_step(struct bench *b, int n)
+{
+    double t0 = lf_now_s();
+    step(b, n);
+    return lf_now_s() - t0;
+}
+
+static bool all_given(void *user, const struct lf_param_desc *d)
+{
+    (void)user;
+    (void)d;
+    return true;
+}
+
+static int64_t elements(const struct lf_param_desc *d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d->ndim; i++)
+        n *= d->dims[i];
+    return n;
+}
+
+/* Weights as they would be drawn, but a million normal numbers over and over: 7 billion take seconds instead of a minute. */
+static void init(struct bench *b)
+{
+    static float noise[NOISE];
+    int64_t most = 0;
+    need(lf_pstore_init_rest(b->ps, 1, all_given, NULL, &err));
+    for (int i = 0; i < NOISE; i++)
+        noise[i] = (float)lf_rng_normal(3, 1, (uint64_t)i);
+    for (int i = 0; i < lf_pstore_count(b->ps); i++) {
+        const int64_t n = elements(lf_pstore_desc(b->ps, i));
+        most = n > most ? n : most;
+    }
+    float *w = lf_malloc((size_t)most, sizeof *w, &err);
+    need(w ? 0 : -1);
+    for (int i = 0; i < lf_pstore_count(b->ps); i++) {
+        const struct lf_param_desc *d = lf_pstore_desc(b->ps, i);
+        const int64_t n = elements(d);
+#pragma omp parallel for schedule(static)
+        for (int64_t e = 0; e < n; e++)
+            w[e] = d->init == LF_INIT_NORMAL ? d->init_std * noise[(e + 7919 * i) % NOISE] : d->init == LF_INIT_ONE ? 1.0f : 0.0f;
+        need(lf_pstore_write(b->ps, i, LF_F32, w, &err));
+    }
+    free(w);
+}
+
 static void bind(struct bench *b, lf_profile *p)
 {
     b->ex = lf_exec_create(b->plan, b->back, &(struct lf_exec_opts){.profile = p}, &err);
-    need(b->ex ? lf_pstore_init(b->ps, 1, &err) : -1);
+    need(b->ex ? 0 : -1);
+    init(b);
 }
 
 /* Seconds that the kernels of phase `name` took, each time. */
@@ -214,25 +264,33 @@ static void show(const lf_profile *p)
     lf_buf_fini(&text);
 }
 
+/* Whether to time one more step: `done` of at most `most` took `spent` seconds. */
+static bool go_on(int done, int most, double spent)
+{
+    return done < most && (done < FEWEST || spent < LONG_S);
+}
+
 static double train(struct bench *b, double tokens)
 {
+    double spent = 0;
+    int n;
     fit_training(b);
     b->micro = (int64_t)(tokens / (double)(b->B * b->T));
     b->micro = b->micro < 1 ? 1 : b->micro;
     batch(b);
     bind(b, NULL);
-    for (int s = -WARM; s < b->steps; s++) {
-        double t0 = lf_now_s();
-        step(b, s + WARM);
-        if (s >= 0)
-            b->seconds[s] = lf_now_s() - t0;
-    }
+    for (n = 0; n < WARM && (n < 1 || spent < LONG_S / 3); n++)
+        spent += timed_step(b, n);
+    spent = 0;
+    for (n = 0; go_on(n, b->steps, spent); n++)
+        spent += b->seconds[n] = timed_step(b, n);
+    b->steps = n;
     /* The same again, node after node. */
     lf_profile *p = lf_profile_create(&err);
     need(p ? 0 : -1);
     lf_exec_destroy(b->ex);
     bind(b, p);
-    for (int s = 0; s < 3; s++) {
+    for (int s = 0; s < (spent < LONG_S ? 3 : 2); s++) {
         struct lf_profile_mark m = lf_profile_begin(p);
         step(b, s);
         lf_profile_end(p, LF_LANE_STEP, s ? "step" : "first step", m);
@@ -280,6 +338,7 @@ static double decode_once(struct bench *b, float *z, lf_profile *p)
         write_i32(b, "table", table, B * pages);
         need(lf_exec_run(b->ex, b->chain, LF_FWD, 0, LF_FIRST, &err));
         need(lf_exec_read(b->ex, b->chain, 0, "logits", z, (size_t)(B * b->c.vocab) * sizeof *z, &err));
+#pragma omp parallel for schedule(static) if (B > 1)
         for (int64_t i = 0; i < B; i++)
             tok[i] = argmax(z + i * b->c.vocab, b->c.vocab);
         lf_profile_end(p, LF_LANE_STEP, t < PROMPT ? "prompt" : "step", m);
@@ -306,11 +365,12 @@ static double decode(struct bench *b)
     float *z = lf_calloc((size_t)(b->B * b->c.vocab), sizeof *z, &err);
     need(z ? 0 : -1);
     bind(b, NULL);
-    for (int s = -1; s < b->steps; s++) {
-        double m = decode_once(b, z, NULL);
-        if (s >= 0)
-            b->seconds[s] = m;
-    }
+    decode_once(b, z, NULL);
+    const double t0 = lf_now_s();
+    int n;
+    for (n = 0; go_on(n, b->steps, lf_now_s() - t0); n++)
+        b->seconds[n] = decode_once(b, z, NULL);
+    b->steps = n;
     lf_profile *p = lf_profile_create(&err);
     need(p ? 0 : -1);
     lf_exec_destroy(b->ex);
@@ -347,8 +407,9 @@ static int info(struct bench *b)
 {
     struct lf_back_peak p;
     need(b->back->ops->probe(b->back, &p, &err));
-    printf("%s, %.1f GiB: peak %.0f TFLOP/s bf16, %.0f f32; copies at %.0f GB/s\n", b->back->device, (double)b->gpu.memory / (1 << 30),
-           p.bf16_flops * 1e-12, p.f32_flops * 1e-12, p.bytes_per_s * 1e-9);
+    printf("%s, %.1f GiB: peak %.0f TFLOP/s bf16, %.0f f32; copies at %.0f GB/s; products: %s\n", b->back->device,
+           (double)b->gpu.memory / (1 << 30), p.bf16_flops * 1e-12, p.f32_flops * 1e-12, p.bytes_per_s * 1e-9,
+           b->back->ops->products(b->back, LF_FAST));
     lf_back_destroy(b->back);
     return 0;
 }

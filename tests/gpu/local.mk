@@ -1,5 +1,5 @@
 # A real GPU: make check-gpu, make bench-gpu; both also from a bundle. And what ptxas said about registers.
-EXTRA_DIST += tests/gpu/README.md tests/gpu/check.sh tests/gpu/bench.sh tests/gpu/check-gpu tests/gpu/bench-gpu tests/gpu/spills.sh \
+EXTRA_DIST += tests/gpu/README.md tests/gpu/check.sh tests/gpu/bench.sh tests/gpu/library.sh tests/gpu/check-gpu tests/gpu/bench-gpu tests/gpu/spills.sh \
   tests/gpu/spills.txt tests/gpu/numbers.sh tests/gpu/check_test.sh tests/gpu/gpu_peer.py
 TESTS += tests/gpu/spills.sh tests/gpu/numbers.sh tests/gpu/check_test.sh tests/gpu/kernels_test.sh
 EXTRA_DIST += tests/gpu/kernels_test.sh
