@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs, plan, executor and weights of a decoder for inference: see runner.h.
+ * Generation and scoring by a decoder from its checkpoint: see runner.h.
  */
 #include "engine/infer/runner.h"
 
@@ -11,90 +11,72 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/graph/exec.h"
+#include "engine/infer/loaded.h"
 #include "engine/infer/paged.h"
-#include "engine/model/adapter.h"
-#include "engine/model/weights.h"
-#include "engine/store/ckpt.h"
 
 struct lf_runner {
-    lf_model_config model;
+    lf_loaded m;
     struct lf_runner_opts o;
-    char identity[LF_HASH_HEX];
-    struct lf_adapter_config adapter; /* with o.adapter */
-    lf_decoder *dec;
-    lf_pstore *ps;
-    lf_plan *plan;
-    lf_back *back;
-    lf_exec *exec;
     lf_paged *paged;       /* NULL: no generation */
     int score_chain;       /* -1: none */
     int32_t *score_prefix; /* [score_docs], then turns and blocks [2, score_rows], with mask = prefix */
 };
 
-/* Fill in defaults and refuse what cannot be. */
-static int settle(lf_runner *r, lf_err *err)
-{
-    struct lf_runner_opts *o = &r->o;
-    if (o->max_context == 0)
-        o->max_context = r->model.max_positions;
-    if (o->max_context < 2 || o->max_context > r->model.max_positions)
-        return lf_fail(err, LF_EINVAL, "a context of %lld does not fit the model: it has %lld positions", (long long)o->max_context,
-                       (long long)r->model.max_positions);
-    if (o->score_rows > 0 && o->score_rows < o->max_context)
-        o->score_rows = o->max_context;
-    return 0;
-}
-
 static int add_generation(lf_runner *r, lf_err *err)
 {
     const struct lf_runner_opts *o = &r->o;
-    const struct lf_paged_opts p = {.context = o->max_context,
+    const struct lf_paged_opts p = {.context = r->m.o.max_context,
                                     .slots = o->slots,
                                     .max_rows = o->max_rows,
                                     .kv_tokens = o->kv_tokens,
                                     .page_tokens = o->page_tokens,
                                     .cache = o->compute,
                                     .profile = o->profile};
-    return lf_paged_plan(&r->paged, r->plan, r->ps, r->dec, &p, err);
+    return lf_paged_plan(&r->paged, r->m.plan, r->m.ps, r->m.dec, &p, err);
 }
 
 static int add_score(lf_runner *r, lf_err *err)
 {
     struct lf_decoder_rows rows = {
-        .rows = r->o.score_rows, .n_docs = r->o.score_docs, .max_doc = r->o.max_context};
-    lf_graph *g = lf_decoder_score_graph(r->dec, r->ps, "score", &rows, err);
+        .rows = r->o.score_rows, .n_docs = r->o.score_docs, .max_doc = r->m.o.max_context};
+    lf_graph *g = lf_decoder_score_graph(r->m.dec, r->m.ps, "score", &rows, err);
     if (!g)
         return LF_EINVAL;
-    r->score_chain = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.eras = LF_PAGED_NEXT_ERA}, err);
+    r->score_chain = lf_plan_add(r->m.plan, g, &(struct lf_chain_opts){.eras = LF_PAGED_NEXT_ERA}, err);
     lf_graph_destroy(g);
     return r->score_chain < 0 ? r->score_chain : 0;
 }
 
-/* Everything that needs no device. */
-static int make_plan(lf_runner *r, lf_err *err)
+/* Segments of generation, and one that scores. */
+static int add_chains(void *user, lf_loaded *m, lf_err *err)
 {
-    struct lf_plan_opts po = {.target = lf_target_device(r->o.device), .threads = r->o.threads, .compute = r->o.compute,
-                              .mode = r->o.fast ? LF_FAST : LF_INVARIANT};
-    int rc = settle(r, err);
-    if (rc)
-        return rc;
-    r->dec = lf_decoder_create(&r->model, r->o.max_context, err);
-    r->ps = r->dec ? lf_pstore_create(err) : NULL;
-    if (!r->ps)
-        return LF_EINVAL;
-    rc = lf_decoder_declare(r->dec, r->ps, err);
-    if (rc == 0 && r->o.adapter)
-        rc = lf_adapter_config_of(&r->adapter, r->o.adapter, err);
-    if (rc == 0 && r->o.adapter && lf_decoder_adapt(r->dec, r->ps, &r->adapter, err))
-        rc = lf_err_prefix(err, "%s", r->o.adapter);
-    if (rc == 0 && !(r->plan = lf_plan_create(r->ps, &po, err)))
-        rc = LF_EINVAL;
-    if (rc == 0 && r->o.slots > 0)
-        rc = add_generation(r, err);
-    if (rc == 0 && r->o.score_rows > 0)
-        rc = add_score(r, err);
-    return rc ? rc : lf_plan_finish(r->plan, err);
+    lf_runner *r = user;
+    if (m->o.max_context < 2)
+        return lf_fail(err, LF_EINVAL, "a context of %lld leaves nothing to predict: it takes 2", (long long)m->o.max_context);
+    if (r->o.score_rows > 0 && r->o.score_rows < m->o.max_context)
+        r->o.score_rows = m->o.max_context;
+    int rc = r->o.slots > 0 ? add_generation(r, err) : 0;
+    return rc || r->o.score_rows <= 0 ? rc : add_score(r, err);
+}
+
+static lf_runner *create(const struct lf_runner_opts *o, struct lf_loaded_parts *parts, lf_err *err)
+{
+    lf_runner *r = lf_calloc(1, sizeof *r, err);
+    if (!r)
+        return NULL;
+    r->o = *o;
+    r->score_chain = -1;
+    r->m.o = (struct lf_loaded_opts){.adapter = o->adapter,
+                                     .threads = o->threads,
+                                     .device = o->device,
+                                     .rank = o->rank,
+                                     .local_rank = o->local_rank,
+                                     .compute = o->compute,
+                                     .fast = o->fast,
+                                     .max_context = o->max_context,
+                                     .profile = o->profile};
+    *parts = (struct lf_loaded_parts){.user = r, .chains = add_chains};
+    return r;
 }
 
 int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
@@ -115,57 +97,26 @@ int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err)
 
 json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o, lf_err *err)
 {
-    json_t *j = NULL;
-    lf_runner *r = lf_calloc(1, sizeof *r, err);
+    struct lf_loaded_parts parts;
+    lf_runner *r = create(o, &parts, err);
     if (!r)
         return NULL;
-    r->model = *c;
-    r->o = *o;
-    r->score_chain = -1;
-    if (make_plan(r, err) == 0)
-        j = lf_plan_json(r->plan, err);
+    r->m.model = *c;
+    json_t *j = lf_loaded_plan(&r->m, &parts, err) == 0 ? lf_plan_json(r->m.plan, err) : NULL;
     lf_runner_close(r);
     return j;
 }
 
-static int load(lf_runner *r, const char *dir, lf_err *err)
-{
-    const struct lf_device_opts d = {
-        .device = r->o.device, .rank = r->o.rank, .local_rank = r->o.local_rank, .threads = r->o.threads};
-    lf_ckpt *c;
-    int rc = lf_ckpt_open(&c, dir, r->o.threads, err);
-    if (rc)
-        return rc;
-    lf_hash_hex(r->identity, lf_ckpt_identity(c));
-    rc = lf_weights_config(&r->model, c, err);
-    if (rc == 0)
-        rc = make_plan(r, err);
-    if (rc == 0 && !(r->back = lf_back_create(&d, err)))
-        rc = LF_ENOTSUP;
-    if (rc == 0 && !(r->exec = lf_exec_create(r->plan, r->back, &(struct lf_exec_opts){.profile = r->o.profile}, err)))
-        rc = LF_EINVAL;
-    if (rc == 0)
-        rc = lf_weights_load(r->ps, c, LF_WEIGHTS_PREFIX, false, err);
-    if (rc == 0 && r->o.adapter) {
-        char base[LF_HASH_HEX];
-        memcpy(base, r->identity, sizeof base);
-        rc = lf_adapter_load(r->ps, &r->adapter, r->o.adapter, base, dir, r->o.threads, r->identity, err);
-    }
-    lf_ckpt_close(c);
-    return rc;
-}
-
 int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err)
 {
-    lf_runner *r = lf_calloc(1, sizeof *r, err);
+    struct lf_loaded_parts parts;
+    lf_runner *r = create(o, &parts, err);
     if (!r)
         return LF_ENOMEM;
-    r->o = *o;
-    r->score_chain = -1;
-    int rc = load(r, dir, err);
+    int rc = lf_loaded_open(&r->m, dir, &parts, err);
     if (rc == 0 && r->paged)
-        rc = lf_paged_bind(r->paged, r->exec, r->back, err);
-    if (rc == 0 && r->model.mask == LF_MASK_PREFIX) {
+        rc = lf_paged_bind(r->paged, r->m.exec, r->m.back, err);
+    if (rc == 0 && r->m.model.mask == LF_MASK_PREFIX) {
         r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1, sizeof *r->score_prefix, err);
         rc = r->score_prefix ? 0 : LF_ENOMEM;
     }
@@ -182,24 +133,20 @@ void lf_runner_close(lf_runner *r)
     if (!r)
         return;
     lf_paged_destroy(r->paged);
-    lf_exec_destroy(r->exec);
-    lf_back_destroy(r->back);
-    lf_plan_destroy(r->plan);
-    lf_pstore_destroy(r->ps);
-    lf_decoder_destroy(r->dec);
+    lf_loaded_fini(&r->m);
     free(r->score_prefix);
     free(r);
 }
 
-const char *lf_runner_identity(const lf_runner *r) { return r->identity; }
+const char *lf_runner_identity(const lf_runner *r) { return r->m.identity; }
 
-json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err) { return lf_exec_fingerprint(r->exec, err); }
+json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err) { return lf_exec_fingerprint(r->m.exec, err); }
 
 /* ---- generation --------------------------------------------------------------------------------------------------------- */
 
 static int write_i32(lf_runner *r, int chain, const char *name, const int32_t *v, int64_t n, lf_err *err)
 {
-    return lf_exec_write(r->exec, chain, 0, name, v, (size_t)n * sizeof *v, err);
+    return lf_exec_write(r->m.exec, chain, 0, name, v, (size_t)n * sizeof *v, err);
 }
 
 int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
@@ -219,7 +166,7 @@ static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32
     int32_t *prefix = r->score_prefix, *turns = prefix + docs, *blocks = turns + rows;
     lf_decoder_prefixes(target, cu, docs, prefix);
     int rc = write_i32(r, r->score_chain, "prefix", prefix, docs, err);
-    if (rc || r->model.position != LF_POS_ROPE2D)
+    if (rc || r->m.model.position != LF_POS_ROPE2D)
         return rc;
     lf_decoder_turns(cu, docs, prefix, rows, turns, blocks);
     rc = write_i32(r, r->score_chain, "turns", turns, rows, err);
@@ -243,13 +190,13 @@ static int forward(void *ctx, const int32_t *token, const int32_t *target, const
     if (rc == 0 && r->score_prefix)
         rc = write_score_prefixes(r, target, cu, err);
     if (rc == 0)
-        rc = lf_exec_record_write(r->exec, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);
+        rc = lf_exec_record_write(r->m.exec, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);
     if (rc == 0)
-        rc = lf_exec_run(r->exec, r->score_chain, LF_FWD, 0, LF_FIRST, err);
+        rc = lf_exec_run(r->m.exec, r->score_chain, LF_FWD, 0, LF_FIRST, err);
     if (rc == 0)
-        rc = lf_exec_read(r->exec, r->score_chain, 0, "loss", loss, bytes, err);
+        rc = lf_exec_read(r->m.exec, r->score_chain, 0, "loss", loss, bytes, err);
     if (rc == 0)
-        rc = lf_exec_read(r->exec, r->score_chain, 0, "argmax", argmax, bytes, err);
+        rc = lf_exec_read(r->m.exec, r->score_chain, 0, "argmax", argmax, bytes, err);
     return rc;
 }
 
@@ -257,6 +204,6 @@ int lf_runner_score_model(lf_runner *r, lf_score_model *out, lf_err *err)
 {
     if (r->score_chain < 0)
         return lf_fail(err, LF_EINVAL, "the runner was opened without scoring");
-    *out = (lf_score_model){r, r->o.score_rows, r->o.max_context, r->o.score_docs, r->model.vocab, forward};
+    *out = (lf_score_model){r, r->o.score_rows, r->m.o.max_context, r->o.score_docs, r->m.model.vocab, forward};
     return 0;
 }

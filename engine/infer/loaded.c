@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A decoder from its checkpoint: see loaded.h.
+ */
+#include "engine/infer/loaded.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/model/weights.h"
+#include "engine/store/ckpt.h"
+
+/* The model that it is, and how long its sequences are. */
+static int settle(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
+{
+    int rc = m->o.adapter ? lf_adapter_config_of(&m->adapter, m->o.adapter, err) : 0;
+    if (!rc && m->o.adapter && p->scores)
+        rc = lf_adapter_model(&m->model, &m->adapter, err);
+    if (rc)
+        return rc;
+    if (!m->o.max_context)
+        m->o.max_context = m->model.max_positions;
+    if (m->o.max_context < 1 || m->o.max_context > m->model.max_positions)
+        return lf_fail(err, LF_EINVAL, "a context of %lld tokens does not fit the model: it has %lld positions",
+                       (long long)m->o.max_context, (long long)m->model.max_positions);
+    return 0;
+}
+
+int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
+{
+    const struct lf_plan_opts po = {.target = lf_target_device(m->o.device),
+                                    .threads = m->o.threads,
+                                    .compute = m->o.compute,
+                                    .mode = m->o.fast ? LF_FAST : LF_INVARIANT};
+    int rc = settle(m, p, err);
+    if (rc)
+        return rc;
+    m->dec = lf_decoder_create(&m->model, m->o.max_context, err);
+    m->ps = m->dec ? lf_pstore_create(err) : NULL;
+    if (!m->ps)
+        return err && err->rc ? err->rc : LF_EINVAL;
+    rc = lf_decoder_declare(m->dec, m->ps, err);
+    if (!rc && m->o.adapter && (rc = lf_decoder_adapt(m->dec, m->ps, &m->adapter, err)))
+        lf_err_prefix(err, "%s", m->o.adapter);
+    if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
+        rc = err && err->rc ? err->rc : LF_EINVAL;
+    if (!rc)
+        rc = p->chains(p->user, m, err);
+    return rc ? rc : lf_plan_finish(m->plan, err);
+}
+
+/* The adapter upon the weights of dir. */
+static int load_adapter(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err)
+{
+    char base[LF_HASH_HEX], *path = p->state ? lf_path_join(m->o.adapter, "state.json", err) : NULL;
+    json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL;
+    int rc = !p->state ? 0 : state ? p->state(p->user, state, m->o.adapter, err) : err && err->rc ? err->rc : LF_EFORMAT;
+    memcpy(base, m->identity, sizeof base);
+    if (!rc)
+        rc = lf_adapter_load(m->ps, &m->adapter, m->o.adapter, base, dir, m->o.threads, m->identity, err);
+    json_decref(state);
+    free(path);
+    return rc;
+}
+
+int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err)
+{
+    const struct lf_device_opts d = {
+        .device = m->o.device, .rank = m->o.rank, .local_rank = m->o.local_rank, .threads = m->o.threads};
+    lf_ckpt *c;
+    int rc = lf_ckpt_open(&c, dir, m->o.threads, err);
+    if (rc)
+        return rc;
+    lf_hash_hex(m->identity, lf_ckpt_identity(c));
+    rc = lf_weights_config(&m->model, c, err);
+    if (!rc && p->state)
+        rc = p->state(p->user, lf_ckpt_state(c), dir, err);
+    if (!rc && (rc = lf_loaded_plan(m, p, err)))
+        lf_err_prefix(err, "%s", dir);
+    if (!rc && !(m->back = lf_back_create(&d, err)))
+        rc = LF_ENOTSUP;
+    if (!rc && !(m->exec = lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.profile = m->o.profile, .label = m->o.label}, err)))
+        rc = err && err->rc ? err->rc : LF_EINVAL;
+    if (!rc)
+        rc = lf_weights_load_below(m->ps, m->model.output, c, LF_WEIGHTS_PREFIX, err);
+    if (!rc && m->o.adapter)
+        rc = load_adapter(m, dir, p, err);
+    lf_ckpt_close(c);
+    return rc;
+}
+
+void lf_loaded_fini(lf_loaded *m)
+{
+    lf_exec_destroy(m->exec);
+    lf_back_destroy(m->back);
+    lf_plan_destroy(m->plan);
+    lf_pstore_destroy(m->ps);
+    lf_decoder_destroy(m->dec);
+}
