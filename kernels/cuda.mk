@@ -17,6 +17,10 @@ LF_CU_CODE += kernels/cuda/fp8.cu
 LF_CU_EMU_CODE += kernels/cuda/emu/cu_fp8.c
 LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h engine/base/bits.h
 kernels_libkernels_a_SOURCES += kernels/cuda/fp8.c
+LF_CU_CODE += kernels/cuda/sample.cu
+LF_CU_EMU_CODE += kernels/cuda/emu/cu_sample.c
+LF_CU_HEAD += kernels/cuda/sample.h kernels/sampling.h
+kernels_libkernels_a_SOURCES += kernels/cuda/sample.c
 
 if HAVE_CUDA
 LF_CU_FATBINS = $(LF_CU_CODE:.cu=.fatbin)
@@ -102,3 +106,10 @@ TESTS += tests/op/cuda_fp8_test
 tests_op_cuda_fp8_test_SOURCES = tests/op/fp8_test.c $(LF_CUDA_OP)
 tests_op_cuda_fp8_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_op_cuda_fp8_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+# Drawing tokens: the kernel against the host's sampler.
+check_PROGRAMS += tests/op/cuda_sample_test
+TESTS += tests/op/cuda_sample_test
+tests_op_cuda_sample_test_SOURCES = tests/op/sample_test.c $(LF_CUDA_OP)
+tests_op_cuda_sample_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_op_cuda_sample_test_LDADD = tests/tap/libtap.a kernels/libcuemu.a $(LF_ENGINE_LIBS)

@@ -189,6 +189,45 @@ struct lf_k_logit_stats {
     float softcap, inv_temperature;
 };
 
+/* ---- sampling ------------------------------------------------------------------------------------------------------- */
+
+/* The next token of each row of logits z [rows, v], f32, by the order of operations of engine/infer/sample.h and the arithmetic of
+ * kernels/sampling.h: the token of lf_sampler_draw, whatever else is in the call. What a row asks lies in device memory and changes
+ * between calls. A row's list has at most one entry for a token; list entries of a row: list[list_at ... list_at + list_n - 1]. */
+struct lf_sample_token {
+    double bias; /* added first; -inf forbids the token */
+    int32_t id;  /* in [0, v) */
+    int32_t count; /* times in the output: presence and frequency penalties; 0: seen in the prompt alone; -1: no penalty */
+};
+struct lf_sample_row {
+    uint64_t seed, index;  /* of the draw */
+    double scale;          /* 1 / temperature, at most the largest double; 0: greedy */
+    double top_p;          /* 1: off */
+    double min_x;          /* ln min_p; -inf: off */
+    double repetition, presence, frequency; /* 1, 0, 0: off */
+    int32_t top_k;         /* 0: off */
+    int32_t list_at, list_n;
+    int32_t on;            /* 0: nothing is drawn, token LF_SAMPLE_NONE */
+};
+struct lf_sample_out {
+    int32_t token; /* or LF_SAMPLE_* */
+    float logp;    /* z[token] - lse, 0 without a token */
+};
+/* No finite logit; not asked for; more tokens than the kernel sorts may be kept, so the host must draw. */
+enum { LF_SAMPLE_EMPTY = -1, LF_SAMPLE_NONE = -2, LF_SAMPLE_HOST = -3 };
+/* A row with top-k, top-p or min-p is drawn when at most so many tokens are left by the coarse cut: those at least as likely as the
+ * last one kept, to a factor of e^(1/51.2) and, with top-k and top-p both, those of top-k. v <= LF_SAMPLE_MOST_TOKENS. */
+enum { LF_SAMPLE_SORTED = 4096, LF_SAMPLE_MOST_TOKENS = 1 << 21 };
+struct lf_k_sample {
+    int64_t rows, v, ldz;
+    const float *z, *lse; /* lse [rows] */
+    const struct lf_sample_row *row;
+    const struct lf_sample_token *list;
+    struct lf_sample_out *out; /* [rows] */
+    void *work;
+    size_t work_bytes;
+};
+
 /* ---- fp8 ------------------------------------------------------------------------------------------------------------- */
 
 /* A value x is kept as q s: q in e4m3 (largest value 448) or e5m2 (57344), s a power of two that a block of elements shares and that
@@ -680,6 +719,7 @@ struct lf_k_moe_balance {
     X(colsum)                                                                                                          \
     X(linear_xent)                                                                                                     \
     X(logit_stats)                                                                                                     \
+    X(sample)                                                                                                          \
     X(embed_fwd)                                                                                                       \
     X(embed_bwd)                                                                                                       \
     X(norm_fwd)                                                                                                        \

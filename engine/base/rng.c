@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { KIND_U32 = 0, KIND_F64 = 1, KIND_NORMAL = 2, FEISTEL_ROUNDS = 8 };
+enum { KIND_U32 = 0, KIND_NORMAL = 2, FEISTEL_ROUNDS = 8 };
 #define KIND_FEISTEL 0x80000000u
 
 uint32_t lf_rng_u32(uint64_t seed, uint32_t site, uint64_t i)
@@ -26,9 +26,7 @@ static double unit_f64(uint32_t hi, uint32_t lo)
 
 double lf_rng_f64(uint64_t seed, uint32_t site, uint64_t i)
 {
-    uint32_t r[4];
-    lf_philox(r, seed, site, i / 2, KIND_F64);
-    return i % 2 ? unit_f64(r[2], r[3]) : unit_f64(r[0], r[1]);
+    return lf_philox_f64(seed, site, i); /* kind 1 */
 }
 
 double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i)

@@ -42,6 +42,16 @@ LF_RNG_INLINE void lf_philox(uint32_t out[4], uint64_t seed, uint32_t site, uint
 /* Uniform in [0, 1) with 24 bits. */
 LF_RNG_INLINE float lf_u01(uint32_t x) { return (float)(x >> 8) * (1.0f / 16777216.0f); }
 
+/* Element i of the stream of doubles of lf_rng_f64, for kernels: 53 bits of two words. The counter's third word tells that kind
+ * of stream from the others (rng.c). */
+LF_RNG_INLINE double lf_philox_f64(uint64_t seed, uint32_t site, uint64_t i)
+{
+    uint32_t r[4];
+    lf_philox(r, seed, site, i / 2, 1);
+    const uint32_t hi = i % 2 ? r[2] : r[0], lo = i % 2 ? r[3] : r[1];
+    return (double)(int64_t)(((uint64_t)hi << 32 | lo) >> 11) * (1.0 / 9007199254740992.0);
+}
+
 /* Element i of a stream of uniform u32 / doubles in [0,1) / standard normals (Box-Muller in f64). */
 uint32_t lf_rng_u32(uint64_t seed, uint32_t site, uint64_t i);
 double lf_rng_f64(uint64_t seed, uint32_t site, uint64_t i);

@@ -6,6 +6,7 @@
  */
 #include "engine/infer/sample.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +14,21 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 
-enum { SEEN_PROMPT = 1, SEEN_OUTPUT = 2, FORBIDDEN = 4, ALLOWED = 8 };
+enum { SEEN_PROMPT = 1, SEEN_OUTPUT = 2, FORBIDDEN = 4, ALLOWED = 8, BIASED = 16 };
 enum { BLOCK = 64 }; /* logits whose mass is kept as one number */
 
 struct lf_sampler {
     int64_t vocab;
     uint8_t *flags;   /* [vocab] SEEN_*, FORBIDDEN */
     int32_t *count;   /* [vocab] times in the output */
-    double *work;     /* [vocab] adjusted logits */
+    double *work;     /* [vocab] adjusted logits; lf_sampler_kept: probabilities of ids[] */
     int32_t *ids;     /* [vocab] candidates in draw order */
-    double *probs;    /* [vocab] of ids[], or masses of blocks */
+    uint64_t *mass;   /* [vocab] of ids[], or of blocks */
+    double shift;     /* lf_sample_shift */
     size_t kept;
+    uint64_t total;   /* mass of what is kept */
     bool forbids;     /* is some token FORBIDDEN? */
+    bool twice;       /* is a token biased twice? */
     int32_t *touched; /* ids whose flags or count are set, for a cheap reset */
     size_t n_touched;
     lf_sample_limits limits;
@@ -69,13 +73,14 @@ lf_sampler *lf_sampler_create(int64_t vocab, lf_err *err)
         return NULL;
     size_t n = (size_t)vocab;
     s->vocab = vocab;
+    s->shift = lf_sample_shift(vocab);
     s->flags = lf_calloc(n, sizeof *s->flags, err);
     s->count = lf_calloc(n, sizeof *s->count, err);
     s->work = lf_calloc(n, sizeof *s->work, err);
     s->ids = lf_calloc(n, sizeof *s->ids, err);
-    s->probs = lf_calloc(n, sizeof *s->probs, err);
+    s->mass = lf_calloc(n, sizeof *s->mass, err);
     s->touched = lf_calloc(n, sizeof *s->touched, err);
-    if (!s->flags || !s->count || !s->work || !s->ids || !s->probs || !s->touched) {
+    if (!s->flags || !s->count || !s->work || !s->ids || !s->mass || !s->touched) {
         lf_sampler_destroy(s);
         return NULL;
     }
@@ -90,7 +95,7 @@ void lf_sampler_destroy(lf_sampler *s)
     free(s->count);
     free(s->work);
     free(s->ids);
-    free(s->probs);
+    free(s->mass);
     free(s->touched);
     free(s);
 }
@@ -111,7 +116,7 @@ void lf_sampler_begin(lf_sampler *s, const int32_t *prompt, size_t n)
         s->count[s->touched[i]] = 0;
     }
     s->n_touched = 0;
-    s->forbids = false;
+    s->forbids = s->twice = false;
     s->limits = (lf_sample_limits){0};
     for (size_t i = 0; i < n; i++)
         touch(s, prompt[i], SEEN_PROMPT);
@@ -122,6 +127,11 @@ void lf_sampler_limit(lf_sampler *s, const lf_sample_limits *l)
     s->limits = *l;
     for (size_t i = 0; i < l->n_allowed; i++)
         touch(s, l->allowed[i], ALLOWED);
+    for (size_t i = 0; i < l->n_bias; i++) {
+        const int32_t t = l->bias_ids[i];
+        s->twice = s->twice || (t >= 0 && t < s->vocab && s->flags[t] & BIASED);
+        touch(s, t, BIASED);
+    }
 }
 
 void lf_sampler_forbid_bad(lf_sampler *s, const int32_t *output, size_t n)
@@ -162,6 +172,12 @@ void lf_sampler_allow_all(lf_sampler *s)
     s->forbids = false;
 }
 
+/* lf_sample_token.count of a token. */
+static int32_t counted(const lf_sampler *s, int32_t t)
+{
+    return s->flags[t] & SEEN_OUTPUT ? s->count[t] : s->flags[t] & SEEN_PROMPT ? 0 : -1;
+}
+
 static void adjust(lf_sampler *s, const lf_sample_params *p, const float *logits)
 {
     for (int64_t i = 0; i < s->vocab; i++)
@@ -174,11 +190,8 @@ static void adjust(lf_sampler *s, const lf_sample_params *p, const float *logits
             s->work[i] = -HUGE_VAL;
     for (size_t i = 0; i < s->n_touched; i++) {
         int32_t t = s->touched[i];
-        double l = s->work[t];
-        if (s->flags[t] & (SEEN_PROMPT | SEEN_OUTPUT))
-            l = l > 0 ? l / p->repetition_penalty : l * p->repetition_penalty;
-        if (s->flags[t] & SEEN_OUTPUT)
-            l -= p->presence_penalty + p->frequency_penalty * s->count[t];
+        double l = lf_sample_adjusted(s->work[t], 0, counted(s, t), p->repetition_penalty, p->presence_penalty,
+                                      p->frequency_penalty);
         s->work[t] = (s->flags[t] & FORBIDDEN) ? -HUGE_VAL : l;
     }
 }
@@ -213,159 +226,152 @@ static int32_t greedy(lf_sampler *s)
     s->kept = 0;
     if (best >= 0) {
         s->ids[0] = best;
-        s->probs[0] = 1;
-        s->kept = 1;
+        s->kept = s->mass[0] = s->total = 1;
     }
     return best;
 }
 
-/* Candidates in draw order into ids/probs, cut by top-k, top-p and min-p; probabilities renormalised. The heap lives in the tail of
- * ids[]: popped tokens are written from the front, and the heap shrinks from the back, so nothing overlaps. */
-static void select_kept(lf_sampler *s, const lf_sample_params *p)
+static double scale_of(const lf_sample_params *p)
 {
-    const double *l = s->work;
+    return p->temperature > 0 ? fmin(1 / p->temperature, DBL_MAX) : 0;
+}
+
+static bool cuts(const lf_sample_params *p) { return p->top_k > 0 || p->top_p < 1 || p->min_p > 0; }
+
+/* Finite logits into ids, the others -inf; *max is the largest. */
+static size_t candidates(lf_sampler *s, double *max)
+{
     size_t n = 0;
-    double max = -INFINITY;
+    *max = -INFINITY;
     for (int64_t i = 0; i < s->vocab; i++) {
-        if (!isfinite(l[i]))
+        if (!isfinite(s->work[i])) {
+            s->work[i] = -INFINITY;
             continue;
+        }
         s->ids[n++] = (int32_t)i;
-        max = l[i] > max ? l[i] : max;
+        *max = s->work[i] > *max ? s->work[i] : *max;
     }
-    s->kept = 0;
-    if (n == 0)
-        return;
-    bool cut = p->top_k > 0 || p->top_p < 1 || p->min_p > 0;
-    double total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += s->probs[i] = exp(l[s->ids[i]] - max);
-    if (!cut) { /* ids ascending; the order of the walk does not matter for the distribution */
-        for (size_t i = 0; i < n; i++)
-            s->probs[i] /= total;
-        s->kept = n;
-        return;
-    }
+    return n;
+}
+
+/* Masses of all tokens; their sum. */
+static uint64_t all_masses(lf_sampler *s, double max, double scale)
+{
+    const double shift = s->shift, *l = s->work;
+    uint64_t *mass = s->mass, sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < s->vocab; i++)
+        sum += mass[i] = lf_sample_mass(lf_sample_x(l[i], max, scale), shift);
+    return sum;
+}
+
+/* Moves the first of the n candidates in draw order to the front of ids: the k largest and ties with the k-th, or, where there is no
+ * top-k, as many as top-p or min-p may keep. Returns how many. Popped ones leave the heap's root for the slot that is free at
+ * its end, so they stand behind it, the last one first. */
+static size_t first_ones(lf_sampler *s, const lf_sample_params *p, size_t n, double max, double scale)
+{
+    const double *l = s->work, min_x = log(p->min_p);
+    const uint64_t enough = p->top_k == 0 && p->top_p < 1 ? lf_sample_share(p->top_p, s->total) : UINT64_MAX;
+    size_t heap = n, popped = 0;
+    uint64_t run = 0;
+    double kth = -INFINITY;
     for (size_t i = n / 2; i-- > 0;)
         sift(l, s->ids, n, i);
-    /* Pop in draw order. A popped token leaves the heap's root; the heap's last takes its place. Popped ones wait at the back. */
-    size_t heap = n, popped = 0;
-    double kth = -INFINITY;
     while (heap > 0) {
-        int32_t t = s->ids[0];
+        const int32_t t = s->ids[0];
+        const double x = lf_sample_x(l[t], max, scale);
         if (p->top_k > 0 && popped >= (size_t)p->top_k && l[t] < kth)
             break;
-        if (p->top_k == 0 && exp(l[t] - max) < p->min_p)
+        if (p->top_k == 0 && (x < min_x || run >= enough))
             break; /* with top-k, top-p wants the mass of all k first */
         s->ids[0] = s->ids[--heap];
         sift(l, s->ids, heap, 0);
-        s->ids[heap] = t; /* the freed slot at the back: reversed draw order */
+        s->ids[heap] = t;
         kth = l[t];
         popped++;
-        /* Without top-k the mass is known at once; with it the mass of the kept set is needed first. */
-        if (p->top_k == 0 && p->top_p < 1) {
-            double mass = exp(l[t] - max) + (popped > 1 ? s->probs[popped - 2] : 0);
-            s->probs[popped - 1] = mass; /* running mass, replaced below */
-            if (mass >= p->top_p * total)
-                break;
-        }
+        if (p->top_k == 0)
+            run += lf_sample_mass(x, s->shift);
     }
-    /* Reverse the back part into the front. */
     for (size_t i = 0; i < popped / 2; i++) {
         int32_t t = s->ids[n - 1 - i];
         s->ids[n - 1 - i] = s->ids[n - popped + i];
         s->ids[n - popped + i] = t;
     }
     memmove(s->ids, s->ids + (n - popped), popped * sizeof *s->ids);
-    double mass = 0;
-    for (size_t i = 0; i < popped; i++)
-        mass += s->probs[i] = exp(l[s->ids[i]] - max);
-    size_t keep = popped;
-    if (p->top_k > 0) {
-        double run = 0;
-        for (keep = 0; keep < popped && run < p->top_p * mass && s->probs[keep] >= p->min_p; keep++)
-            run += s->probs[keep];
-        mass = run;
+    return popped;
+}
+
+/* What may be drawn into ids and mass: of ascending id without a cut, else in draw order. */
+static void select_kept(lf_sampler *s, const lf_sample_params *p)
+{
+    const double scale = scale_of(p);
+    double max;
+    size_t n = candidates(s, &max);
+    s->kept = n;
+    if (n == 0)
+        return;
+    if (!cuts(p) || (p->top_k == 0 && p->top_p < 1))
+        s->total = all_masses(s, max, scale);
+    if (!cuts(p)) {
+        for (size_t i = 0; i < n; i++)
+            s->mass[i] = s->mass[s->ids[i]];
+        return;
     }
-    for (size_t i = 0; i < keep; i++)
-        s->probs[i] /= mass;
-    s->kept = keep;
+    const double min_x = log(p->min_p);
+    uint64_t enough = UINT64_MAX;
+    n = first_ones(s, p, n, max, scale);
+    s->total = 0;
+    for (size_t i = 0; i < n; i++)
+        s->total += s->mass[i] = lf_sample_mass(lf_sample_x(s->work[s->ids[i]], max, scale), s->shift);
+    s->kept = n;
+    if (p->top_k == 0)
+        return;
+    if (p->top_p < 1)
+        enough = lf_sample_share(p->top_p, s->total);
+    s->total = 0;
+    for (s->kept = 0; s->kept < n && s->total < enough; s->kept++) {
+        if (lf_sample_x(s->work[s->ids[s->kept]], max, scale) < min_x)
+            break;
+        s->total += s->mass[s->kept];
+    }
 }
 
 /* ---- draws that nothing bends ---- */
 
 static bool is_raw(const lf_sampler *s, const lf_sample_params *p)
 {
-    bool cut = p->top_k > 0 || p->top_p < 1 || p->min_p > 0;
     bool penalty = p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-    return p->temperature > 0 && !cut && !penalty && !s->forbids && s->limits.n_bias == 0 && s->limits.n_allowed == 0;
+    return p->temperature > 0 && !cuts(p) && !penalty && !s->forbids && s->limits.n_bias == 0 && s->limits.n_allowed == 0;
 }
 
-/* e^x for x <= 0 (NaN and what is below -700 become 1e-304), relative error below 1e-11, four orders below that of a logit: x = k ln 2 + r,
- * Taylor's series of e^r, k added to the exponent's bits. No branch and no call, so that compilers make vectors of it. */
-static inline double exp_negative(double x)
+/* w[i] of logit at + i of a block, 0 beyond the end; their sum. */
+static uint64_t block_mass(uint64_t w[BLOCK], const float *logits, int64_t vocab, int64_t at, float max, double scale, double shift)
 {
-    const double shift = 0x1.8p52; /* adding it leaves k in the low bits */
-    double t, k, r, y;
-    uint64_t bits, low;
-    const int64_t keep = -(int64_t)(x > -700); /* all ones or none */
-    memcpy(&bits, &x, sizeof bits);
-    bits = (bits & (uint64_t)keep) | (0xc085e00000000000u & ~(uint64_t)keep); /* -700 */
-    memcpy(&x, &bits, sizeof x);
-    t = x * 0x1.71547652b82fep0 + shift;
-    k = t - shift;
-    r = x - k * 0x1.62e42feep-1 - k * 0x1.a39ef35793c76p-33;
-    y = 1.0 / 40320 + r * (1.0 / 362880);
-    y = 1.0 / 720 + r * (1.0 / 5040 + r * y);
-    y = 1.0 / 24 + r * (1.0 / 120 + r * y);
-    y = 1 + r * (1 + r * (0.5 + r * (1.0 / 6 + r * y)));
-    memcpy(&bits, &y, sizeof bits);
-    memcpy(&low, &t, sizeof low);
-    bits += low << 52;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-/* e[i] = exp((logits[at + i] - max) * scale) of a block, 0 in effect beyond the end; their sum. */
-static double block_mass(double e[BLOCK], const float *logits, int64_t vocab, int64_t at, float max, double scale)
-{
-    double sum[4] = {0};
+    uint64_t sum = 0;
     float x[BLOCK];
     int64_t n = vocab - at < BLOCK ? vocab - at : BLOCK;
     for (int64_t i = 0; i < BLOCK; i++)
         x[i] = i < n ? logits[at + i] : -INFINITY;
-#pragma omp simd
+#pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < BLOCK; i++)
-        e[i] = exp_negative(((double)x[i] - (double)max) * scale);
-    for (int64_t i = 0; i < BLOCK; i += 4)
-        for (int64_t k = 0; k < 4; k++)
-            sum[k] += e[i + k];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        sum += w[i] = lf_sample_mass(lf_sample_x((double)x[i], (double)max, scale), shift);
+    return sum;
 }
 
-/* The token at which the running mass passes u of the whole. */
-static int32_t draw_raw(lf_sampler *s, double temperature, const float *logits, float max, double u)
+/* The first token whose running mass is beyond the place of u. No logit is +inf. */
+static int32_t draw_raw(lf_sampler *s, double scale, const float *logits, float max, double u)
 {
-    const double scale = 1 / temperature;
-    double e[BLOCK], total = 0, run = 0;
-    int64_t n = (s->vocab + BLOCK - 1) / BLOCK, b = 0;
-    for (int64_t i = 0; i < n; i++)
-        total += s->probs[i] = block_mass(e, logits, s->vocab, i * BLOCK, max, scale);
-    u *= total;
-    while (b < n - 1 && u >= run + s->probs[b])
-        run += s->probs[b++];
-    block_mass(e, logits, s->vocab, b * BLOCK, max, scale);
-    int32_t last = -1;
-    for (int64_t i = b * BLOCK; i < s->vocab && i < (b + 1) * BLOCK; i++) {
-        if (!isfinite(logits[i]))
-            continue;
-        last = (int32_t)i;
-        run += e[i - b * BLOCK];
-        if (u < run)
-            return last;
-    }
-    for (int64_t i = b * BLOCK; last < 0 && i-- > 0;) /* u met the rounding of the last sum */
-        last = isfinite(logits[i]) ? (int32_t)i : -1;
-    return last;
+    uint64_t w[BLOCK], total = 0, run = 0;
+    int64_t n = (s->vocab + BLOCK - 1) / BLOCK, b = 0, i = 0;
+    for (int64_t k = 0; k < n; k++)
+        total += s->mass[k] = block_mass(w, logits, s->vocab, k * BLOCK, max, scale, s->shift);
+    const uint64_t place = lf_sample_place(u, total);
+    while (place >= run + s->mass[b])
+        run += s->mass[b++];
+    block_mass(w, logits, s->vocab, b * BLOCK, max, scale, s->shift);
+    while (place >= run + w[i])
+        run += w[i++];
+    return (int32_t)(b * BLOCK + i);
 }
 
 static float largest(const float *logits, int64_t vocab)
@@ -389,31 +395,70 @@ int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *l
     float max = is_raw(s, p) ? largest(logits, s->vocab) : INFINITY;
     if (isfinite(max)) {
         s->kept = 0;
-        return draw_raw(s, p->temperature, logits, max, lf_rng_f64(seed, LF_SITE_SAMPLE, index));
+        return draw_raw(s, scale_of(p), logits, max, lf_rng_f64(seed, LF_SITE_SAMPLE, index));
     }
     adjust(s, p, logits);
     if (p->temperature <= 0)
         return greedy(s);
-    if (p->temperature != 1.0)
-        for (int64_t i = 0; i < s->vocab; i++)
-            s->work[i] /= p->temperature;
     select_kept(s, p);
     if (s->kept == 0)
         return -1;
-    double u = lf_rng_f64(seed, LF_SITE_SAMPLE, index), run = 0;
-    for (size_t i = 0; i < s->kept; i++) {
-        run += s->probs[i];
-        if (u < run)
-            return s->ids[i];
-    }
-    return s->ids[s->kept - 1]; /* u met the rounding of the last sum */
+    uint64_t run = 0, place = lf_sample_place(lf_rng_f64(seed, LF_SITE_SAMPLE, index), s->total);
+    size_t i = 0;
+    while (place >= run + s->mass[i])
+        run += s->mass[i++];
+    return s->ids[i];
 }
 
 size_t lf_sampler_kept(const lf_sampler *s, const int32_t **ids, const double **probs)
 {
+    for (size_t i = 0; i < s->kept; i++)
+        s->work[i] = (double)s->mass[i] / (double)s->total;
     *ids = s->ids;
-    *probs = s->probs;
+    *probs = s->work;
     return s->kept;
+}
+
+/* ---- the same for the kernel ---- */
+
+/* Entry k of a list of at most cap. */
+static bool add_entry(struct lf_sample_token *list, size_t cap, size_t k, const lf_sampler *s, int32_t t, double bias, bool penalty)
+{
+    if (k >= cap)
+        return false;
+    list[k] = (struct lf_sample_token){s->flags[t] & FORBIDDEN ? -HUGE_VAL : bias, t, penalty ? counted(s, t) : -1};
+    return true;
+}
+
+int64_t lf_sampler_row(const lf_sampler *s, const lf_sample_params *p, uint64_t seed, uint64_t index, struct lf_sample_row *row,
+                       struct lf_sample_token *list, size_t cap)
+{
+    const lf_sample_limits *l = &s->limits;
+    const bool penalty = p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    size_t n = 0;
+    if (l->n_allowed > 0 || s->twice)
+        return -1;
+    for (size_t i = 0; i < l->n_bias; i++)
+        if (l->bias_ids[i] >= 0 && l->bias_ids[i] < s->vocab && !add_entry(list, cap, n++, s, l->bias_ids[i], l->bias[i], penalty))
+            return -1;
+    for (size_t i = 0; (penalty || s->forbids) && i < s->n_touched; i++) {
+        const int32_t t = s->touched[i];
+        const bool bent = s->flags[t] & FORBIDDEN || (penalty && s->flags[t] & (SEEN_PROMPT | SEEN_OUTPUT));
+        if (bent && !(s->flags[t] & BIASED) && !add_entry(list, cap, n++, s, t, 0, penalty))
+            return -1;
+    }
+    *row = (struct lf_sample_row){.seed = seed,
+                                  .index = index,
+                                  .scale = scale_of(p),
+                                  .top_p = p->top_p,
+                                  .min_x = log(p->min_p),
+                                  .repetition = p->repetition_penalty,
+                                  .presence = p->presence_penalty,
+                                  .frequency = p->frequency_penalty,
+                                  .top_k = (int32_t)(p->top_k < s->vocab ? p->top_k : s->vocab),
+                                  .list_n = (int32_t)n,
+                                  .on = 1};
+    return (int64_t)n;
 }
 
 size_t lf_top_logits(const float *logits, int64_t vocab, size_t n, int32_t *ids)

@@ -6,15 +6,17 @@
  *   1. logit bias; tokens not allowed   added; -inf
  *   2. repetition penalty r             l > 0 ? l / r : l * r, once per distinct token of prompt and output (Keskar et al. 2019)
  *   3. presence and frequency penalty   l -= presence * [count > 0] + frequency * count, tokens of the output only (OpenAI)
- *   4. temperature                      l /= temperature; 0 means greedy: the largest logit, lowest id on ties, and 5-7 do not apply
+ *   4. temperature                      x = (l - max l) / temperature; 0 means greedy: the largest logit, lowest id on ties, and 5-7
+ *                                       do not apply
  *   5. top-k                            keep the k largest; ties with the k-th are kept
  *   6. top-p                            keep the smallest set of the most probable tokens whose mass reaches p, at least one
  *                                       (Holtzman et al. 2020)
- *   7. min-p                            keep p_i >= min_p * p_max
+ *   7. min-p                            keep p_i >= min_p * p_max, that is x_i >= ln min_p
  *   8. draw                             inverse of the cumulative distribution at u, tokens in order of descending logit, then id; of
  *                                       ascending id where 5-7 are off (nothing is sorted then)
  * u is Philox(seed of the sequence, LF_SITE_SAMPLE, index of the output token): it depends on nothing else, so results do not
- * change with batch, order or threads. All sums are f64 in that fixed order.
+ * change with batch, order or threads. Masses are integers (kernels/sampling.h), so sums do not depend on an order and a GPU that adds
+ * in parallel (lf_k_sample) gets the same token.
  */
 #ifndef LF_INFER_SAMPLE_H
 #define LF_INFER_SAMPLE_H
@@ -24,8 +26,8 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
-
-#define LF_SITE_SAMPLE 0x53414d50u /* Philox site of sampling */
+#include "kernels/kernels.h"
+#include "kernels/sampling.h"
 
 typedef struct lf_sample_params {
     double temperature;        /* >= 0; 0 = greedy */
@@ -74,6 +76,12 @@ void lf_sampler_forbid(lf_sampler *s, const int32_t *tokens, size_t n);
 void lf_sampler_allow_all(lf_sampler *s);
 /* Draw output token number `index` from logits [vocab] f32 (not changed). Returns the id, or -1 when no logit is finite. */
 int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits, uint64_t seed, uint64_t index);
+
+/* The same draw as the argument of lf_k_sample: *row but for list_at, and what is left of penalties, biases and forbidden tokens as
+ * list [cap]. Returns the entries of the list, or -1: it is no draw for the kernel (allowed tokens, a token biased twice, a longer
+ * list), and *row is as it was. */
+int64_t lf_sampler_row(const lf_sampler *s, const lf_sample_params *p, uint64_t seed, uint64_t index, struct lf_sample_row *row,
+                       struct lf_sample_token *list, size_t cap);
 
 /* The distribution that the last draw used, for tests: number of kept tokens, ids in draw order and probabilities (borrowed until
  * the next call). A greedy draw keeps one; one without cuts, penalties, limits and forbidden tokens makes no list: 0. */

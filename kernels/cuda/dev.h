@@ -76,6 +76,19 @@ LF_DEV int lf_shfl_i(int v, int lane)
 {
     return __shfl_sync(0xffffffffu, v, lane);
 }
+LF_DEV uint64_t lf_shfl_u64(uint64_t v, int lane)
+{
+    return __shfl_sync(0xffffffffu, (unsigned long long)v, lane);
+}
+/* Sums of integers, which do not depend on the order; shared or global memory. lf_add_i32 gives what stood there. */
+LF_DEV void lf_add_u64(uint64_t *p, uint64_t v)
+{
+    atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
+LF_DEV int lf_add_i32(int32_t *p, int v)
+{
+    return atomicAdd(p, v);
+}
 LF_DEV unsigned lf_ballot(int v)
 {
     return __ballot_sync(0xffffffffu, v);

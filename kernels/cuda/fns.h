@@ -127,6 +127,13 @@
     X(fp8, quantise_most)                                                                                              \
     X(fp8, quantise)
 
+#define LF_CU_FNS_SAMPLE(X)                                                                                            \
+    X(sample, sample_max)                                                                                              \
+    X(sample, sample_bins)                                                                                             \
+    X(sample, sample_cut)                                                                                              \
+    X(sample, sample_gather)                                                                                           \
+    X(sample, sample_pick)
+
 #define LF_CU_FNS(X)                                                                                                   \
     LF_CU_FNS_ELEMENTWISE(X)                                                                                           \
     LF_CU_FNS_ROWS(X)                                                                                                  \
@@ -138,7 +145,8 @@
     LF_CU_FNS_ATTN(X)                                                                                                  \
     LF_CU_FNS_CACHE(X)                                                                                                 \
     LF_CU_FNS_DORA(X)                                                                                                  \
-    LF_CU_FNS_FP8(X)
+    LF_CU_FNS_FP8(X)                                                                                                   \
+    LF_CU_FNS_SAMPLE(X)
 
 #define LF_CU_FILES(X)                                                                                                 \
     X(attn_f32)                                                                                                        \
@@ -158,6 +166,7 @@
     X(optim)                                                                                                           \
     X(rope)                                                                                                            \
     X(rows)                                                                                                            \
+    X(sample)                                                                                                          \
     X(sort)                                                                                                            \
     X(xent)
 

@@ -68,6 +68,8 @@
     X(quantise)                                                                                                        \
     X(gemm_fp8)
 
+#define LF_CUDA_LIST_SAMPLE(X) X(sample)
+
 #define LF_CUDA_LIST(X)                                                                                                \
     LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \
     LF_CUDA_LIST_ROWS(X)                                                                                               \
@@ -79,6 +81,7 @@
     LF_CUDA_LIST_ATTN(X)                                                                                               \
     LF_CUDA_LIST_CACHE(X)                                                                                              \
     LF_CUDA_LIST_DORA(X)                                                                                               \
-    LF_CUDA_LIST_FP8(X)
+    LF_CUDA_LIST_FP8(X)                                                                                                \
+    LF_CUDA_LIST_SAMPLE(X)
 
 #endif

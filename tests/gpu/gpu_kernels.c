@@ -135,6 +135,7 @@ CALL(attn_fwd)
 CALL(attn_bwd)
 CALL(adamw)
 CALL(linear_xent)
+CALL(sample)
 
 /* y = x w^T, dx = dy w, dw += dy^T x. */
 static void products(struct bench *x, const char *layer, int64_t M, int64_t N, int64_t K)
@@ -339,6 +340,36 @@ static void classifier(struct bench *x, int64_t R, int64_t K, int64_t V)
     ROW(x, linear_xent, name, &a, 6.0 * (double)R * (double)K * (double)V, 0);
 }
 
+/* The next token of R rows of V logits. */
+static void draws(struct bench *x, int64_t R, int64_t V)
+{
+    static const struct {
+        const char *name;
+        struct lf_sample_row row;
+    } kinds[] = {{"greedy", {.scale = 0, .top_p = 1, .min_x = -INFINITY, .repetition = 1, .on = 1}},
+                 {"temperature", {.scale = 1.25, .top_p = 1, .min_x = -INFINITY, .repetition = 1, .on = 1}},
+                 {"top-k 50, top-p 0.9", {.scale = 1.25, .top_p = 0.9, .min_x = -INFINITY, .repetition = 1, .top_k = 50, .on = 1}}};
+    struct lf_sample_row host[64];
+    char name[96];
+    snprintf(name, sizeof name, "sample %lldx%lld", (long long)R, (long long)V);
+    if (!wanted(x, name))
+        return;
+    struct lf_sample_row *asked = memory(x, R * (int64_t)sizeof *asked);
+    struct lf_k_sample a = {.rows = R, .v = V, .ldz = V, .z = values(x, R * V, LF_F32), .lse = memory(x, 4 * R), .row = asked,
+                            .list = memory(x, 16), .out = memory(x, R * (int64_t)sizeof *a.out)};
+    WORKSPACE(x, sample, &a);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char full[160];
+        for (int64_t r = 0; r < R; r++) {
+            host[r] = kinds[k].row;
+            host[r].seed = (uint64_t)r;
+        }
+        need(x->b->ops->copy_in(x->b, asked, host, (size_t)R * sizeof *host, &err));
+        snprintf(full, sizeof full, "%s, %s", name, kinds[k].name);
+        ROW(x, sample, full, &a, 0, 4.0 * (double)(R * V));
+    }
+}
+
 static void all(struct bench *x)
 {
     if (x->emulated) {
@@ -348,6 +379,7 @@ static void all(struct bench *x)
         attention(x, &(struct documents){2, 2, 16, 2, 1, 64, LF_BF16});
         optimizer(x, 1000);
         classifier(x, 16, 64, 96);
+        draws(x, 3, 5000);
         return;
     }
     products(x, "qwen2.5-1.5b qkv", 16384, 2048, 1536);
@@ -368,6 +400,10 @@ static void all(struct bench *x)
     gates(x, 16384, 8960);
     gates(x, 8192, 11008);
     optimizer(x, 256 << 20);
+    for (int64_t r = 1; r <= 64; r *= 64) {
+        draws(x, r, 32000);
+        draws(x, r, 151936);
+    }
 }
 
 int main(int argc, char **argv)

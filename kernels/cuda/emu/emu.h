@@ -89,6 +89,22 @@ LF_DEV double lf_shfl_xor_d(double v, int mask)
     memcpy(&r, lf_emu_exchange(&v, sizeof v) + 64 * (((int)lf_emu.lane ^ mask) & 31), sizeof r);
     return r;
 }
+LF_DEV uint64_t lf_shfl_u64(uint64_t v, int lane)
+{
+    uint64_t r;
+    memcpy(&r, lf_emu_exchange(&v, sizeof v) + 64 * (lane & 31), sizeof r);
+    return r;
+}
+LF_DEV void lf_add_u64(uint64_t *p, uint64_t v)
+{
+    *p += v;
+}
+LF_DEV int lf_add_i32(int32_t *p, int v)
+{
+    const int32_t old = *p;
+    *p += v;
+    return old;
+}
 LF_DEV unsigned lf_ballot(int v)
 {
     const unsigned char *all = lf_emu_exchange(&v, sizeof v);
