@@ -130,6 +130,12 @@ void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name)
     return c ? lf_exec_addr(ex, c, slot, find_tensor(c, name, true, true)) : NULL;
 }
 
+void *lf_exec_state(lf_exec *ex, const char *name)
+{
+    const int32_t k = lf_plan_table(ex->p, name);
+    return k >= 0 && ex->p->tab[k].state ? ex->state + ex->p->tab[k].off : NULL;
+}
+
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name)
 {
     return ex->b->ops->host_visible ? lf_exec_ptr(ex, chain, slot, name) : NULL;

@@ -82,6 +82,9 @@ struct lf_program_item {
 };
 int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t n, lf_err *err);
 
+/* Memory of lf_plan_state, as the backend knows it; NULL: the plan has none of that name. */
+void *lf_exec_state(lf_exec *ex, const char *name);
+
 int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err);
 int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
 /* Of the record as it is now in the queue, to be read once the host wants it: a backend with late copies. One at a time. */

@@ -152,6 +152,22 @@ static int adopt_tables(lf_plan *p, lf_graph *g, lf_err *err)
     return 0;
 }
 
+int lf_plan_state(lf_plan *p, const char *name, size_t bytes, lf_err *err)
+{
+    if (p->finished || bytes == 0 || lf_plan_table(p, name) >= 0)
+        return lf_fail(err, LF_EINVAL, "plan: state %s of %zu bytes: %s", name, bytes,
+                       p->finished ? "the plan is finished" : bytes ? "there is one" : "nothing to keep");
+    int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
+    if (rc)
+        return rc;
+    struct lf_table *t = &p->tab[p->n_tab++];
+    *t = (struct lf_table){
+        .name = lf_arena_strdup(p->arena, name, err), .dtype = LF_U8, .state = true, .rows = 1, .cols = (int64_t)bytes, .bytes = bytes};
+    return t->name ? 0 : LF_ENOMEM;
+}
+
+const struct lf_kernels *lf_plan_kernels(const lf_plan *p) { return p->k; }
+
 /* Mark what of the store the chain's nodes really touch. */
 static void mark_store(lf_plan *p, const struct lf_chain *c)
 {

@@ -104,6 +104,12 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *opts, lf_err *err)
  * sums the gradients over them (lf_exec_set_reduce), in buckets of about bucket_bytes. */
 int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *err);
 
+/* Memory that no graph touches, for kernels that stand beside the graphs: counted and taken as state, zeroed when an executor binds
+ * the plan, and found by name with lf_exec_state. LF_EINVAL: no bytes, or the name is taken. */
+int lf_plan_state(lf_plan *p, const char *name, size_t bytes, lf_err *err);
+/* Of the plan's target, for the sizes of such memory. */
+const struct lf_kernels *lf_plan_kernels(const lf_plan *p);
+
 /* Place everything. After this nothing can be added. */
 int lf_plan_finish(lf_plan *p, lf_err *err);
 

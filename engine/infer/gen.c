@@ -37,7 +37,7 @@ typedef struct gen_run {
     int32_t *want;                        /* [slots] rows whose logits are needed */
     gen_seq **want_seq;                   /* [slots] */
     size_t *want_at;                      /* [slots] index in its sequence */
-    int32_t *drawn;                       /* [slots] their tokens */
+    struct lf_sample_out *drawn;          /* [slots] their tokens */
     struct lf_gen_stats stats;
 } gen_run;
 
@@ -237,11 +237,41 @@ static int apply(gen_run *g, int64_t i, bool drawn, const float *z, float lse, l
     return rc;
 }
 
+/* What the model can draw itself. */
+static void ask(const gen_run *g, int64_t n_want)
+{
+    lf_gen_draws *d = g->m->draws;
+    if (!d)
+        return;
+    d->n_list = 0;
+    d->vocab = g->m->vocab;
+    for (int64_t i = 0; i < n_want; i++)
+        if (!draws(g, i) || !lf_gen_seq_ask(g->want_seq[i], d, i))
+            d->row[i] = (struct lf_sample_row){0};
+}
+
+/* Did it? */
+static bool answered(const gen_run *g, int64_t i)
+{
+    const lf_gen_draws *d = g->m->draws;
+    return d && d->row[i].on && d->out[i].token >= LF_SAMPLE_EMPTY;
+}
+
+/* The token of wanted row i. */
+static struct lf_sample_out draw(const gen_run *g, int64_t i, const float *z, float lse)
+{
+    if (answered(g, i))
+        return g->m->draws->out[i];
+    const int32_t token = lf_gen_seq_draw(g->want_seq[i], z);
+    return (struct lf_sample_out){token, token < 0 ? 0 : z[token] - lse};
+}
+
 static int one_step(gen_run *g, lf_err *err)
 {
     const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
     int64_t n_want, rows = compose(g, &n_want);
     struct lf_gen_logits out;
+    ask(g, n_want);
     int rc = g->m->step(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want, &out, err);
     const struct lf_profile_mark d = lf_profile_begin(g->m->profile);
     if (rc == 0) {
@@ -250,13 +280,15 @@ static int one_step(gen_run *g, lf_err *err)
         for (int64_t i = 0; i < n_want; i++) {
             gen_seq *s = g->want_seq[i];
             if (draws(g, i))
-                g->drawn[i] = lf_gen_seq_draw(s, out.z + i * out.ld);
+                g->drawn[i] = draw(g, i, out.z + i * out.ld, out.lse[i]);
             else
                 lf_gen_seq_note_prompt(s, g->want_at[i], g->m->vocab, out.z + i * out.ld, out.lse[i]);
         }
     }
-    for (int64_t i = 0; i < n_want && rc == 0; i++)
+    for (int64_t i = 0; i < n_want && rc == 0; i++) {
+        g->stats.model_draws += answered(g, i);
         rc = apply(g, i, draws(g, i), out.z + i * out.ld, out.lse[i], err);
+    }
     lf_profile_end(g->m->profile, LF_LANE_STEP, "draws", d);
     lf_profile_end(g->m->profile, LF_LANE_STEP, "generation step", m);
     g->stats.steps++;

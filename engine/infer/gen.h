@@ -37,6 +37,15 @@ struct lf_gen_logits {
     const float *lse; /* [n_want] */
 };
 struct lf_profile; /* engine/graph/profile.h */
+/* Draws that a model makes itself, where its logits are. lf_gen_run asks before a step, for each of the wanted rows in their order; the
+ * step answers. What is not asked or not answered is drawn from the row's logits by lf_sampler_draw: the same token. */
+typedef struct lf_gen_draws {
+    int64_t vocab;                /* of the run: at most that of the logits, tokens behind it are not drawn */
+    struct lf_sample_row *row;    /* [slots]; on 0: the logits are wanted instead */
+    struct lf_sample_token *list; /* [cap_list] of all rows */
+    size_t n_list, cap_list;
+    struct lf_sample_out *out;    /* [slots] LF_SAMPLE_NONE, LF_SAMPLE_HOST: the row's logits are in lf_gen_logits, else they need not be */
+} lf_gen_draws;
 typedef struct lf_gen_model {
     void *ctx;
     struct lf_profile *profile; /* gets a span for each step and its draws; NULL: none */
@@ -49,6 +58,7 @@ typedef struct lf_gen_model {
     int64_t max_pages;   /* entries per slot of the page table */
     int32_t *prefix;     /* NULL, or the model's [slots]: gets the prefix of each slot, all of a prompt but its last token, whose
                             tokens see each other; then a step has the rest of a prefix as a whole or nothing of it */
+    lf_gen_draws *draws; /* NULL, or the model's: it can draw */
     /* table: i32 [slots, max_pages]. *out is borrowed until the next step. */
     int (*step)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
                 int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err);
@@ -110,6 +120,7 @@ typedef int (*lf_gen_sink)(void *arg, const lf_gen_result *r, lf_err *err);
 
 struct lf_gen_stats {
     int64_t steps, rows, prompt_tokens, new_tokens;
+    int64_t model_draws;   /* of new_tokens, drawn by the model (lf_gen_draws) */
     int64_t shared_tokens; /* of prompts, not computed because another sequence had them */
     double seconds;
 };

@@ -56,14 +56,17 @@ static inline bool gen_seq_wants(const gen_seq *s, size_t at)
 
 /* The next token of the output, from its row of logits. Touches nothing but the sequence's sampler. */
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
+/* The same as wanted row i of a step asks the model for it; false: it is for the host. */
+bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i);
 /* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches the sequence alone.
  */
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse);
 /* LF_ENUMERIC: what note_prompt noted is not finite. */
 int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err);
-/* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL. */
-int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, int32_t token, const float *logits,
-                       float lse, bool *ended, lf_err *err);
+/* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL; logits and lse are read where
+ * alternatives are reported. */
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, struct lf_sample_out drawn,
+                       const float *logits, float lse, bool *ended, lf_err *err);
 /* The rest of the text. */
 void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok);
 

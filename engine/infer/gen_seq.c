@@ -188,18 +188,43 @@ static void note_top(int64_t vocab, const float *logits, float lse, size_t top, 
     }
 }
 
+/* Forbids what this place of the output forbids; whether lf_sampler_allow_all must follow the draw. */
+static bool forbid(const gen_seq *s, size_t index)
+{
+    const lf_gen_job *j = s->job;
+    const bool early = index < (size_t)(j->min_tokens > 0 ? j->min_tokens : 0);
+    if (early)
+        lf_sampler_forbid(s->sampler, j->end, j->n_end);
+    lf_sampler_forbid_bad(s->sampler, s->tok + j->n_prompt, index);
+    return early || j->limits.n_bad > 0;
+}
+
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits)
 {
     const lf_gen_job *j = s->job;
-    size_t index = s->n_tok - j->n_prompt;
-    bool guard = index < (size_t)(j->min_tokens > 0 ? j->min_tokens : 0) || j->limits.n_bad > 0;
-    if (index < (size_t)(j->min_tokens > 0 ? j->min_tokens : 0))
-        lf_sampler_forbid(s->sampler, j->end, j->n_end);
-    lf_sampler_forbid_bad(s->sampler, s->tok + j->n_prompt, index);
+    const size_t index = s->n_tok - j->n_prompt;
+    const bool guard = forbid(s, index);
     int32_t token = lf_sampler_draw(s->sampler, &j->params, logits, j->seed, index);
     if (guard)
         lf_sampler_allow_all(s->sampler);
     return token;
+}
+
+bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i)
+{
+    const lf_gen_job *j = s->job;
+    const size_t index = s->n_tok - j->n_prompt;
+    if (j->top_logprobs > 0)
+        return false;
+    const bool guard = forbid(s, index);
+    const int64_t n = lf_sampler_row(s->sampler, &j->params, j->seed, index, &d->row[i], d->list + d->n_list, d->cap_list - d->n_list);
+    if (guard)
+        lf_sampler_allow_all(s->sampler);
+    if (n < 0)
+        return false;
+    d->row[i].list_at = (int32_t)d->n_list;
+    d->n_list += (size_t)n;
+    return true;
 }
 
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse)
@@ -279,10 +304,11 @@ static int grow_text(gen_seq *s, const lf_tokenizer *tok, int32_t token, bool *s
     return rc;
 }
 
-int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, int32_t token, const float *logits,
-                       float lse, bool *ended, lf_err *err)
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, struct lf_sample_out drawn,
+                       const float *logits, float lse, bool *ended, lf_err *err)
 {
     const lf_gen_job *j = s->job;
+    const int32_t token = drawn.token;
     size_t index = s->n_tok - j->n_prompt, top = (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
     bool stopped = false;
     *ended = true;
@@ -292,14 +318,15 @@ int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, int32
             "request '%s': no finite logit for token %zu of the output; the weights are damaged or diverged, "
             "or no token is allowed",
             j->id, index);
-    if (!isfinite(logits[token] - lse)) /* some other logit is not a number */
+    if (!isfinite(drawn.logp)) /* some other logit is not a number */
         return lf_fail(err, LF_ENUMERIC,
                        "request '%s': the log-probability of token %zu of the output is not finite; the weights are "
                        "damaged or diverged",
                        j->id, index);
     lf_sampler_accept(s->sampler, token);
-    s->logprob[index] = logits[token] - lse;
-    note_top(vocab, logits, lse, top, s->top_ids + index * top, s->top_logprob + index * top);
+    s->logprob[index] = drawn.logp;
+    if (top > 0)
+        note_top(vocab, logits, lse, top, s->top_ids + index * top, s->top_logprob + index * top);
     s->tok[s->n_tok++] = token;
     size_t end = which_end(j, token);
     s->finish = LF_FINISH_STOP;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
+#include "engine/infer/paged_draw.h"
 
 struct lf_paged {
     struct lf_paged_opts o;
@@ -22,6 +23,7 @@ struct lf_paged {
     float *lse;                        /* likewise */
     float *z;                          /* [slots, vocab] and */
     float *dev_lse;                    /* [largest bucket]: where the host does not see logits, copies and backend memory */
+    lf_paged_draw *draw;               /* NULL: the host draws */
     int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
     int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
 };
@@ -103,6 +105,8 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
             break;
     }
     if (!rc)
+        rc = lf_paged_draw_plan(plan, p->o.slots, p->mc->vocab, err);
+    if (!rc)
         rc = take_buffers(p, err);
     if (rc)
         lf_paged_destroy(p);
@@ -120,6 +124,7 @@ void lf_paged_destroy(lf_paged *p)
 {
     if (!p)
         return;
+    lf_paged_draw_destroy(p->draw);
     if (p->dev_lse)
         p->back->ops->release(p->back, p->dev_lse, lse_bytes(p));
     void *const blocks[] = {p->tok, p->pos, p->seq, p->select, p->lse, p->z, p->prefix, p->turns};
@@ -136,7 +141,9 @@ int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
         return 0;
     p->z = lf_malloc((size_t)p->o.slots, (size_t)p->mc->vocab * sizeof *p->z, err);
     p->dev_lse = p->z ? back->ops->alloc(back, lse_bytes(p), err) : NULL;
-    return p->dev_lse ? 0 : LF_ENOMEM;
+    if (!p->dev_lse)
+        return LF_ENOMEM;
+    return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->mc->vocab, p->n_buckets, err);
 }
 
 /* ---- a step ---- */
@@ -183,32 +190,48 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
     return rc || !p->prefix ? rc : write_prefixes(p, k, err);
 }
 
+/* Logits and lse of the wanted rows that the host draws from, of all where nobody else can. */
+static int copy_logits(lf_paged *p, const float *z, int64_t n_want, lf_err *err)
+{
+    const struct lf_back_ops *o = p->back->ops;
+    const struct lf_sample_out *out = p->draw ? lf_paged_draw_asked(p->draw)->out : NULL;
+    const int64_t v = p->mc->vocab;
+    bool any = false;
+    int rc = 0;
+    for (int64_t i = 0, n; i < n_want && !rc; i += n + 1) { /* n rows in a piece, and the drawn one behind them */
+        for (n = 0; i + n < n_want && !(out && out[i + n].token >= LF_SAMPLE_EMPTY); n++)
+            any = true;
+        if (n)
+            rc = o->copy_out(p->back, p->z + i * v, z + i * v, (size_t)(n * v) * sizeof *z, err);
+    }
+    return rc || !any ? rc : o->copy_out(p->back, p->lse, p->dev_lse, (size_t)n_want * sizeof *p->lse, err);
+}
+
+static int stats_alone(const lf_paged *p, const struct lf_k_logit_stats *s, lf_err *err)
+{
+    const struct lf_kernels *k = p->back->kernels;
+    if (k->logit_stats.run && k->logit_stats.check(s) == LF_K_OK && k->logit_stats.run(p->back->queue, s) == LF_K_OK)
+        return 0;
+    return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed on %s", (long long)s->rows, k->family);
+}
+
 static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logits *out, lf_err *err)
 {
     float *z = lf_exec_ptr(p->ex, p->chain[k], 0, "logits");
-    struct lf_k_logit_stats s = {.rows = n_want,
-                                 .v_real = p->mc->vocab,
-                                 .ldz = p->mc->vocab,
-                                 .z = z,
-                                 .lse = p->dev_lse ? p->dev_lse : p->lse,
-                                 .softcap = (float)p->mc->logit_softcap,
-                                 .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
-    const struct lf_kernels *kernels = p->back->kernels;
-    if (!z || !kernels->logit_stats.run || kernels->logit_stats.check(&s) != LF_K_OK ||
-        kernels->logit_stats.run(p->back->queue, &s) != LF_K_OK)
-        return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed on %s", (long long)n_want,
-                       kernels->family);
-    if (p->dev_lse) {
-        const struct lf_back_ops *o = p->back->ops;
-        int rc = o->copy_out(p->back, p->z, z, (size_t)(n_want * p->mc->vocab) * sizeof *z, err);
-        if (!rc)
-            rc = o->copy_out(p->back, p->lse, p->dev_lse, (size_t)n_want * sizeof *p->lse, err);
-        if (rc)
-            return rc;
-        z = p->z;
-    }
-    *out = (struct lf_gen_logits){z, p->mc->vocab, p->lse};
-    return 0;
+    const struct lf_k_logit_stats s = {.rows = p->draw ? p->select_rows[k] : n_want,
+                                       .v_real = p->mc->vocab,
+                                       .ldz = p->mc->vocab,
+                                       .z = z,
+                                       .lse = p->dev_lse ? p->dev_lse : p->lse,
+                                       .softcap = (float)p->mc->logit_softcap,
+                                       .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
+    *out = (struct lf_gen_logits){p->dev_lse ? p->z : z, p->mc->vocab, p->lse};
+    if (!n_want)
+        return 0;
+    if (!z)
+        return lf_fail(err, LF_EINVAL, "the step of %lld rows has no logits", (long long)p->rows[k]);
+    int rc = p->draw ? lf_paged_draw_run(p->draw, k, &s, n_want, err) : stats_alone(p, &s, err);
+    return rc || !p->dev_lse ? rc : copy_logits(p, z, n_want, err);
 }
 
 static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
@@ -239,5 +262,6 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .n_pages = p->n_pages,
                           .max_pages = p->max_pages,
                           .prefix = p->prefix,
+                          .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
                           .step = step};
 }

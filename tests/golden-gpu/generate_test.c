@@ -23,7 +23,7 @@ struct setting {
     enum lf_dtype compute;
     double temperature;
     int64_t slots, step_rows, page;
-    bool reversed;
+    bool reversed, half; /* half: tokens of the second half of the vocabulary are not drawn */
 };
 
 struct model {
@@ -35,6 +35,7 @@ struct got {
     int32_t tokens[JOBS][MAX_NEW];
     float logprobs[JOBS][MAX_NEW];
     size_t n[JOBS];
+    int64_t drawn; /* of them by the model, without their logits */
 };
 
 /* Prompts of one model. */
@@ -101,6 +102,28 @@ static int take(void *arg, const lf_gen_result *r, lf_err *e)
     return 0;
 }
 
+/* Every kind of draw: as the model says, greedy, cut by rank and mass, bent by what was said and by a bias; the last one reports an
+ * alternative, for which the host wants the logits. */
+static void ask_for(lf_gen_job *j, size_t i)
+{
+    static const int32_t biased[] = {3, 5};
+    static const double bias[] = {2, -1.5};
+    if (i == 1)
+        j->params.temperature = 0;
+    if (i == 2) {
+        j->params.top_k = 9;
+        j->params.top_p = 0.9;
+    }
+    if (i == 3) {
+        j->params = (lf_sample_params){0.8, 1, 0.01, 1.2, 0.3, 0.1, 0};
+        j->limits = (lf_sample_limits){.bias_ids = biased, .bias = bias, .n_bias = 2};
+        j->end = biased; /* forbidden at first */
+        j->n_end = 1;
+        j->min_tokens = 3;
+    }
+    j->top_logprobs = i == 4;
+}
+
 static void generate(const struct model *r, const struct prompts *p, const struct setting *s, struct got *out)
 {
     static const char *const ids[JOBS] = {"0", "1", "2", "3", "4"};
@@ -116,10 +139,13 @@ static void generate(const struct model *r, const struct prompts *p, const struc
                                .params = LF_SAMPLE_DEFAULTS,
                                .max_tokens = (int64_t)(MAX_NEW - j % 2),
                                .seed = lf_sample_seed(3, ids[j], 0)};
-        jobs[k].params.temperature = j == 1 ? 0 : 1; /* one of them greedy */
+        ask_for(&jobs[k], j);
     }
+    struct lf_gen_stats stats;
     MUST(lf_pg_model_gen(r->m, &gm, &err));
-    MUST(lf_gen_run(&gm, NULL, jobs, JOBS, take, out, NULL, NULL, &err));
+    gm.vocab /= s->half ? 2 : 1;
+    MUST(lf_gen_run(&gm, NULL, jobs, JOBS, take, out, NULL, &stats, &err));
+    out->drawn = stats.model_draws;
 }
 
 /* Log-probabilities of what was generated, by the packed segment: all sequences beside each other. */
@@ -167,7 +193,7 @@ static void test_bits(const char *name, const family *f, const lf_model_config *
                       const struct setting *s, double tol, struct got *got)
 {
     static const char *const types[] = {"f32", "bf16", "fp16"};
-    const struct setting on_cpu = {false, LF_F32, s->temperature, 2, 16, 64, false};
+    const struct setting on_cpu = {false, LF_F32, s->temperature, 2, 16, 64, false, false};
     struct got again;
     float lp[JOBS][MAX_NEW] = {{0}}, want[JOBS][MAX_NEW] = {{0}};
     struct model r = open_model(f, c, p, s);
@@ -184,11 +210,35 @@ static void test_bits(const char *name, const family *f, const lf_model_config *
     close_model(&r);
 }
 
+/* Fewer tokens than the model has logits, before and after all of them: what was recorded does not stay. */
+static void test_half(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, const struct setting *s)
+{
+    struct setting whole = *s, half = *s;
+    struct got got[3], want;
+    int64_t beyond[2] = {0};
+    half.half = true;
+    struct model r = open_model(f, c, p, s);
+    for (int i = 0; i < 3; i++)
+        generate(&r, p, i == 1 ? &half : &whole, &got[i]);
+    close_model(&r);
+    half.cuda = false;
+    r = open_model(f, c, p, &half);
+    generate(&r, p, &half, &want);
+    close_model(&r);
+    for (size_t j = 0; j < JOBS; j++)
+        for (size_t k = 0; k < MAX_NEW; k++)
+            for (int i = 0; i < 2; i++)
+                beyond[i] += got[i].tokens[j][k] >= c->vocab / 2;
+    tap_ok(same_tokens(&want, &got[1]) && got[1].drawn > 0, "%s: half of the vocabulary, the CPU's tokens", name);
+    tap_ok(beyond[0] > 0 && beyond[1] == 0, "%s: %lld of the other half before, none then", name, (long long)beyond[0]);
+    tap_ok(memcmp(&got[0], &got[2], sizeof got[0]) == 0, "%s: and all again", name);
+}
+
 static void test_model(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, bool all)
 {
-    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false}, hot = {true, LF_F32, 0.7, 3, 8, 64, false};
-    const struct setting others[] = {{true, LF_F32, 1, 2, 3, 64, false}, {true, LF_F32, 1, 5, 48, 128, true}};
-    const struct setting first = {true, LF_F32, 1, 3, 8, 64, false};
+    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false}, hot = {true, LF_F32, 0.7, 3, 8, 64, false, false};
+    const struct setting others[] = {{true, LF_F32, 1, 2, 3, 64, false, false}, {true, LF_F32, 1, 5, 48, 128, true, false}};
+    const struct setting first = {true, LF_F32, 1, 3, 8, 64, false, false};
     struct got want, got, other;
     struct model r = open_model(f, c, p, &cpu);
     generate(&r, p, &cpu, &want);
@@ -196,6 +246,8 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     lf_emu_reset();
     test_bits(name, f, c, p, &first, 1e-5, &got);
     tap_ok(same_tokens(&want, &got), "%s: the CPU's tokens, f32", name);
+    tap_i64(want.drawn, 0, "on the CPU the host draws");
+    tap_i64(got.drawn, (int64_t)(got.n[0] + got.n[1] + got.n[2] + got.n[3]), "on the GPU all but the job with alternatives");
     tap_ok(golden_on_gpu() ||
                (lf_emu_stats()->captures > 1 && lf_emu_stats()->graph_launches > 2 * lf_emu_stats()->captures),
            "%s: steps are captured and replayed (%ld, %ld)", name, lf_emu_stats()->captures,
@@ -207,9 +259,10 @@ static void test_model(const char *name, const family *f, const lf_model_config 
                name, (long long)others[i].slots, (long long)others[i].step_rows, (long long)others[i].page);
         close_model(&r);
     }
+    test_half(name, f, c, p, &first);
     if (!all)
         return;
-    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false}, f16 = {true, LF_F16, 1, 2, 33, 64, true};
+    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false}, f16 = {true, LF_F16, 1, 2, 33, 64, true, false};
     test_bits(name, f, c, p, &bf16, 0.1, &other);
     test_bits(name, f, c, p, &f16, 0.02, &other);
     float lp[JOBS][MAX_NEW] = {{0}};
@@ -227,9 +280,9 @@ int main(void)
     family *llama = family_open("llama"), *gpt2 = family_open("gpt2");
     lf_model_config c = llama->config;
     c.max_positions = MAX_SEQ; /* rotary positions have no table to outgrow */
-    make_prompts(&p, long_ones, 138, c.vocab);
+    make_prompts(&p, long_ones, 138, c.vocab / 2);
     test_model("llama", llama, &c, &p, true);
-    make_prompts(&p, short_ones, 24, gpt2->config.vocab);
+    make_prompts(&p, short_ones, 24, gpt2->config.vocab / 2);
     test_model("gpt2", gpt2, &gpt2->config, &p, false);
     family_close(llama);
     family_close(gpt2);

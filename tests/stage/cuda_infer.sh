@@ -61,10 +61,11 @@ awk 'BEGIN { for (i = 0; i < 6; i++) {
     printf "{\"id\": \"q%d\", \"prompt_token_ids\": [%d", i, i
     for (j = 0; j < (i * 29) % 80; j++) printf ", %d", (i * 31 + j * j) % 270
     printf "], \"max_tokens\": %d%s}\n", 4 + i, i % 3 ? "" : ", \"temperature\": 0" } }' >"$dir/requests.jsonl"
+alternatives=1 # with 0 a GPU draws
 generate() { # generate NAME ARGS...
     _name=$1
     shift
-    "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/$_name" $tok --prompts "$dir/requests.jsonl" --logprobs 1 "$@" 2>"$dir/err" >"$dir/stdout"
+    "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/$_name" $tok --prompts "$dir/requests.jsonl" --logprobs $alternatives "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
 get() { for i in 1 2 3 4 5 6; do "$tool" get "$dir/$1/text/out.jsonl" $i "$2"; done | tr -d '[]' | tr ',\n' '  '; }
@@ -101,6 +102,18 @@ says "2 of 6" "and goes on behind them"
 LF_EMU_FAIL=launch:1:attn_paged_f32 generate fail --device cuda
 same $rc 1 "a launch that fails ends the run with 1"
 says "attn_paged" "and names the operation"
+alternatives=0
+state() { generate plan --plan --batch 4 --device "$1"; tr -d ' \n' <"$dir/stdout" | sed -n 's/.*"state":\([0-9]*\).*/\1/p'; }
+more=$(($(state cuda) - $(state cpu)))
+[ $more -gt 500000 ] && [ $more -lt 600000 ]
+ok $? "the plan for a GPU counts what drawing needs: $more bytes for 4 slots"
+LF_EMU_FAIL=launch:1:sample_pick generate nodraw --device cuda
+same $rc 1 "so does one where the tokens are drawn"
+says "sample_pick" "and names it"
+sampled="--temperature 0.8 --top-p 0.9 --top-k 40 --repetition-penalty 1.1"
+generate bent --device cpu $sampled
+generate drawn --device cuda --batch 4 --step-rows 32 $sampled
+same "$rc $(get drawn token_ids)" "0 $(get bent token_ids)" "cut and penalised draws without alternatives: the CPU's tokens, drawn on the GPU"
 
 # --- lf-eval, lf-score ---
 for d in cpu cuda; do

@@ -135,8 +135,54 @@ static void test(enum lf_dtype compute, bool packed, const char *name)
     lf_pstore_destroy(r.ps);
 }
 
+/* Memory of no graph, in a plan with state of graphs. */
+static void test_beside(void)
+{
+    enum { BYTES = 1000 };
+    struct rig r = {.ps = store()};
+    struct lf_plan_bytes with, without;
+    for (int k = 0; k < 2; k++) {
+        lf_plan_destroy(r.p);
+        r.p = lf_plan_create(r.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT}, &err);
+        r.decode = add(&r, graph(r.ps, "decode", DECODE, true), 1, false);
+        if (k)
+            tap_rc(lf_plan_state(r.p, "beside", BYTES, &err), 0, &err, NULL, "memory beside the graphs");
+        if (lf_plan_finish(r.p, &err))
+            tap_bail("%s", err.text);
+        lf_plan_bytes(r.p, k ? &with : &without);
+    }
+    const size_t more = with.total - without.total;
+    tap_ok(more >= BYTES && more < BYTES + 256 && more == with.state - without.state, "... the plan counts it as state: %zu", more);
+    lf_err e = LF_ERR_INIT;
+    tap_rc(lf_plan_state(r.p, "late", BYTES, &e), LF_EINVAL, &e, "finished", "none is added to a finished plan");
+    r.b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    r.ex = lf_exec_create(r.p, r.b, NULL, &err);
+    if (!r.ex)
+        tap_bail("%s", err.text);
+    unsigned char *m = lf_exec_state(r.ex, "beside");
+    const unsigned char *k = lf_exec_ptr(r.ex, r.decode, 0, "k"), *v = lf_exec_ptr(r.ex, r.decode, 0, "v");
+    const size_t page = sizeof(float) * PAGES * PAGE * G * D;
+    int set = 0;
+    for (int i = 0; m && i < BYTES; i++)
+        set += m[i] != 0;
+    tap_ok(m && set == 0, "the executor has it, zeroed");
+    tap_ok(m && (m + BYTES <= k || m >= k + page) && (m + BYTES <= v || m >= v + page), "... apart from the cache");
+    tap_ok(lf_exec_state(r.ex, "late") == NULL, "nothing has another name");
+    tap_i64((int64_t)lf_exec_bytes(r.ex), (int64_t)with.total, "the executor took what the plan said");
+    lf_exec_destroy(r.ex);
+    lf_back_destroy(r.b);
+    lf_plan_destroy(r.p);
+    r.p = lf_plan_create(r.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT}, &err);
+    r.decode = add(&r, graph(r.ps, "decode", DECODE, true), 1, false);
+    tap_rc(lf_plan_state(r.p, "k", BYTES, &e), LF_EINVAL, &e, "there is one", "a name of the graphs is refused");
+    tap_rc(lf_plan_state(r.p, "none", 0, &e), LF_EINVAL, &e, "nothing", "and no bytes");
+    lf_plan_destroy(r.p);
+    lf_pstore_destroy(r.ps);
+}
+
 int main(void)
 {
+    test_beside();
     test(LF_F32, false, "f32: cache and whole document agree bitwise");
     test(LF_F32, true, "f32, panels: cache and whole document agree bitwise");
     test(LF_BF16, false, "bf16: cache and whole document agree bitwise");

@@ -18,7 +18,25 @@ struct fake {
     int32_t *pages;
     float *logits, *lse;
     int64_t most_rows;
+    lf_gen_draws draws; /* with fake_draws */
 };
+
+/* Greedy tokens without a list are drawn here, and their logits gone; everything else is left to lf_gen_run. */
+static void fake_draw(struct fake *f, int64_t n_want)
+{
+    for (int64_t i = 0; i < n_want; i++) {
+        const struct lf_sample_row *row = &f->draws.row[i];
+        float *z = f->logits + i * V;
+        int32_t best = 0;
+        f->draws.out[i] = (struct lf_sample_out){row->on ? LF_SAMPLE_HOST : LF_SAMPLE_NONE, 0};
+        if (!row->on || row->scale > 0 || row->list_n > 0)
+            continue;
+        for (int32_t v = 1; v < V; v++)
+            best = z[v] > z[best] ? v : best;
+        f->draws.out[i] = (struct lf_sample_out){best, z[best] - f->lse[i]};
+        memset(z, 0xff, V * sizeof *z); /* NaN */
+    }
+}
 
 static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
                      int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
@@ -41,13 +59,23 @@ static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_
             f->logits[i * V + (int64_t)v] = 4 * (float)lf_rng_f64(h, 5, v);
         f->lse[i] = f->logits[i * V] + 1;
     }
+    if (f->m.draws)
+        fake_draw(f, n_want);
     *out = (struct lf_gen_logits){f->logits, V, f->lse};
     return 0;
 }
 
 static int fake_open(struct fake *f, int64_t slots, int64_t rows, int64_t pages)
 {
-    *f = (struct fake){.m = {f, V, CONTEXT, slots, rows, PAGE, pages, CONTEXT / PAGE, NULL, fake_step}};
+    *f = (struct fake){.m = {.ctx = f,
+                             .vocab = V,
+                             .max_context = CONTEXT,
+                             .slots = slots,
+                             .max_rows = rows,
+                             .page_tokens = PAGE,
+                             .n_pages = pages,
+                             .max_pages = CONTEXT / PAGE,
+                             .step = fake_step}};
     f->pages = calloc((size_t)pages * PAGE, sizeof *f->pages);
     f->logits = calloc((size_t)slots * V, sizeof *f->logits);
     f->lse = calloc((size_t)slots, sizeof *f->lse);
@@ -59,6 +87,20 @@ static void fake_close(struct fake *f)
     free(f->pages);
     free(f->logits);
     free(f->lse);
+    free(f->draws.row);
+    free(f->draws.list);
+    free(f->draws.out);
+}
+
+/* From now on the model draws. */
+static void fake_draws(struct fake *f, size_t list)
+{
+    const size_t slots = (size_t)f->m.slots;
+    f->draws = (lf_gen_draws){.row = calloc(slots, sizeof(struct lf_sample_row)), .list = calloc(list + 1, sizeof(struct lf_sample_token)),
+                              .cap_list = list, .out = calloc(slots, sizeof(struct lf_sample_out))};
+    if (!f->draws.row || !f->draws.list || !f->draws.out)
+        tap_bail("no memory");
+    f->m.draws = &f->draws;
 }
 
 struct got {
@@ -133,6 +175,41 @@ static void test_composition(const lf_gen_job *jobs)
             tap_ok(false, "job %d: %zu tokens, finish %s", i, ref.len[i], lf_finish_name(ref.finish[i]));
     }
     tap_ok(stops > 0 && lengths > 0, "some stopped (%d), some met a limit (%d)", stops, lengths);
+}
+
+/* What the model draws itself is the token that would have been drawn from its logits, in every mixture of both. */
+static void test_draws(const lf_gen_job *jobs)
+{
+    static const int64_t shapes[][4] = {{1, 1, 10, 100}, {3, 5, 12, 100}, {17, 17, 170, 30}, {17, 64, 170, 0}};
+    static struct got ref, got;
+    lf_gen_job mixed[N_JOBS];
+    for (int i = 0; i < N_JOBS; i++) {
+        mixed[i] = jobs[i];
+        mixed[i].params.repetition_penalty = i % 4 == 1 ? 1.3 : 1;
+        mixed[i].min_tokens = i % 6 == 3 ? 4 : 0;
+        mixed[i].top_logprobs = i % 6 == 0 ? 2 : 0; /* never asked for */
+    }
+    for (int i = -1; i < (int)(sizeof shapes / sizeof *shapes); i++) {
+        const int64_t *shape = shapes[i < 0 ? 0 : i];
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        struct lf_gen_stats st;
+        int64_t greedy = 0;
+        if (fake_open(&f, shape[0], shape[1], shape[2]))
+            tap_bail("no memory");
+        if (i >= 0)
+            fake_draws(&f, (size_t)shape[3]);
+        got = (struct got){.ordered = true, .jobs = mixed};
+        tap_rc(lf_gen_run(&f.m, NULL, mixed, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run with a model that draws");
+        if (i < 0)
+            ref = got;
+        tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "the same tokens");
+        tap_mem(got.logprobs, ref.logprobs, sizeof got.logprobs, "and log-probabilities");
+        for (int j = 3; j < N_JOBS; j += 6) /* greedy ones; with a list until min_tokens are there */
+            greedy += j % 4 == 1 ? 0 : (int64_t)got.len[j] - (got.len[j] < 4 ? (int64_t)got.len[j] : 4);
+        tap_i64(st.model_draws, i < 0 ? 0 : greedy, "of which the model drew those that it was asked for and could");
+        fake_close(&f);
+    }
 }
 
 static void test_min_tokens(const lf_gen_job *jobs)
@@ -305,6 +382,7 @@ int main(void)
     static lf_gen_job jobs[N_JOBS];
     make_jobs(jobs);
     test_composition(jobs);
+    test_draws(jobs);
     test_min_tokens(jobs);
     test_samples(&jobs[3]);
     test_scoring();
