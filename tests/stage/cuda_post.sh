@@ -200,8 +200,10 @@ trial ppo-lora ppo --algorithm ppo --lora-rank 2
 field() { records "$1" | sed -n "$2"'p' | grep -o "\"$3\":[^,}]*" | sed 's/.*://'; } # field RUN LINE NAME
 scale="--precision fp16 --loss-scale-start 1e8"
 for a in grpo ppo; do
+    with="--algorithm $a"
+    [ $a = ppo ] && with="$with --reward-model $dir/reward --critic-from $dir/reward" # as f32 had them above
     # shellcheck disable=SC2086
-    run half-$a ppo --algorithm $a $scale --device cuda
+    run half-$a ppo $with $scale --device cuda
     same "$rc $(field half-$a 1 mismatch_max) $(field half-$a 1 ratio_min) $(field half-$a 1 ratio_max)" "0 0 1 1" \
         "$a in fp16: the ratio is exactly 1 on the first mini-batch"
     last=$(records half-$a | wc -l)
@@ -211,8 +213,9 @@ for a in grpo ppo; do
     ok $? "and not on the last; the scale was $(field half-$a 1 loss_scale) after $(field half-$a 1 overflows) overflows"
     # Of the same completions: what f32 finds, the first mini-batch long, which no update came before.
     # shellcheck disable=SC2086
-    run again-$a ppo --algorithm $a $scale --replay "$dir/$a/out" --device cuda
-    run full-$a ppo --algorithm $a --replay "$dir/$a/out" --device cuda
+    run again-$a ppo $with $scale --replay "$dir/$a/out" --device cuda
+    # shellcheck disable=SC2086
+    run full-$a ppo $with --replay "$dir/$a/out" --device cuda
     for k in loss policy_loss entropy grad_norm value_loss critic_grad_norm; do
         echo "$k $(field again-$a 1 $k) $(field full-$a 1 $k)"
     done | awk 'NF == 3 { d = $2 - $3; m = $3 < 0 ? -$3 : $3; if (d < 0) d = -d; if (m > 1) d /= m; if (d > worst) worst = d; if (!(d < 1e-2)) bad = 1; n++ }
@@ -221,7 +224,7 @@ for a in grpo ppo; do
     _ref=half-$a at="6 late-kill"
     [ $a = ppo ] && at="3 late-kill"
     # shellcheck disable=SC2086
-    killed half-$a.kill ppo --algorithm $a $scale --device cuda
+    killed half-$a.kill ppo $with $scale --device cuda
     ok $? "killed in a round and started again: the same bits, and the same scales"
 done
 # shellcheck disable=SC2086
