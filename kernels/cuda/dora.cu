@@ -31,7 +31,7 @@ LF_DEV float dora_ratio(const float *m, const float *norm, int64_t c)
 }
 
 /* x: columns, y: rows. */
-LF_KERNEL(dora_fwd, struct lf_k_dora_fwd, 256)
+LF_KERNEL_PER_SM(dora_fwd, struct lf_k_dora_fwd, 256, 6)
 {
     const int64_t c = lf_index();
     if (c >= a->c)

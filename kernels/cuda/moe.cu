@@ -131,7 +131,7 @@ LF_DEV void close_groups(const struct lf_k_moe_route *a, const float *choice, in
     __syncwarp();
 }
 
-LF_KERNEL(moe_route, struct lf_k_moe_route, 32 * LF_MOE_WARPS)
+LF_KERNEL_PER_SM(moe_route, struct lf_k_moe_route, 32 * LF_MOE_WARPS, 8)
 {
     LF_SHARED(float, shared);
     const int64_t r = warp_row();
