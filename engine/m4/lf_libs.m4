@@ -79,6 +79,7 @@ AC_DEFUN([LF_WITH_ONEDNN], [
 dnl LF_WITH_CUDA: --with-cuda=auto|yes|no|DIR. Only headers and nvcc are needed; libraries are loaded at run time.
 AC_DEFUN([LF_WITH_CUDA], [
   AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda], [auto, yes, no or the toolkit's directory (default: auto)])], [], [with_cuda=auto])
+  AC_ARG_VAR([NVCC_GENCODE], [nvcc's options for the GPUs to make code for (default: sm_80, sm_90, sm_100 and PTX)])
   lf_have_cuda=no
   AS_IF([test "x$with_cuda" != xno], [
     AS_CASE([$with_cuda], [auto|yes], [lf_cuda_dirs="$CUDA_HOME /usr/local/cuda /opt/cuda /usr"], [lf_cuda_dirs=$with_cuda])
@@ -92,13 +93,15 @@ AC_DEFUN([LF_WITH_CUDA], [
   dnl GPU code for what this nvcc knows of Ampere, Hopper and Blackwell; PTX of the oldest and the newest serves what comes between and after.
   AS_IF([test $lf_have_cuda = yes], [
     AC_DEFINE([HAVE_NVCC], [1], [GPU code is in kernels/cuda/images.c])
-    NVCC_GENCODE="-gencode arch=compute_80,code=compute_80"
-    lf_newest=80
-    for a in 80 90 100; do
-      AS_IF([$NVCC --list-gpu-code 2>/dev/null | grep -qx "sm_$a"], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$a,code=sm_$a" lf_newest=$a])
-    done
-    AS_IF([test $lf_newest != 80], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$lf_newest,code=compute_$lf_newest"])
+    AS_IF([test -z "$NVCC_GENCODE"], [
+      NVCC_GENCODE="-gencode arch=compute_80,code=compute_80"
+      lf_newest=80
+      for a in 80 90 100; do
+        AS_IF([$NVCC --list-gpu-code 2>/dev/null | grep -qx "sm_$a"], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$a,code=sm_$a" lf_newest=$a])
+      done
+      AS_IF([test $lf_newest != 80], [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$lf_newest,code=compute_$lf_newest"])
+    ])
   ])
-  AC_SUBST([NVCC]) AC_SUBST([CUDA_CFLAGS]) AC_SUBST([NVCC_GENCODE])
+  AC_SUBST([NVCC]) AC_SUBST([CUDA_CFLAGS])
   AM_CONDITIONAL([HAVE_CUDA], [test $lf_have_cuda = yes])
 ])
