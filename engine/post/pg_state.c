@@ -28,6 +28,8 @@ static void describe(lf_buf *b, const lf_pg *p)
     lf_buf_addf(b, "lf-pg-1 data %s seed %" PRIu64 " round %" PRId64 " prompt %" PRId64 " prompts %" PRId64 " samples %" PRId64
                    " max_prompt %" PRId64 " max_tokens %" PRId64 " T %.17g dynamic %d %" PRId64 "\n", id, c->seed, p->s.round + 1, p->s.prompts,
                 c->prompts, c->samples, c->max_prompt, c->max_tokens, c->temperature, c->dynamic_sampling, c->dynamic_rounds);
+    if (c->compute != LF_F32) /* f32 came first: its keys stay what they were */
+        lf_buf_addf(b, "compute %s\n", c->compute == LF_BF16 ? "bf16" : "fp16");
     for (size_t i = 0; i < c->n_end; i++)
         lf_buf_addf(b, "end %d\n", (int)c->end[i]);
     for (size_t i = 0; i < c->n_rules; i++)

@@ -366,5 +366,11 @@ awk -v a="$(member white-r 1 reward_max)" -v m="$(member white-r 1 reward)" -v b
     'BEGIN { want = m + (b - m) / s; d = a - want; exit !(s > 0.01 && s < 0.9 && d * d < 1e-4) }'
 ok $? "whitened rewards: their distances from it are divided by the deviation"
 
+# --- a published round belongs to the precision that drew it ---
+mkdir -p "$dir/mixed/rollouts" && cp "$dir/a/rollouts/step-00000001.h5" "$dir/mixed/rollouts/"
+run mixed --reward-command "$command" --steps 1 --precision bf16
+same "$rc $(member mixed 1 mismatch_max) $(ls "$dir/mixed/rollouts" | tr '\n' ' ')" "0 0 step-00000001.h5 step-00000001.h5.other-1 " \
+    "a round of f32 is none for a run in bf16"
+
 echo "1..$n"
 exit $((failed > 0))
