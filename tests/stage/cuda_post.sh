@@ -7,7 +7,8 @@ set -u
 stages=$LF_BUILDDIR/stages
 tool=$LF_BUILDDIR/tests/stage/train_tool infer=$LF_BUILDDIR/tests/stage/infer_tool
 LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-export LOONG_CUDA_DRIVER
+LOONG_CUBLASLT=none # a real one knows no emulated GPU
+export LOONG_CUDA_DRIVER LOONG_CUBLASLT
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-cuda-post.XXXXXX") || exit 99
 n=0
 failed=0

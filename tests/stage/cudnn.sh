@@ -7,7 +7,8 @@ pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tool=$LF_BUILDDIR/tests/stage/train_tool
 LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
 LOONG_CUDNN=$LOONG_CUDA_DRIVER
-export LOONG_CUDA_DRIVER LOONG_CUDNN
+LOONG_CUBLASLT=none # a real one knows no emulated GPU
+export LOONG_CUDA_DRIVER LOONG_CUDNN LOONG_CUBLASLT
 unset LF_ATTN
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-cudnn.XXXXXX") || exit 99
 n=0

@@ -245,8 +245,9 @@ int lf_emu_MemsetD8Async(lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_str
 
 /* Arguments are taken by value, and what they point to must be memory that a GPU sees: a pointer to the stack or to
  * malloc's memory works here and is an illegal address there. Told by the words that name mapped memory which nobody
- * got from this driver; numbers below 2^32 are never taken for addresses, nor are a flag or type with what happens to
- * lie in the padding behind it. */
+ * got from this driver. Numbers below 2^44 + 2^31 are never taken for addresses: two small integers side by side would
+ * be some where AddressSanitizer maps its shadow, and neither programs nor their heaps and stacks lie there. Nor are a
+ * flag or type with what happens to lie in the padding behind it. */
 static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -257,7 +258,7 @@ static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
         memcpy(&w, (const char *)args + i, sizeof w);
         const uintptr_t start = w / page * page;
         memcpy(&at, &start, sizeof at);
-        if (w >> 32 == 0 || w >> 47 || (w & 0xf0) == 0 || mincore(at, 1, &there))
+        if (w < ((uintptr_t)1 << 44) + ((uintptr_t)1 << 31) || w >> 47 || (w & 0xf0) == 0 || mincore(at, 1, &there))
             continue;
         memcpy(&at, &w, sizeof at);
         if (!reached(at, 0)) {
