@@ -88,6 +88,19 @@ struct lf_back {
     const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
 };
 
+/* ---- lists of calls that are recorded (capture.c) ---- */
+
+/* One list: it runs, is recorded when it runs again, is replayed after that. On a backend that cannot record it runs. */
+struct lf_captured {
+    bool ran;
+    void *graph; /* the backend's; NULL: not recorded yet */
+};
+/* Queues the list's calls once: always the same ones, with the same arguments. */
+typedef int (*lf_back_issue)(const void *user, lf_err *err);
+int lf_back_run_captured(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user, lf_err *err);
+/* It is as if the list had never run. */
+void lf_back_forget_captured(lf_back *b, struct lf_captured *c);
+
 /* CPU backend with the best instruction set up to `isa` that this processor has; threads >= 1. Memory is page blocks
  * with huge pages asked for. LF_ENOTSUP when the processor lacks isa. */
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err);

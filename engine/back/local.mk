@@ -1,6 +1,6 @@
 # sources of engine/back, and their tests
 engine_libengine_a_SOURCES += engine/back/back.h engine/back/cpu.c engine/back/cuda.c engine/back/cuda_copy.c engine/back/cuda_time.c engine/back/cuda_priv.h \
-  engine/back/device.c
+  engine/back/device.c engine/back/capture.c
 EXTRA_DIST += engine/back/README.md
 
 check_PROGRAMS += tests/unit/back_cuda_test

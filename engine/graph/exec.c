@@ -42,12 +42,12 @@ void lf_exec_destroy(lf_exec *ex)
     for (size_t i = 0; ex->chain && i < ex->p->n_c; i++) {
         struct lf_bound *bc = &ex->chain[i];
         for (int k = 0; bc->captured && k < 2 * bc->variants * ex->p->c[i].o.slots; k++)
-            lf_exec_free_captured(ex, &bc->captured[k]);
+            lf_back_forget_captured(ex->b, &bc->captured[k]);
         lf_exec_sum_free(ex, i);
         free(bc->captured);
         free(bc->calls);
     }
-    lf_exec_free_captured(ex, &ex->opt_captured);
+    lf_back_forget_captured(ex->b, &ex->opt_captured);
     free(ex->chain);
     free(ex->opt);
     free(ex->copies);

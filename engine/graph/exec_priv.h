@@ -13,12 +13,6 @@ struct lf_call {
     const void *args;
 };
 
-/* One list of calls on a backend that can record: it runs, is recorded when it runs again, is replayed after that. */
-struct lf_captured {
-    bool ran;
-    void *graph; /* the backend's; NULL: not recorded yet */
-};
-
 struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
@@ -79,7 +73,6 @@ int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node
 /* exec_capture.c: run a list of calls, as a recorded one where the backend can. issue queues the calls once. */
 typedef int (*lf_exec_issue)(lf_exec *ex, const void *what, lf_err *err);
 int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what, lf_err *err);
-void lf_exec_free_captured(const lf_exec *ex, struct lf_captured *c);
 /* ": " and what the device says about a failure; "" where it says nothing. */
 void lf_exec_why(const lf_exec *ex, char *text, size_t cap);
 

@@ -36,7 +36,7 @@ void lf_exec_sum_free(const lf_exec *ex, size_t chain)
     struct lf_bound *bc = &ex->chain[chain];
     const size_t n = (ex->p->n_buckets + 1) * (size_t)bc->variants * (size_t)ex->p->c[chain].o.slots;
     for (size_t i = 0; bc->piece && i < n; i++)
-        lf_exec_free_captured(ex, &bc->piece[i]);
+        lf_back_forget_captured(ex->b, &bc->piece[i]);
     free(bc->piece);
     free(bc->ready);
 }

@@ -12,11 +12,6 @@
 #define STATE "draw" /* of the plan */
 enum { LIST_OF_A_SLOT = 4096 /* entries; all slots share them */, ALIGN = 256 };
 
-struct recorded {
-    bool ran;
-    void *graph;
-};
-
 struct lf_paged_draw {
     lf_back *back;
     int64_t vocab; /* as recorded */
@@ -27,7 +22,7 @@ struct lf_paged_draw {
     struct lf_sample_out *out;
     void *work;
     size_t work_bytes;
-    struct recorded *end; /* [buckets] */
+    struct lf_captured *end; /* [buckets] */
     int buckets;
 };
 
@@ -96,11 +91,8 @@ int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t 
 
 static void forget(lf_paged_draw *d)
 {
-    for (int i = 0; d->end && i < d->buckets; i++) {
-        if (d->end[i].graph)
-            d->back->ops->capture_free(d->back, d->end[i].graph);
-        d->end[i] = (struct recorded){0};
-    }
+    for (int i = 0; d->end && i < d->buckets; i++)
+        lf_back_forget_captured(d->back, &d->end[i]);
 }
 
 void lf_paged_draw_destroy(lf_paged_draw *d)
@@ -119,8 +111,15 @@ lf_gen_draws *lf_paged_draw_asked(lf_paged_draw *d) { return &d->asked; }
 
 /* ---- a step ---- */
 
-static int issue(lf_paged_draw *d, const struct lf_k_logit_stats *s, lf_err *err)
+struct end {
+    const lf_paged_draw *d;
+    const struct lf_k_logit_stats *stats;
+};
+
+static int issue(const void *user, lf_err *err)
 {
+    const lf_paged_draw *d = ((const struct end *)user)->d;
+    const struct lf_k_logit_stats *s = ((const struct end *)user)->stats;
     const struct lf_kernels *k = d->back->kernels;
     const struct lf_k_sample a = {.rows = s->rows,
                                   .v = d->vocab,
@@ -141,35 +140,6 @@ static int issue(lf_paged_draw *d, const struct lf_k_logit_stats *s, lf_err *err
     return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be drawn on %s: %s", (long long)s->rows, k->family, why);
 }
 
-static int record(lf_paged_draw *d, struct recorded *e, const struct lf_k_logit_stats *s, lf_err *err)
-{
-    const struct lf_back_ops *o = d->back->ops;
-    lf_err end = LF_ERR_INIT;
-    int rc = o->capture_begin(d->back, err);
-    if (rc)
-        return rc;
-    rc = issue(d, s, err);
-    int end_rc = o->capture_end(d->back, &e->graph, &end);
-    if (!rc && end_rc)
-        return lf_fail(err, end_rc, "%s", end.text);
-    if (rc && !end_rc) { /* a part of it was recorded */
-        o->capture_free(d->back, e->graph);
-        e->graph = NULL;
-    }
-    return rc;
-}
-
-static int run(lf_paged_draw *d, struct recorded *e, const struct lf_k_logit_stats *s, lf_err *err)
-{
-    if (!d->back->ops->capture_begin || !e->ran) {
-        int rc = issue(d, s, err);
-        e->ran = !rc;
-        return rc;
-    }
-    int rc = e->graph ? 0 : record(d, e, s, err);
-    return rc ? rc : d->back->ops->capture_run(d->back, e->graph, err);
-}
-
 int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
@@ -185,6 +155,6 @@ int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stat
     if (!rc && a->n_list)
         rc = o->copy_in(d->back, d->list, a->list, a->n_list * sizeof *a->list, err);
     if (!rc)
-        rc = run(d, &d->end[bucket], stats, err);
+        rc = lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
     return rc ? rc : o->copy_out(d->back, a->out, d->out, (size_t)n_want * sizeof *a->out, err);
 }

@@ -270,6 +270,19 @@ static size_t device_bytes(const struct gu_model *m, const struct gu_opts *opts,
     return before - after;
 }
 
+/* Recorded launches have the rows that they were recorded with. */
+static void test_rows(void)
+{
+    struct gu u;
+    struct gu_opts o = gu_f32;
+    o.plan.threads = 1;
+    o.plan.target = lf_target_find("sm_90");
+    o.open_back = open_plain;
+    gu_open(&u, &gu_llama, &o);
+    tap_ok(lf_exec_live_rows(u.ex, u.train, gu_llama.rows, 1) == gu_llama.rows, "a backend that replays computes all rows");
+    gu_close(&u);
+}
+
 /* share: of the elements, at least that of the tensors that fit. */
 static void test_offload(const struct gu_model *m, const struct gu_opts *opts, double share, const char *other, const char *name)
 {
@@ -313,5 +326,6 @@ int main(void)
     test_offload(&one, &gu_bf16, 0.5, "1", "bf16, half offloaded");
     test_offload(&one, &gu_f32, 1, "7", "f32, moments offloaded");
     tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
+    test_rows();
     return tap_done();
 }

@@ -94,6 +94,8 @@ static void test_refusals(void)
     o.profile = lf_profile_create(&err);
     tap_ok(o.profile && asked(o, USED) == ROWS, "and so does a profile");
     lf_profile_destroy(o.profile);
+    o = (struct gu_opts){.plan = {.threads = 1, .compute = LF_BF16, .fp8 = LF_FP8_TENSORS, .mode = LF_FAST}, .fp8 = "layers.*"};
+    tap_ok(asked(o, USED) == ROWS, "and so does a graph with other ops: transposed 8-bit copies have a column for each row");
 }
 
 int main(void)
