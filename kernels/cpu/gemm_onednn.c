@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,6 +270,20 @@ size_t lf_onednn_work(const struct lf_k_gemm *g, int threads)
     return n;
 }
 
+/* Whether the library multiplies these types on this processor: without AVX-512 it has no bf16. Asked once for each, with a small
+ * product. */
+static bool has(const struct lf_k_gemm *g)
+{
+    static atomic_uchar known[2][2][2][2]; /* 1: no, 2: yes */
+    atomic_uchar *k = &known[g->ab_type == LF_BF16][g->c_type == LF_BF16][g->bias != NULL][g->accumulate];
+    if (!atomic_load(k)) {
+        struct lf_k_gemm small = {.m = 16, .n = 16, .k = 16, .lda = 16, .ldb = 16, .ldc = 16, .ab_type = g->ab_type, .c_type = g->c_type,
+                                  .bias = g->bias, .bias_type = g->bias_type, .accumulate = g->accumulate, .mode = LF_FAST};
+        atomic_store(k, lf_onednn_work(&small, 1) ? 2 : 1);
+    }
+    return atomic_load(k) == 2;
+}
+
 bool lf_onednn_wants(const struct lf_k_gemm *g)
 {
     if (g->mode != LF_FAST || g->b_packed || g->pre || g->residual || g->act != LF_ACT_NONE || g->m == 0)
@@ -277,7 +292,7 @@ bool lf_onednn_wants(const struct lf_k_gemm *g)
         return false;
     /* No shape class has shown the 3 % that would choose it unasked (kernels/README.md). */
     const char *choice = getenv("LF_GEMM");
-    return choice && !strcmp(choice, "onednn") && !getenv("LF_ISA");
+    return choice && !strcmp(choice, "onednn") && !getenv("LF_ISA") && has(g);
 }
 
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *g)

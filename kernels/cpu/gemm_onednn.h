@@ -8,8 +8,8 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* True when this product runs in oneDNN: mode LF_FAST, built with it, a form it has (no packed B, pre, act or residual), and
- * LF_GEMM=onednn in the environment. LF_ISA set: never, since the library would not keep to it. */
+/* True when this product runs in oneDNN: mode LF_FAST, built with it, a form it has (no packed B, pre, act or residual), types
+ * that it multiplies on this processor, and LF_GEMM=onednn in the environment. LF_ISA set: never, since the library would not keep to it. */
 bool lf_onednn_wants(const struct lf_k_gemm *g);
 /* Scratch bytes of the primitive with that many threads; 0 when it cannot be made. */
 size_t lf_onednn_work(const struct lf_k_gemm *g, int threads);
