@@ -1,28 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lf-tokenize on conversations, preferences, labelled answers and prompts; rows at fault; kill -9 on the way.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 tokenize=$LF_BUILDDIR/stages/lf-tokenize
 tool=$LF_BUILDDIR/tests/stage/shards_tool
 golden=$LF_SRCDIR/tests/golden
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-chat.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
 run() { rm -rf "$dir/$1"; out=$1; shift; "$tokenize" --tokenizer "$dir/kit" --out "$dir/$out" "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; [ "$(grep -cF -- "$1" "$dir/err")" -gt 0 ] || sed 's/^/# /' "$dir/err"; }
 ids() { "$tool" "$dir/$1/shards" train 2>/dev/null || echo "no shards in $1"; }
 count() { sed 's/.*"'"$2"'":\([0-9]*\).*/\1/' "$dir/$1/shards/manifest.json"; }
 plain() { sed 's/-//g'; }
@@ -254,24 +238,17 @@ same "$(cat "$dir/differ")" "" "and resumed: the same shards and records"
 same "$(sed 's/.*"counts"/"counts"/' "$dir/killed/shards/manifest.json")" "$(sed 's/.*"counts"/"counts"/' "$dir/whole/shards/manifest.json")" "and the same counts"
 
 # Several ranks: batches of other ranks bring their masks and other columns along.
-launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-export UCX_LOG_LEVEL
+with_ranks
 awk 'BEGIN { for (i = 0; i < 13000; i++) printf "{\"prompt\":\"question %d\",\"answer\":%d}\n", i, i * 7 % 1000 }' >"$dir/asks.jsonl"
 sed 's/"answer":\(.*\)}/"completion":" \1"}/' "$dir/asks.jsonl" >"$dir/told.jsonl"
 for f in asks told; do
     shape=prompt
     [ $f = asks ] || shape=prompt_completion
     run $f-1 --shape $shape "$dir/$f.jsonl"
-    if ! $launch 2 -- true >/dev/null 2>&1; then
-        n=$((n + 1))
-        echo "ok $n - two ranks make the same shards of $shape # SKIP ranks cannot be started here"
-        continue
-    fi
+    have_ranks || { skip 1 "two ranks make the same shards of $shape: they cannot be started here"; continue; }
     $launch 2 -- "$tokenize" --tokenizer "$dir/kit" --out "$dir/$f-2" --threads 1 --shape $shape "$dir/$f.jsonl" >/dev/null 2>"$dir/err"
     diff -r "$dir/$f-1/shards" "$dir/$f-2/shards" >/dev/null
     ok $? "two ranks make the same shards of $shape"
 done
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -2,21 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-convert is killed, and its disk fills up or fails, at changes that it makes to files, importing (every second, every fourth) and exporting (every): nothing that is
 # half there is published, and started again, in the same place or in a new one beside it, it ends with the same bytes.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 LC_ALL=C
 export LC_ALL
 bin=$LF_BUILDDIR/stages/lf-convert FAIL=$LF_BUILDDIR/tests/fault/fail.so golden=$LF_SRCDIR/tests/golden/families/gpt2
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-convert-faults.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 && test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-ok() {
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        failed=1
-        echo "not ok $n - $2"
-    fi
-}
 convert() { # convert WAY WHERE
     mkdir -p "$2"
     case $1 in
@@ -88,5 +77,4 @@ for way in in out; do
     sweep $way enospc 1
     sweep $way eio 1
 done
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -1,23 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # examples/convert, run by loong-flow: a Hugging Face model in, trained on, out again, sampled; and what comes out goes in again.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 LC_ALL=C LF_MODELS_DIR=$LF_SRCDIR/models LOONG_SITE_CONFIG= LOONG_USER_CONFIG=
 export LC_ALL LF_MODELS_DIR LOONG_SITE_CONFIG LOONG_USER_CONFIG
 lf=$LF_BUILDDIR/loong-flow bin=$LF_BUILDDIR/stages
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/lf-convert-flow.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 && test -n "${LF_KEEP:-}" || { chmod -R u+w "$tmp"; rm -rf "$tmp"; }' EXIT
-ok() { # $1: 0 = ok, $2: name, $3: file of findings
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        failed=1
-        echo "not ok $n - $2"
-        sed 's/^/# /' "${3:-/dev/null}" | tail -30
-    fi
-}
-cd "$tmp" || exit 99
+cd "$dir" || exit 99
 
 # A pretrained model that fits in a test: one step on invented words, written as a Hugging Face directory.
 awk 'BEGIN { x = 7; for (i = 0; i < 400; i++) { line = ""; for (j = 0; j < 12; j++) { x = (x * 16807) % 2147483647; w = ""; y = x
@@ -26,7 +14,7 @@ awk 'BEGIN { x = 7; for (i = 0; i < 400; i++) { line = ""; for (j = 0; j < 12; j
     print line "." } }' >words.txt
 cat >first.ini <<END
 [stage]
-data = $tmp/first/shards
+data = $dir/first/shards
 steps = 1
 seq_length = 32
 batch = 2
@@ -73,5 +61,4 @@ cmp -s "$out/tokenizer.json" model/tokenizer.json && ! cmp -s "$out/model.safete
 ok $? "the tokenizer is the old one, the weights are not"
 "$bin/lf-convert" --from "$out" --out ../again --verify none >../o 2>&1
 ok $? "it comes in again" ../o
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -2,41 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-pretrain with device = cuda on the emulated driver: exit codes, learning as on the CPU, kill -9 and the same bits, checkpoints that
 # either device goes on from, fp16.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-tool=$LF_BUILDDIR/tests/stage/train_tool
-LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-LOONG_CUBLASLT=none # a real one knows no emulated GPU
-export LOONG_CUDA_DRIVER LOONG_CUBLASLT
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-cuda.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+emulated_gpu
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
-says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
-run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
-    rc=$?
-}
-id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
-losses() { "$tool" metrics "$dir/$1/metrics" | awk '{ print $4 }'; }
-near() { # near A B TOLERANCE: the losses of two runs of five steps
-    { losses "$1"; losses "$2"; } | awk -v t="$3" '{ x[NR] = $1 } END { for (i = 1; i <= 5; i++) if (!(x[i] - x[i + 5] < t && x[i + 5] - x[i] < t)) bad = 1; exit bad || NR != 10 }'
-}
+run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 
 "$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
 cat >"$dir/run.ini" <<END
@@ -69,7 +39,7 @@ run base
 same $rc 0 "five steps on the emulated GPU"
 run cpu --device cpu
 same $rc 0 "and on the CPU"
-near base cpu 1e-4
+near_losses base cpu 1e-4 5
 ok $? "with the same losses: $(losses base | tr '\n' ' ')"
 [ "$(id base)" != "$(id cpu)" ]
 ok $? "by two different programs"
@@ -94,7 +64,7 @@ same "$(losses kill)" "$(losses base)" "and the same losses"
 run stop --steps 3
 run on --device cpu --resume-from "$dir/stop/out"
 same $rc 0 "the CPU goes on from a GPU's checkpoint"
-says "perhaps not bitwise: .*cuda.*cpu" "and says that the device was another"
+says_like "perhaps not bitwise: .*cuda.*cpu" "and says that the device was another"
 { losses stop; losses on; } | awk '{ print }' >"$dir/two"
 same "$(wc -l <"$dir/two" | tr -d ' ')" 5 "with the two steps that were left"
 
@@ -117,11 +87,11 @@ same "$(id lton)" "$(id lt)" "to the same checkpoint"
 # shellcheck disable=SC2086
 run ltother $lib --resume-from "$dir/ltstop/out"
 same $rc 0 "without it the run goes on"
-says 'perhaps not bitwise: .*products was "cublasLt [0-9]*", is "own"' "and says that it may not be the same bits, and why"
+says_like 'perhaps not bitwise: .*products was "cublasLt [0-9]*", is "own"' "and says that it may not be the same bits, and why"
 
 run half --precision fp16
 same $rc 0 "fp16 runs"
-near half base 2e-2
+near_losses half base 2e-2 5
 ok $? "and learns as f32 does: $(losses half | tr '\n' ' ')"
 run refused --device cpu --precision fp16
 same $rc 1 "on a CPU fp16 is refused"
@@ -153,7 +123,7 @@ same "$(id away)" "$(id here)" "to the same checkpoint"
 run narrow $state --masters bf16 --optimizer-offload 0.5
 # shellcheck disable=SC2086
 run narrowcpu $state --masters bf16 --device cpu
-near narrow narrowcpu 2e-2
+near_losses narrow narrowcpu 2e-2 5
 ok $? "weights in bf16 alone learn as on the CPU: $(losses narrow | tr '\n' ' ')"
 run refused --device cpu --optimizer-offload 0.5
 same $rc 1 "on a CPU it is refused"
@@ -168,5 +138,4 @@ says "GPU 0" "and names the GPU"
 LOONG_CUDA_DRIVER=$dir/nowhere.so run none
 same $rc 1 "without a driver device = cuda is a failure"
 says "no CUDA driver" "that says so"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

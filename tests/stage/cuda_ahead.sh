@@ -2,39 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-pretrain on the emulated GPU while results are read a step later: one wait in a step; steps that overflow, spike, are
 # stopped, killed or saved in between end with the bits of a run that waits for each (--profile does).
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-tool=$LF_BUILDDIR/tests/stage/train_tool
-LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-LOONG_CUBLASLT=none # a real one knows no emulated GPU
-export LOONG_CUDA_DRIVER LOONG_CUBLASLT
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ahead.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+emulated_gpu
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
-says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
-run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc, counts of the emulated driver in $dir/NAME/calls
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    LF_EMU_REPORT=$dir/$_name/calls "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" \
-        2>"$dir/err" >"$dir/stdout"
-    rc=$?
-}
-id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
-metrics() { "$tool" metrics "$dir/$1/metrics"; }
+run() { LF_EMU_REPORT=$dir/$1/calls train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 waits() { sed -n 's/.*"waits": \([0-9]*\).*/\1/p' "$dir/$1/calls"; }
 scales() { grep -ao '"loss_scale":[^,]*,"overflows":[^,]*' "$dir/$1/metrics" | sed 's/"loss_scale"://; s/,"overflows":/ /' | tr '\n' ' '; }
 
@@ -142,5 +114,4 @@ same $? 0 "lf-sft runs ahead, too"
 tune sampled --sample-interval 2 --sample-rows 2 --sample-tokens 3
 same "$? $(ls "$dir/sampled/out/samples" | wc -l) $(cat "$dir/sampled/out/samples"/step-*.jsonl | grep -c '"token_ids":\[[0-9]')" "0 3 4" "it samples now and then"
 same "$(id sampled) $(metrics sampled)" "$(id dry) $(metrics dry)" "and trains the same bits"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -2,30 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What generates or scores with device = cuda on the emulated driver: lf-generate with the CPU's tokens, the same bytes whatever the batch
 # and after kill -9, in every precision; lf-eval and lf-score with the CPU's numbers; rounds of lf-ppo whose ratio is exactly 1.
-set -u
-stages=$LF_BUILDDIR/stages
+. "$LF_SRCDIR/tests/stage/lib.sh"
 tool=$LF_BUILDDIR/tests/stage/infer_tool
-LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-LOONG_CUBLASLT=none # a real one knows no emulated GPU
-export LOONG_CUDA_DRIVER LOONG_CUBLASLT
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-cuda-infer.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+emulated_gpu
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
-must() { "$@" 2>"$dir/err" >/dev/null || { sed 's/^/# /' "$dir/err"; echo "Bail out! $*"; exit 1; }; }
 near() { # near A B TOLERANCE NAME: two lists of as many numbers, not all of them equal
     { echo "$1"; echo "$2"; } | awk -v t="$3" '{ k[NR] = split($0, x, " "); for (i = 1; i <= k[NR]; i++) v[NR, i] = x[i] }
         END { for (i = 1; i <= k[1]; i++) { d = v[1, i] - v[2, i]; if (!(d < t && d > -t)) bad = 1; if (d != 0) moved = 1 }
@@ -155,5 +135,4 @@ for a in grpo ppo; do
     [ "$(member $a 2 ratio_max)" != 1 ]
     ok $? "and not on the second"
 done
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -3,29 +3,9 @@
 # Post-training with device = cuda on the emulated driver, a table of runs of lf-sft, lf-rm, lf-dpo and lf-ppo: every number that a run
 # reports is the CPU's within 1e-4 of itself or of 1, in f32; a run that is killed and started again ends with the checkpoint and the
 # metrics of one that is not, bit for bit. lf-ppo in fp16: ratios of exactly 1, a loss scale that finds itself.
-set -u
-stages=$LF_BUILDDIR/stages
-tool=$LF_BUILDDIR/tests/stage/train_tool infer=$LF_BUILDDIR/tests/stage/infer_tool
-LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-LOONG_CUBLASLT=none # a real one knows no emulated GPU
-export LOONG_CUDA_DRIVER LOONG_CUBLASLT
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-cuda-post.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
-must() { "$@" 2>"$dir/err" >/dev/null || { sed 's/^/# /' "$dir/err"; echo "Bail out! $*"; exit 1; }; }
+. "$LF_SRCDIR/tests/stage/lib.sh"
+infer=$LF_BUILDDIR/tests/stage/infer_tool
+emulated_gpu
 
 # --- models of 64 and of 270 tokens, a tokenizer, data ---
 model() { # model VOCAB [LINE]: a description
@@ -239,5 +219,4 @@ run refused ppo --algorithm grpo --precision fp16 --device cpu
 [ $rc -eq 1 ] && grep -q "GPUs have" "$dir/err"
 ok $? "on a CPU fp16 is refused, and it says where to run it"
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

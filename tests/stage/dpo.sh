@@ -2,35 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-dpo as a user or the flow runs it: options, the reference policy computed once and refused for other weights or data, ln 2
 # at first, every loss, accumulated and full batch, kill -9 and stops, ranks, adapters, units that do not fit.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 dpo=$LF_BUILDDIR/stages/lf-dpo
-tool=$LF_BUILDDIR/tests/stage/train_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-dpo.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
-says() { grep -q -- "$1" "$dir/err"; ok $? "$2"; }
-run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    "$dpo" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
-    rc=$?
-}
-id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
-metrics() { "$tool" metrics "$dir/$1/metrics"; }
+run() { train "$dpo" "$dir/run.ini" "$@"; } # run NAME ARGS...
 column() { metrics "$1" | awk -v c="$2" -v s="$3" '$1 == s { print $c }'; }
 # Are all losses and gradient norms of runs $1 and $2 within $3, relative?
 close() {
@@ -157,18 +132,14 @@ same $rc 1 "a run whose reference is gone does not go on"
 says "mode = reference" "and it says how it can"
 
 # ranks
-launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
-if $launch 2 -- true >/dev/null 2>"$dir/err"; then
-    mkdir -p "$dir/two"
-    OMP_NUM_THREADS=1 UCX_LOG_LEVEL=error ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" \
-        $launch 2 -- "$dpo" --config "$dir/run.ini" --threads 1 --micro-batch 2 --out "$dir/two/out" --metrics "$dir/two/metrics" 2>"$dir/err"
-    same "$? $(column two 4 1)" "0 $LN2" "two ranks begin at ln 2 as well"
+with_ranks
+if have_ranks; then
+    train "$launch 2 -- $dpo" "$dir/run.ini" two --threads 1 --micro-batch 2
+    same "$rc $(column two 4 1)" "0 $LN2" "two ranks begin at ln 2 as well"
     close two base 1e-6
     ok $? "and have the losses and gradient norms of one within 1e-6 ($(cat "$dir/worst"))"
 else
-    echo "ok $((n + 1)) - # SKIP ranks cannot be started here"
-    echo "ok $((n + 2)) - # SKIP ranks cannot be started here"
-    n=$((n + 2))
+    skip 2 "ranks cannot be started here"
 fi
 
 # the others
@@ -193,17 +164,13 @@ ok $? "and falls, with a margin: $(metrics kto | tail -n 1)"
 run kto1 --loss kto --micro-batch 1
 close kto1 kto 1e-6
 ok $? "its z is of the whole step: micro-batches of 1 agree within 1e-6 ($(cat "$dir/worst"))"
-if $launch 2 -- true >/dev/null 2>"$dir/err"; then
-    mkdir -p "$dir/kto2"
-    OMP_NUM_THREADS=1 UCX_LOG_LEVEL=error ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" \
-        $launch 2 -- "$dpo" --config "$dir/run.ini" --loss kto --threads 1 --micro-batch 2 --out "$dir/kto2/out" --metrics "$dir/kto2/metrics" 2>"$dir/err"
-    same "$? $(column kto2 4 1)" "0 0.5" "two ranks begin at 1/2 as well"
+if have_ranks; then
+    train "$launch 2 -- $dpo" "$dir/run.ini" kto2 --loss kto --threads 1 --micro-batch 2
+    same "$rc $(column kto2 4 1)" "0 0.5" "two ranks begin at 1/2 as well"
     close kto2 kto 1e-6
     ok $? "and have one z: losses and gradient norms of one rank within 1e-6 ($(cat "$dir/worst"))"
 else
-    echo "ok $((n + 1)) - # SKIP ranks cannot be started here"
-    echo "ok $((n + 2)) - # SKIP ranks cannot be started here"
-    n=$((n + 2))
+    skip 2 "ranks cannot be started here"
 fi
 cp "$dir/pairs.ini" "$dir/run.ini"
 
@@ -238,5 +205,4 @@ run short --seq-length 26 --steps 2
 says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
 same $rc 0 "and left out"
 
-echo "1..$n"
-exit $failed
+finish

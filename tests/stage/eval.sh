@@ -2,28 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-eval as a user or the flow runs it: the three kinds of task and shards, results and metrics, independence of batch and threads,
 # exact resume after kill -9, SIGTERM, bad input. The numbers themselves are held to a reference by tests/golden/eval_test.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 eval=$LF_BUILDDIR/stages/lf-eval
 tool=$LF_BUILDDIR/tests/stage/infer_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-eval.XXXXXX") || exit 99
-n=0
-failed=0
 ckpt=ckpt
 threads=2
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
 run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
     _name=$1
     shift
@@ -198,5 +182,4 @@ run other $tok --text "$dir/book.txt" --resume-from "$dir/term"
 same $rc 1 "samples of other tasks are not continued"
 says "belongs to another run" "and it is said"
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

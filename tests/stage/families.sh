@@ -3,34 +3,12 @@
 # Training what other families ask of the loop with lf-pretrain: prefixes and two positions, a head of unit rows, norms
 # behind branches, windows with a theta of their own. They learn, give the same bits with other threads and recomputation,
 # and the same losses in other micro-batches.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-tool=$LF_BUILDDIR/tests/stage/train_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-families.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 OMP_WAIT_POLICY=passive
 export OMP_WAIT_POLICY
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-run() { # run NAME ARGS...: output below $dir/NAME
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
-}
-losses() { "$tool" metrics "$dir/$1/metrics" | awk '{ print $4 }'; }
-id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...: output below $dir/NAME
 
 family() { # family NAME PARAMETERS KEYS: the other keys of [model], one a line
     cat >"$dir/run.ini" <<END
@@ -83,5 +61,4 @@ family gemma3 20800 "kv_heads = 2
 sliding_window = 20
 window_pattern = 2
 embed_scale = 5.656854249492381"
-echo "1..$n"
-exit "$failed"
+finish

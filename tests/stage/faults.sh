@@ -3,30 +3,10 @@
 # A disk that fills up or fails under each stage: the n-th change that it makes to its files fails with ENOSPC (and then every later
 # one) or with EIO (that one alone; of calls in a row on one file the first two and the last), for every n. Each time there is one clear error and exit 1; nothing that is published is
 # half there; started again without the fault the stage ends with the same bytes. Then limits on the size of files.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 bin=$LF_BUILDDIR/stages
-tool=$LF_BUILDDIR/tests/stage/train_tool
 FAIL=$LF_BUILDDIR/tests/fault/fail.so
 ! grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h" || FAIL= # cannot be loaded before the sanitizers' own library
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-faults.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-    fi
-}
-finish() {
-    echo "1..$n"
-    [ $failed -eq 0 ]
-    exit
-}
 
 # 200 lines of invented words.
 awk 'BEGIN { x = 7; for (i = 0; i < 200; i++) { line = ""; m = 5 + i % 23

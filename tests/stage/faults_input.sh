@@ -2,22 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Damage to what lf-pretrain reads, one flipped byte or a cut: each is named in one line, nothing else is lost. (Texts, tokenizers:
 # tests/stage/tokenize.sh, tests/unit/text_corpus.c. Pipelines: tests/flow/ini.sh.)
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-tool=$LF_BUILDDIR/tests/stage/train_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-faults.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2: $(tail -n 3 "$dir/err" | tr '\n' '~')"
-    fi
-}
 run() { "$pretrain" --config "$dir/run.ini" --log-level warning "$@" >"$dir/err" 2>&1; rc=$?; }
 flip() { printf '\377' | dd of="$1" bs=1 seek=$(($(wc -c <"$1") / 2)) conv=notrunc 2>/dev/null; }
 
@@ -71,5 +57,4 @@ rm "$dir/cut/train-00000.h5"
 run --out "$dir/y" --data "$dir/cut"
 [ $rc -eq 1 ] && [ "$(wc -l <"$dir/err")" -eq 1 ] && grep -q 'cut/train-00000.h5' "$dir/err"
 ok $? "a shard that is gone"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -2,28 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-generate as a user or the flow runs it: requests and results, what ends a text, bad requests, independence of batch and threads,
 # exact resume after kill -9, SIGTERM and a stop file, what it refuses.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 generate=$LF_BUILDDIR/stages/lf-generate
 tool=$LF_BUILDDIR/tests/stage/infer_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-generate.XXXXXX") || exit 99
-n=0
-failed=0
 ckpt=ckpt
 threads=2
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
 run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
     _name=$1
     shift
@@ -342,5 +326,4 @@ printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -1,29 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Megatron .idx/.bin to shards and back with lf-convert: byte for byte, with end-of-document tokens, and what is refused.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 convert=$LF_BUILDDIR/stages/lf-convert
 tool=$LF_BUILDDIR/tests/stage/shards_tool
 golden=$LF_SRCDIR/tests/golden/megatron
 vocab=$LF_SRCDIR/tests/golden/tokenizer/gpt2.json
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-megatron.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
 run() { "$convert" "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
 
 for name in u16 i32 modes i64; do
     run --from "$golden/$name.idx" --vocab-size 2147483647 --out "$dir/$name"
@@ -85,5 +69,4 @@ same $rc 75 "a stop file: exit 75"
 run --from "$golden/u16.idx" --vocab-size 65536 --out "$dir/stopped"
 same $rc 0 "and the next run makes it"
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

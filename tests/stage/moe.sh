@@ -2,41 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Training a mixture of experts with lf-pretrain: it learns, says how it is balanced, has the same bits with other threads,
 # recomputation and after a stop (the bias that balances is in the checkpoint), and ranks count together.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-tool=$LF_BUILDDIR/tests/stage/train_tool
-launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-moe.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-OMP_WAIT_POLICY=passive
-OMP_NUM_THREADS=1
-export OMP_WAIT_POLICY OMP_NUM_THREADS
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export UCX_LOG_LEVEL ASAN_OPTIONS
+with_ranks
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
-run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    $prefix "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
-    rc=$?
-}
-id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
-metrics() { "$tool" metrics "$dir/$1/metrics"; }
+run() { train "$prefix $pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 # field NAME KEY: of the last record
 field() { tr '{' '\n' <"$dir/$1/metrics" | sed -n 's/.*"'"$2"'":\([-0-9.e+]*\).*/\1/p' | tail -n 1; }
 prefix=
@@ -110,9 +80,8 @@ sed 's/^experts = 8/experts = 4/' "$dir/run.ini" >"$dir/held.ini" && cp "$dir/he
 [ $? -eq 1 ] && grep -q 'experts differs' "$dir/err"
 ok $? "a checkpoint with other experts is refused by name"
 
-if ! $launch 2 -- true >/dev/null 2>"$dir/err"; then
-    n=$((n + 1))
-    echo "ok $n - # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"
+if ! have_ranks; then
+    skip 1 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 else
     prefix="$launch 2 --"
     run ranks
@@ -123,5 +92,4 @@ else
     awk -v a="$(field base router_aux)" -v b="$(field ranks router_aux)" 'BEGIN { d = a - b; exit !(d < 0.02 && d > -0.02) }'
     ok $? "and its balance: $(field base router_aux), $(field ranks router_aux)"
 fi
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

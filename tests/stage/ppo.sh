@@ -2,27 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-ppo as a user or the flow runs it: the generator's log-probabilities are the training graph's, runs that are killed in the middle of a
 # rollout and of an epoch end with the same bits, rollouts are replayed, rewards of a hostile command, groups of equal rewards.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 ppo=$LF_BUILDDIR/stages/lf-ppo
 tool=$LF_BUILDDIR/tests/stage/infer_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ppo.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
 differ() { [ -n "$1" ] && [ "$1" != "$2" ]; ok $? "$3"; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
 # run NAME ARGS...: out below $dir/NAME, exit code in $rc
 run() {
     _name=$1
@@ -372,5 +356,4 @@ run mixed --reward-command "$command" --steps 1 --precision bf16
 same "$rc $(member mixed 1 mismatch_max) $(ls "$dir/mixed/rollouts" | tr '\n' ' ')" "0 0 step-00000001.h5 step-00000001.h5.other-1 " \
     "a round of f32 is none for a run in bf16"
 
-echo "1..$n"
-exit $((failed > 0))
+finish

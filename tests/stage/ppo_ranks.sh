@@ -2,28 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-ppo on several ranks, started by loong-flow launch: the rounds of one rank bit for bit, updates within the rounding of f32, kills and
 # stops lose nothing, with another number of ranks too.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 ppo=$LF_BUILDDIR/stages/lf-ppo
 tool=$LF_BUILDDIR/tests/stage/infer_tool
-launch="$LF_BUILDDIR/loong-flow launch -n"
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ppor.XXXXXX") || exit 99
-OMP_NUM_THREADS=1
-export OMP_NUM_THREADS
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
+with_ranks
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
 # on RANKS NAME ARGS...: out below $dir/NAME, exit code in $rc
 on() {
     _ranks=$1 _name=$2
@@ -38,7 +21,7 @@ on() {
 id() { grep -o '"identity":"[0-9a-f]*"' "$dir/$1/manifest.json"; }
 record() { "$tool" record "$dir/$1.m" | sed -n "$2p"; }
 member() { record "$1" "$2" | grep -o "\"$3\":[^,}]*" | sed 's/.*://'; } # member RUN LINE NAME
-# near RUN RUN: every number of every record that is not a time, within 1e-6 of the larger; what compares the weights as they are now with
+# near RUN RUN: every number of every record that is not a time, within 5e-6 of the larger; what compares the weights as they are now with
 # those that generated is a difference of numbers that may be so far apart, within 2e-5
 near() {
     for _r in "$1" "$2"; do
@@ -47,14 +30,14 @@ near() {
     paste -d ' ' "$dir/$1.flat" "$dir/$2.flat" | awk 'function abs(x) { return x < 0 ? -x : x }
         $1 != $3 { bad++ }
         { d = abs($2 - $4); m = abs($2) > abs($4) ? abs($2) : abs($4); if ($1 ~ /^(loss|policy_loss|ratio_var)$/ && m < 1) m = 1
-          if (d > ($1 ~ /^(ratio_m|mismatch)/ ? 2e-5 : 1e-6 * m + 1e-7)) { bad++; print "#", $0 } rows++ }
+          if (d > ($1 ~ /^(ratio_m|mismatch)/ ? 2e-5 : 5e-6 * m + 1e-7)) { bad++; print "#", $0 } rows++ }
         END { exit !(rows > 100 && !bad) }' >"$dir/far"
     _near=$?
     head -n 4 "$dir/far"
     return $_near
 }
 
-$launch 2 -- true >/dev/null 2>"$dir/err" || { echo "1..0 # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"; exit 0; }
+need_ranks
 
 # Every rank has a command of its own, one of which does something else at a request.
 cat >"$dir/reward.sh" <<'SH'
@@ -113,7 +96,7 @@ for ranks in 2 3; do
     ok $? "$ranks ranks: the round of equal weights, its values and advantages too, has the bytes of one rank's"
     on $ranks p$ranks --replay "$dir/r1"
     [ $rc -eq 0 ] && near r1 p$ranks
-    ok $? "$ranks ranks on its rounds: every metric of every update within 1e-6"
+    ok $? "$ranks ranks on its rounds: every metric of every update within 5e-6"
 done
 on 2 again
 same "$(id again/checkpoint)" "$(id r2/checkpoint)" "two ranks twice: the same bits"
@@ -147,7 +130,7 @@ ls "$dir/m/rollouts" | grep -q '00000002.part-2'
 ok $? "every rank keeps its part of the round"
 on 2 m
 [ $rc -eq 0 ] && grep -q "perhaps not bitwise" "$dir/err" && near r3 m
-ok $? "three ranks go on as two, within 1e-6"
+ok $? "three ranks go on as two, within 5e-6"
 cmp -s "$dir/r3/rollouts/step-00000002.h5" "$dir/m/rollouts/step-00000002.h5"
 ok $? "with the round that three had begun"
 same "$(ls "$dir/m/rollouts" | grep -c part)" 0 "of which no part is left"
@@ -176,5 +159,4 @@ $launch 2 -- sh -c 'exec "$0" --config "$1/base.ini" --out "$1/diff" --seed "$PM
 [ $? -eq 1 ] && grep -q "does not begin as rank 0" "$dir/err"
 ok $? "ranks of different settings are refused"
 
-echo "1..$n"
-exit $((failed > 0))
+finish

@@ -2,34 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # --profile of training and generating stages: files beside the metrics or in out, a table in the log, the same weights, and nothing of it
 # when it is off. That its numbers add up: tests/unit/graph_profile.c.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain generate=$LF_BUILDDIR/stages/lf-generate
-tool=$LF_BUILDDIR/tests/stage/train_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-profile.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
 has() { # has FILE PATTERN...
     _file=$1
     shift
     for _p in "$@"; do grep -q "$_p" "$_file" || return 1; done
 }
-train() { # train NAME ARGS...
-    _name=$1
-    shift
-    "$pretrain" --config "$dir/run.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" >"$dir/stdout" 2>"$dir/err"
-}
+run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 
 "$tool" data "$dir/data" 100 40 || { echo "Bail out! no test data"; exit 1; }
 cat >"$dir/run.ini" <<END
@@ -53,13 +34,13 @@ ffn = 96
 max_positions = 256
 END
 mkdir "$dir/off" "$dir/on" "$dir/late"
-train off
+run off
 ok $? "training without a profile"
 [ -z "$(find "$dir/off" -name 'profile*')" ]
 ok $? "leaves no file of one"
 ! grep -q roofline "$dir/err"
 ok $? "and says nothing of one"
-train on --profile
+run on --profile
 ok $? "training with one"
 has "$dir/on/profile.json" '"lf_profile":1' '"op":"linear_dw"' '"op":"adamw"' '"graph":"train","layer":1' '"name":"step"' '"name":"next micro-batch"' \
     '"name":"checkpoint"' '"graph":"valid"'
@@ -71,7 +52,7 @@ ok $? "the table is in the log"
 id=$("$tool" id "$dir/on/out/checkpoint") && [ "$id" = "$("$tool" id "$dir/off/out/checkpoint")" ]
 ok $? "the weights are the same bits"
 mkdir "$dir/late/profile.json"
-train late --profile
+run late --profile
 [ $? -eq 1 ] && has "$dir/err" 'profile: .*profile.json'
 ok $? "a profile that cannot be written is a failure that names the file"
 [ "$("$tool" id "$dir/late/out/checkpoint")" = "$id" ]
@@ -125,5 +106,4 @@ ok $? "without metrics it stands in out"
 "$generate" --checkpoint "$dir/on/out/checkpoint" --prompts "$dir/prompts" --show --profile >"$dir/stdout" 2>"$dir/err"
 [ $? -eq 2 ]
 ok $? "without both it is a mistake of the command line"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

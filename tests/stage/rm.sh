@@ -2,41 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-rm as a user runs it: preferences to a reward model that tells good from bad on pairs it has not seen; exact resume
 # after kill -9; micro-batches and ranks; pairs left out; what it refuses; out for transformers; adapters with their head.
-set -u
-stages=$LF_BUILDDIR/stages
-tool=$LF_BUILDDIR/tests/stage/train_tool
-launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-rm.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-OMP_WAIT_POLICY=passive
-OMP_NUM_THREADS=1
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export OMP_WAIT_POLICY OMP_NUM_THREADS UCX_LOG_LEVEL ASAN_OPTIONS
+. "$LF_SRCDIR/tests/stage/lib.sh"
+with_ranks
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
 prefix=
-rm_() { # rm_ NAME ARGS...: output below $dir/NAME, exit code in $rc
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    $prefix "$stages/lf-rm" --config "$dir/rm.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
-    rc=$?
-}
-must() { "$@" 2>"$dir/err" >/dev/null || { sed 's/^/# /' "$dir/err"; echo "Bail out! $1"; exit 1; }; }
-id() { "$tool" id "$dir/$1/out/checkpoint" 2>&1; }
+rm_() { train "$prefix $stages/lf-rm" "$dir/rm.ini" "$@"; } # rm_ NAME ARGS...
 field() { tr '{' '\n' <"$dir/$1/metrics" | sed -n 's/.*"'"$2"'":\([-0-9.e+]*\).*/\1/p' | tail -n 1; }
 # The losses of two runs, step by step, no further apart than $3 of them.
 near() {
@@ -136,9 +106,8 @@ rm_ whole --micro-batch 4 --epochs 0.6
 rm_ cut --micro-batch 1 --epochs 0.6
 near whole cut 1e-6
 ok $? "four micro-batches of one and one of four have the same losses"
-if ! $launch 2 -- true >/dev/null 2>"$dir/err"; then
-    n=$((n + 1))
-    echo "ok $n - # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"
+if ! have_ranks; then
+    skip 1 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 else
     prefix="$launch 2 --"
     rm_ ranks --micro-batch 2 --epochs 0.6
@@ -283,5 +252,4 @@ saved '"score"' 'modules_to_save is no list'
 "$stages/lf-generate" --checkpoint "$dir/lm/checkpoint" --adapter "$dir/lora/out/adapter" --tokenizer "$dir/text/tokenizer" --prompt "q ban" --out "$dir/no2" 2>"$dir/err"
 [ $? -eq 1 ] && grep -q "is a reward model's" "$dir/err"
 ok $? "and it predicts no tokens"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -2,31 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-score: rows of several shapes, the same bytes whatever the batch, threads, ranks and after kill -9, rows that cannot be
 # scored, accuracy on pairs by subset, normalised scores, the best of several answers.
-set -u
-stages=$LF_BUILDDIR/stages
-launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-score.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
-OMP_WAIT_POLICY=passive
-OMP_NUM_THREADS=1
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export OMP_WAIT_POLICY OMP_NUM_THREADS UCX_LOG_LEVEL ASAN_OPTIONS
+. "$LF_SRCDIR/tests/stage/lib.sh"
+with_ranks
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
-must() { "$@" 2>"$dir/err" >/dev/null || { sed 's/^/# /' "$dir/err"; echo "Bail out! $1"; exit 1; }; }
 prefix=
 model=rm
 score() { # score NAME ARGS...
@@ -92,9 +70,8 @@ while [ $kills -lt 4 ] && [ $rc -ne 0 ]; do
 done
 score kill --block 1 --batch-tokens 128 "$dir/answers.jsonl"
 equal kill base "after $kills kills -9 too"
-if ! $launch 2 -- true >/dev/null 2>"$dir/err"; then
-    n=$((n + 1))
-    echo "ok $n - # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"
+if ! have_ranks; then
+    skip 1 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 else
     prefix="$launch 2 --"
     score ranks --block 7 "$dir/answers.jsonl"
@@ -169,5 +146,4 @@ equal chat flat "a conversation is scored as its template writes it"
 score chatplan --plan "$dir/chat.jsonl"
 grep -q '"bytes"' "$dir/stdout"
 ok $? "--plan"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

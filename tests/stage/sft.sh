@@ -2,36 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-sft as a user or the flow runs it: options and exit codes, full and adapter runs, frozen parts, exact resume after
 # kill -9 of both, an adapter that is offered to other weights, samples while it trains.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 sft=$LF_BUILDDIR/stages/lf-sft
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
-tool=$LF_BUILDDIR/tests/stage/train_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-sft.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 8
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
-says() { grep -q "$1" "$dir/err"; ok $? "$2"; }
-run() { # run NAME ARGS...: output below $dir/NAME, exit code in $rc
-    _name=$1
-    shift
-    mkdir -p "$dir/$_name"
-    "$sft" --config "$dir/sft.ini" --out "$dir/$_name/out" --metrics "$dir/$_name/metrics" "$@" 2>"$dir/err" >"$dir/stdout"
-    rc=$?
-}
-id() { "$tool" id "$dir/$1/out/${2:-checkpoint}" 2>&1; }
-metrics() { "$tool" metrics "$dir/$1/metrics"; }
+run() { train "$sft" "$dir/sft.ini" "$@"; } # run NAME ARGS...
 column() { metrics "$1" | awk -v c="$2" -v s="$3" '$1 == s { print $c }'; }
 falls() { [ "$(awk -v a="$(column "$1" 4 1)" -v b="$(column "$1" 4 "$2")" 'BEGIN { print (a != "" && b != "" && b < a - 0.02) }')" = 1 ]; }
 
@@ -323,15 +298,12 @@ without=$(total)
 run plan --plan $sampled
 awk -v a="$without" -v b="$(total)" 'BEGIN { exit !(a > 0 && b > a) }'
 ok $? "--plan counts their memory: $(total) bytes, $without without"
-launch=${LF_TEST_LAUNCH:-"$LF_BUILDDIR/loong-flow launch -n"}
-if $launch 2 -- true >/dev/null 2>"$dir/err"; then
-    mkdir -p "$dir/two"
-    OMP_NUM_THREADS=1 UCX_LOG_LEVEL=error ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" \
-        $launch 2 -- "$sft" --config "$dir/sft.ini" $sampled --out "$dir/two/out" --metrics "$dir/two/metrics" 2>"$dir/err"
-    same "$? $(ls "$dir/two/out/samples" | wc -l)" "0 4" "two ranks: one of them samples"
+with_ranks
+if have_ranks; then
+    train "$launch 2 -- $sft" "$dir/sft.ini" two $sampled
+    same "$rc $(ls "$dir/two/out/samples" | wc -l)" "0 4" "two ranks: one of them samples"
 else
-    n=$((n + 1))
-    echo "ok $n - # SKIP ranks cannot be started here"
+    skip 1 "ranks cannot be started here"
 fi
 
 # what does not go together
@@ -349,5 +321,4 @@ run lora $lora
 same $rc 0 "as it was it goes on"
 same "$(id lora)" "$(id lorakill)" "to the same end"
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

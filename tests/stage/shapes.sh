@@ -1,28 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # lf-tokenize on JSON lines of other shapes than text, and its doctor.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 tokenize=$LF_BUILDDIR/stages/lf-tokenize
 tool=$LF_BUILDDIR/tests/stage/shards_tool
 vocab=$LF_SRCDIR/tests/golden/tokenizer/gpt2.json
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-shapes.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || echo "# '$1' is not '$2'"; }
 run() { "$tokenize" --tokenizer "$vocab" --no-append-eos "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
-says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
 ids() { "$tool" "$dir/$1/shards" train 2>/dev/null || echo "no shards in $1"; }
 plain() { sed 's/-//g'; }
 
@@ -103,5 +87,4 @@ gzip -c "$dir/sick.jsonl" >"$dir/sick.jsonl.gz"
 grep -q "sick.tar: sick.jsonl:3" "$dir/stdout" && grep -q "sick.jsonl.gz:3" "$dir/stdout" && grep -q "^12 rows" "$dir/stdout"
 ok $? "compressed files and archives"
 
-echo "1..$n"
-[ $failed -eq 0 ]
+finish

@@ -2,26 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-vocab as a user or the flow runs it, and the whole of continued pretraining on two invented languages: tokenizer and
 # model of the first, growth by the second, training goes on; bits per byte before and after. Kill -9, threads, bad input.
-set -u
+. "$LF_SRCDIR/tests/stage/lib.sh"
 LC_ALL=C
 export LC_ALL
-stages=$LF_BUILDDIR/stages
 golden=$LF_SRCDIR/tests/golden/tokenizer
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-vocab.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || rm -rf "$dir"' EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
 run() { "$stages/lf-vocab" "$@" 2>"$dir/err" >"$dir/stdout"; rc=$?; }
 # fails CODE TEXT NAME ARGS...: exits with CODE and says TEXT on standard error
 fails() {
@@ -188,5 +173,4 @@ bits grown "$dir/g/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 bits after "$dir/more/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 awk -v b="$(cat "$dir/bits-before")" -v g="$(cat "$dir/bits-grown")" -v a="$(cat "$dir/bits-after")" 'BEGIN { exit !(a > 0 && a < 0.6 * b && g > a) }'
 ok $? "bits per byte of the new language: $(cat "$dir/bits-before") before, $(cat "$dir/bits-grown") grown, $(cat "$dir/bits-after") after training"
-echo "1..$n"
-[ $failed -eq 0 ]
+finish
