@@ -146,6 +146,7 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_co
         lf_comm_phase(comm, "policy gradients", 0);
     int rc = lf_pg_check(c, err);
     rc = lf_pg_agree(&p, rc ? rc : set_up(&p, err), err);
+    rc = rc ? rc : lf_pg_connect(&p, err);
     rc = rc ? rc : lf_pg_agree(&p, lf_pg_start(&p, &done, err), err);
     rc = rc ? rc : lf_pg_same(&p, done, err);
     if (!rc && done)
@@ -163,6 +164,7 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_co
     }
     if (comm)
         lf_comm_phase(comm, NULL, 0);
+    lf_devcomm_close(&p.dev, rc && rc != LF_EINTR);
     lf_pg_close(&p);
     return rc;
 }

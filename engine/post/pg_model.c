@@ -191,16 +191,6 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
 }
 
-static int reduce(void *user, float *grads, size_t n, lf_err *err)
-{
-    return lf_comm_all_reduce(user, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
-}
-
-void lf_pg_model_connect(lf_pg_model *m, lf_comm *comm)
-{
-    lf_exec_set_reduce(m->ex, reduce, comm, false);
-}
-
 lf_pstore *lf_pg_model_store(const lf_pg_model *m) { return m->ps; }
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m) { return m->plan; }
 lf_exec *lf_pg_model_exec(const lf_pg_model *m) { return m->ex; }

@@ -48,8 +48,6 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struc
 void lf_pg_model_destroy(lf_pg_model *m);
 /* Take memory on b, which outlives m. */
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
-/* With ranks > 1: over whom lf_pg_step sums gradients. Borrowed. */
-void lf_pg_model_connect(lf_pg_model *m, lf_comm *comm);
 
 lf_pstore *lf_pg_model_store(const lf_pg_model *m);
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m);

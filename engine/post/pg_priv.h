@@ -13,6 +13,7 @@
 #include "engine/post/rm_score.h"
 #include "engine/post/rollout.h"
 #include "engine/store/shard.h"
+#include "engine/train/devcomm.h"
 
 /* All that a checkpoint holds besides tensors. */
 struct lf_pg_state {
@@ -52,6 +53,7 @@ typedef struct lf_pg {
     const struct lf_pg_config *c;
     const struct lf_pg_sink *sink;
     lf_comm *comm; /* NULL: alone */
+    struct lf_devcomm dev; /* gradients between ranks */
     int rank, ranks;
     lf_shardset *data;
     uint64_t *docs; /* documents that are short enough */
@@ -95,6 +97,7 @@ int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
 /* pg_setup.c */
 int lf_pg_open_data(lf_pg *p, lf_err *err);
 int lf_pg_models(lf_pg *p, lf_err *err);  /* plans */
+int lf_pg_connect(lf_pg *p, lf_err *err); /* to the other ranks; after all have planned. Collective. */
 int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with; reference always */
 void lf_pg_close(lf_pg *p);
 

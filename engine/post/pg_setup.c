@@ -165,11 +165,19 @@ int lf_pg_models(lf_pg *p, lf_err *err)
         rc = lf_pg_model_bind(p->ref, p->back, err);
     if (!rc && p->critic)
         rc = lf_pg_model_bind(p->critic, p->back, err);
-    if (!rc && p->comm)
-        lf_pg_model_connect(p->actor, p->comm);
-    if (!rc && p->comm && p->critic)
-        lf_pg_model_connect(p->critic, p->comm);
     return rc;
+}
+
+int lf_pg_connect(lf_pg *p, lf_err *err)
+{
+    if (!p->comm)
+        return 0;
+    int rc = lf_devcomm_open(&p->dev, p->comm, p->back, err);
+    if (!rc)
+        lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->actor));
+    if (!rc && p->critic)
+        lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->critic));
+    return lf_pg_agree(p, rc, err);
 }
 
 static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *option, lf_err *err)

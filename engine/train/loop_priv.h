@@ -11,6 +11,7 @@
 #include "engine/graph/exec.h"
 #include "engine/model/decoder.h"
 #include "engine/store/ckpt.h"
+#include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
 
 /* What a run is made of besides data: fixed once built. */
@@ -70,7 +71,7 @@ struct lf_trainer {
     const struct lf_train_config *c;
     const struct lf_train_sink *sink;
     lf_comm *comm; /* used when ranks > 1, for host memory */
-    lf_comm *gpus; /* for memory of GPUs; NULL: one rank, or memory that the host sees, or LOONG_COMM=ucx */
+    struct lf_devcomm dev; /* memory of the backend between ranks */
     int rank, ranks;
     double longest_s; /* step so far */
     bool late;        /* of the last step: time to save, agreed */

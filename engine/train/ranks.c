@@ -57,83 +57,23 @@ void lf_train_phase_step(const lf_trainer *t)
     lf_comm_phase(t->comm, "training step", most + STEP_SLACK_S);
 }
 
-/* ---- memory of the backend between ranks ---- */
-
-/* Device memory through host memory, piece by piece: what is done without NCCL (LOONG_COMM=ucx). */
-static int through_host(const lf_trainer *t, char *data, size_t bytes, bool sum, lf_err *err)
-{
-    const struct lf_back_ops *o = t->m.back->ops;
-    const size_t most = (size_t)4 << 20;
-    char *piece = lf_malloc(most, 1, err);
-    int rc = lf_comm_agree_ok(t->comm, piece ? 0 : LF_ENOMEM, err);
-    for (size_t at = 0; at < bytes && !rc; at += most) {
-        const size_t n = bytes - at < most ? bytes - at : most;
-        rc = o->copy_out(t->m.back, piece, data + at, n, err);
-        if (!rc)
-            rc = sum ? lf_comm_all_reduce(t->comm, piece, n / sizeof(float), LF_COMM_F32, LF_COMM_SUM, err)
-                     : lf_comm_broadcast(t->comm, piece, n, 0, err);
-        if (!rc)
-            rc = o->copy_in(t->m.back, data + at, piece, n, err);
-    }
-    free(piece);
-    return rc;
-}
-
-static int reduce(void *user, float *grads, size_t n, lf_err *err)
-{
-    const lf_trainer *t = user;
-    if (!t->m.back->ops->host_visible && !t->gpus)
-        return through_host(t, (char *)grads, n * sizeof *grads, true, err);
-    return lf_comm_all_reduce(t->gpus ? t->gpus : t->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
-}
-
-/* Around what is queued for GPUs: after the computation so far, and before what follows. */
-static int gpus_begin(const lf_trainer *t, lf_err *err)
-{
-    return t->gpus ? t->m.back->ops->comm_begin(t->m.back, err) : 0;
-}
-
-static int gpus_end(const lf_trainer *t, int rc, lf_err *err)
-{
-    return rc || !t->gpus ? rc : t->m.back->ops->comm_end(t->m.back, err);
-}
-
-static int share_block(const lf_trainer *t, void *data, size_t bytes, lf_err *err)
-{
-    if (!t->m.back->ops->host_visible && !t->gpus)
-        return through_host(t, data, bytes, false, err);
-    int rc = gpus_begin(t, err);
-    return gpus_end(t, rc ? rc : lf_comm_broadcast(t->gpus ? t->gpus : t->comm, data, bytes, 0, err), err);
-}
-
 int lf_train_connect(lf_trainer *t, lf_err *err)
 {
-    const char *transport = getenv("LOONG_COMM");
-    const bool gpu = !t->m.back->ops->host_visible;
     /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through host memory for the
      * gradients: there is nothing to run ahead of. */
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
     if (t->ranks <= 1)
         return 0;
-    const bool nccl = gpu && !(transport && strcmp(transport, "ucx") == 0);
-    lf_exec_set_reduce(t->m.ex, reduce, t, nccl);
-    if (nccl) {
-        t->gpus = lf_comm_on_gpus(t->comm, t->m.back->ordinal, t->m.back->comm_stream, err);
-        return t->gpus ? 0 : lf_err_prefix(err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
-    }
-    t->ahead = false;
-    return 0;
+    int rc = lf_devcomm_open(&t->dev, t->comm, t->m.back, err);
+    if (!rc)
+        lf_devcomm_connect(&t->dev, t->m.ex);
+    t->ahead = t->ahead && t->dev.gpus;
+    return rc;
 }
 
 void lf_train_disconnect(lf_trainer *t, bool failed)
 {
-    if (t->gpus && failed) { /* another rank may never come to what is queued here */
-        lf_comm_on_gpus_abort(t->gpus);
-    } else if (t->gpus) {
-        t->m.back->ops->sync(t->m.back, NULL);
-        lf_comm_on_gpus_destroy(t->gpus);
-    }
-    t->gpus = NULL;
+    lf_devcomm_close(&t->dev, failed);
 }
 
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err)
@@ -195,16 +135,16 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
     struct lf_step_record *rec = lf_exec_record_ptr(t->m.ex);
     if (t->ranks <= 1)
         return 0;
-    int rc = gpus_begin(t, err);
+    int rc = lf_devcomm_begin(&t->dev, err);
     if (!rc)
-        rc = lf_comm_all_reduce(t->gpus, &rec->loss_sum, 3, LF_COMM_F64, LF_COMM_SUM, err); /* z_sum, entropy_sum */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->loss_sum, 3, LF_COMM_F64, LF_COMM_SUM, err); /* z_sum, entropy_sum */
     if (!rc)
-        rc = lf_comm_all_reduce(t->gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM, err); /* and correct */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM, err); /* and correct */
     if (!rc && t->mc.experts > 0)
-        rc = lf_comm_all_reduce(t->gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM, err); /* entropy, load */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM, err); /* entropy, load */
     if (!rc && t->mc.experts > 0)
-        rc = lf_comm_all_reduce(t->gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
-    return gpus_end(t, rc, err);
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    return lf_devcomm_end(&t->dev, rc, err);
 }
 
 int lf_train_stop(lf_trainer *t, int rc, bool *stop, lf_err *err)
@@ -269,7 +209,7 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
         void *data;
         size_t bytes;
         lf_pstore_block(t->m.ps, kinds[i], false, &data, &bytes);
-        rc = bytes ? share_block(t, data, bytes, err) : 0;
+        rc = bytes ? lf_devcomm_broadcast(&t->dev, data, bytes, err) : 0;
         lf_pstore_block(t->m.ps, kinds[i], true, &data, &bytes);
         if (!rc && bytes)
             rc = lf_comm_broadcast(t->comm, data, bytes, 0, err);

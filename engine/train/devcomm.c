@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of a backend between ranks: see devcomm.h.
+ */
+#include "engine/train/devcomm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+
+int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err)
+{
+    const char *transport = getenv("LOONG_COMM");
+    *d = (struct lf_devcomm){.comm = comm, .back = back};
+    if (back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
+        return 0;
+    d->gpus = lf_comm_on_gpus(comm, back->ordinal, back->comm_stream, err);
+    return d->gpus ? 0 : lf_err_prefix(err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
+}
+
+void lf_devcomm_close(struct lf_devcomm *d, bool failed)
+{
+    if (d->gpus && failed) { /* another rank may never come to what is queued here */
+        lf_comm_on_gpus_abort(d->gpus);
+    } else if (d->gpus) {
+        d->back->ops->sync(d->back, NULL);
+        lf_comm_on_gpus_destroy(d->gpus);
+    }
+    d->gpus = NULL;
+}
+
+static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, bool sum, lf_err *err)
+{
+    const struct lf_back_ops *o = d->back->ops;
+    const size_t most = (size_t)4 << 20;
+    char *piece = lf_malloc(most, 1, err);
+    int rc = lf_comm_agree_ok(d->comm, piece ? 0 : LF_ENOMEM, err);
+    for (size_t at = 0; at < bytes && !rc; at += most) {
+        const size_t n = bytes - at < most ? bytes - at : most;
+        rc = o->copy_out(d->back, piece, data + at, n, err);
+        if (!rc)
+            rc = sum ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32, LF_COMM_SUM, err)
+                     : lf_comm_broadcast(d->comm, piece, n, 0, err);
+        if (!rc)
+            rc = o->copy_in(d->back, data + at, piece, n, err);
+    }
+    free(piece);
+    return rc;
+}
+
+static bool by_host(const struct lf_devcomm *d)
+{
+    return !d->gpus && !d->back->ops->host_visible;
+}
+
+static int reduce(void *user, float *grads, size_t n, lf_err *err)
+{
+    const struct lf_devcomm *d = user;
+    if (by_host(d))
+        return through_host(d, (char *)grads, n * sizeof *grads, true, err);
+    return lf_comm_all_reduce(d->gpus ? d->gpus : d->comm, grads, n, LF_COMM_F32, LF_COMM_SUM, err);
+}
+
+void lf_devcomm_connect(struct lf_devcomm *d, lf_exec *ex)
+{
+    lf_exec_set_reduce(ex, reduce, d, d->gpus != NULL);
+}
+
+int lf_devcomm_begin(const struct lf_devcomm *d, lf_err *err)
+{
+    return d->gpus ? d->back->ops->comm_begin(d->back, err) : 0;
+}
+
+int lf_devcomm_end(const struct lf_devcomm *d, int rc, lf_err *err)
+{
+    return rc || !d->gpus ? rc : d->back->ops->comm_end(d->back, err);
+}
+
+int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, lf_err *err)
+{
+    if (by_host(d))
+        return through_host(d, data, bytes, false, err);
+    const int rc = lf_devcomm_begin(d, err);
+    return lf_devcomm_end(d, rc ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);
+}
