@@ -6,10 +6,7 @@
 tool=$LF_BUILDDIR/tests/stage/infer_tool
 with_ranks
 emulated_gpu
-LOONG_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
-LOONG_CUDART_LIB=$LOONG_NCCL_LIB
-LOONG_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
-export LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE
+emulated_nccl
 need_ranks
 
 # reward.sh DIR: DIR/when holds "COUNT ACTION", for the command of one rank

@@ -6,10 +6,7 @@
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 with_ranks
 emulated_gpu
-LOONG_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
-LOONG_CUDART_LIB=$LOONG_NCCL_LIB
-LOONG_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
-export LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE
+emulated_nccl
 
 close() { # close A B WEIGHTS MOMENTS: final checkpoints, |a - b| / |b| of the tensor that is furthest apart
     "$tool" distance "$dir/$1/out/checkpoint" "$dir/$2/out/checkpoint" >"$dir/apart" 2>"$dir/err" || return 2

@@ -82,3 +82,10 @@ emulated_gpu() {
     LOONG_CUBLASLT=none # a real one knows no emulated GPU
     export LOONG_CUDA_DRIVER LOONG_CUBLASLT
 }
+# Between ranks of these.
+emulated_nccl() {
+    LOONG_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
+    LOONG_CUDART_LIB=$LOONG_NCCL_LIB
+    LOONG_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
+    export LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE
+}

@@ -6,8 +6,8 @@ EXTRA_DIST += tests/stage/lock.sh
 TESTS += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
 EXTRA_DIST += tests/stage/cuda.sh tests/stage/cudnn.sh tests/stage/cuda_ahead.sh tests/stage/cuda_ranks.sh tests/stage/cuda_infer.sh
 # Post-training there: every stage, loss and algorithm.
-TESTS += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh
-EXTRA_DIST += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh
+TESTS += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh tests/stage/cuda_post_ranks.sh
+EXTRA_DIST += tests/stage/cuda_post.sh tests/stage/cuda_ppo_ranks.sh tests/stage/cuda_post_ranks.sh
 # 8-bit products.
 TESTS += tests/stage/fp8.sh
 EXTRA_DIST += tests/stage/fp8.sh
