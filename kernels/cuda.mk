@@ -41,14 +41,16 @@ kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c kernels/cuda/cudnn_ch
 kernels_libcucheck_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 endif
 
+include kernels/ptx.mk
 check_LIBRARIES += kernels/libcuemu.a
 kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
   kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h \
-  kernels/cuda/emu/cudnn.h kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE)
+  kernels/cuda/emu/cudnn.h kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE) \
+  $(LF_PTX_CODE) kernels/cuda/ptx/ptx.h kernels/cuda/ptx/ins.h kernels/cuda/ptx/parse.h
 
 # The same as a library in place of the driver, for tests that run stages: LOONG_CUDA_DRIVER=tests/libcuemu.so
 LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c \
-  kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE)
+  kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE) $(LF_PTX_CODE)
 check_DATA += tests/libcuemu.so
 CLEANFILES += tests/libcuemu.so
 tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h kernels/cuda/emu/cudnn.h kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \

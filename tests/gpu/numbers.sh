@@ -23,7 +23,7 @@ want='-fmad=false -ftz=false -prec-div=true -prec-sqrt=true'
 # Commands of a makefile, one a line, that compile for a GPU without our flags behind the user's, or the emulator with contraction.
 commands() { sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | tr ';' '\n'; }
 loose() {
-    commands "$1" | grep -e '\$(NVCC) .*-fatbin' | grep -v -e '\$(NVCCFLAGS) \$(LF_NVCC_NUMBERS) -o'
+    commands "$1" | grep -e '\$(NVCC) .*-fatbin' -e '\$(NVCC) .*-ptx' | grep -v -e '\$(NVCCFLAGS) \$(LF_NVCC_NUMBERS) -o'
     commands "$1" | grep -e '\$(CC) .*-shared .*\$\$list' | grep -v -e '-ffp-contract=off'
 }
 grep -q "^LF_NVCC_NUMBERS = $want\$" "$src/kernels/cuda.mk" && grep -q '^AM_CFLAGS = .*-ffp-contract=off' "$src/Makefile.am"

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/emu/state.h"
 #include "kernels/cuda/fns.h"
+#include "kernels/cuda/ptx/ptx.h"
 
 enum { SMEM_OPTIN = 227 << 10, DEVICES = 2 };
 
@@ -16,7 +17,7 @@ enum { SMEM_OPTIN = 227 << 10, DEVICES = 2 };
     extern const unsigned lf_cu_threads_##name;
 LF_CU_FNS(DECLARE)
 
-#define ROW(file, name) {"lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name},
+#define ROW(file, name) {#file, "lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name},
 static struct CUfunc_st functions[] = {LF_CU_FNS(ROW)};
 
 struct lf_emu_host lf_emu_host;
@@ -186,6 +187,17 @@ bool lf_emu_inside(const void *p, size_t bytes, bool host)
     for (const struct block *b = blocks; b; b = b->next)
         if (b->host == host && at >= (uintptr_t)b->p && at - (uintptr_t)b->p + bytes <= b->bytes)
             return true;
+    return false;
+}
+
+bool lf_emu_block_around(const void *p, const char **from, const char **to)
+{
+    for (const struct block *b = blocks; b; b = b->next)
+        if ((const char *)p >= b->p && (const char *)p < b->p + b->bytes) {
+            *from = b->p;
+            *to = b->p + b->bytes;
+            return true;
+        }
     return false;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/emu/run.h"
 
 struct CUfunc_st {
+    const char *file;
     const char *name;
     void (*entry)(const void *args);
     const size_t *args;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/emu/state.h"
+#include "kernels/cuda/ptx/ptx.h"
 
 enum { SMEM_OPTIN = 227 << 10 };
 enum { TO_DEVICE = -1, TO_HOST = -2, ON_DEVICE = -3 }; /* a copy's `value`; of a fill it is the byte */
@@ -94,7 +95,8 @@ void lf_emu_execute(const struct lf_emu_cmd *c)
             return;
         }
         h->stats.executed++;
-        lf_emu_run(c->f->name, c->f->entry, c->args, c->grid, c->block, c->smem);
+        if (!lf_ptx_launch(c->f->file, c->f->name, *c->f->args, c->args, c->grid, c->block, c->smem))
+            lf_emu_run(c->f->name, c->f->entry, c->args, c->grid, c->block, c->smem);
         return;
     case EMU_RECORD:
         if (c->event->done < c->generation)
