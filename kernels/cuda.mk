@@ -3,7 +3,7 @@
 
 LF_CU_CODE = kernels/cuda/rope.cu
 LF_CU_EMU_CODE = kernels/cuda/emu/cu_rope.c
-LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
+LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/tensor_map.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
 kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda/launch.c kernels/cuda/images.c \
   kernels/cuda/table.c kernels/cuda/rope.c
 EXTRA_DIST += $(LF_CU_CODE) kernels/cuda/driver_check.c kernels/cuda/cudnn_check.c
@@ -32,8 +32,11 @@ SUFFIXES = .cu .fatbin
 LF_NVCC_NUMBERS = -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
 # What ptxas says about registers stays beside the fat binary, for tests/gpu/spills.sh, and with which flags it was compiled, for
 # numbers.sh; the rest is for whoever builds.
+# gemm_wgmma uses what only sm_90a has; where code for 9.0 is not asked for, it is an empty file.
 .cu.fatbin:
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && { echo 'nvcc flags: $(NVCCFLAGS) $(LF_NVCC_NUMBERS)' >$@.log; $(NVCC) -fatbin $(NVCC_GENCODE) -O3 \
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && gpus='$(NVCC_GENCODE)' && case "$@ $$gpus" in *gemm_wgmma.fatbin*compute_90*) \
+	  gpus='-gencode arch=compute_90a,code=sm_90a';; esac && \
+	  { echo 'nvcc flags: $(NVCCFLAGS) $(LF_NVCC_NUMBERS)' >$@.log; $(NVCC) -fatbin $$gpus -O3 \
 	  -std=c++17 -Xptxas -v -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@ $< >>$@.log 2>&1; rc=$$?; \
 	  grep -v -e '^nvcc flags' -e '^ptxas info' -e '^ *[0-9]* bytes stack frame' $@.log >&2; test $$rc -eq 0; }
 noinst_LIBRARIES += kernels/libcucheck.a
@@ -44,16 +47,18 @@ endif
 include kernels/ptx.mk
 check_LIBRARIES += kernels/libcuemu.a
 kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
+  kernels/cuda/emu/hopper.h kernels/cuda/emu/tma.c kernels/cuda/emu/wgmma.c \
   kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h \
   kernels/cuda/emu/cudnn.h kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE) \
   $(LF_PTX_CODE) kernels/cuda/ptx/ptx.h kernels/cuda/ptx/ins.h kernels/cuda/ptx/parse.h
 
 # The same as a library in place of the driver, for tests that run stages: LOONG_CUDA_DRIVER=tests/libcuemu.so
-LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c \
-  kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE) $(LF_PTX_CODE)
+LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/tma.c kernels/cuda/emu/wgmma.c kernels/cuda/emu/driver.c \
+  kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c \
+  $(LF_CU_EMU_CODE) $(LF_PTX_CODE)
 check_DATA += tests/libcuemu.so
 CLEANFILES += tests/libcuemu.so
-tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h kernels/cuda/emu/cudnn.h kernels/cuda/emu/emu.h kernels/cuda/emu/run.h \
+tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h kernels/cuda/emu/cudnn.h kernels/cuda/emu/emu.h kernels/cuda/emu/hopper.h kernels/cuda/emu/run.h \
   kernels/cuda/emu/state.h kernels/kernels.h
 	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
 	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno -O2 -g -fPIC -shared -o $@ $$list -lm
@@ -75,6 +80,12 @@ TESTS += tests/unit/cuda_emu_test
 tests_unit_cuda_emu_test_SOURCES = tests/unit/cuda_emu_test.c $(LF_CUDA_OP)
 tests_unit_cuda_emu_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
 tests_unit_cuda_emu_test_LDADD = $(LF_CUDA_TEST_LIBS)
+
+check_PROGRAMS += tests/unit/cuda_hopper_test
+TESTS += tests/unit/cuda_hopper_test
+tests_unit_cuda_hopper_test_SOURCES = tests/unit/cuda_hopper_test.c $(LF_CUDA_OP)
+tests_unit_cuda_hopper_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
+tests_unit_cuda_hopper_test_LDADD = $(LF_CUDA_TEST_LIBS)
 
 check_PROGRAMS += tests/unit/cuda_driver_test
 TESTS += tests/unit/cuda_driver_test

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/cuda/tensor_map.h"
+
 typedef struct CUctx_st *lf_cu_context;
 typedef struct CUmod_st *lf_cu_module;
 typedef struct CUfunc_st *lf_cu_function;
@@ -58,6 +60,13 @@ enum {
     LF_CU_CAPTURE_THREAD_LOCAL = 1
 };
 enum { LF_CU_FUNC_MAX_DYNAMIC_SMEM = 8 };
+enum { /* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion */
+       LF_CU_TENSOR_U8 = 0,
+       LF_CU_TENSOR_F16 = 6,
+       LF_CU_TENSOR_BF16 = 9,
+       LF_CU_TENSOR_SWIZZLE_128B = 3,
+       LF_CU_TENSOR_L2_256B = 3
+};
 
 /* X(member, exported name, arguments). The exported names carry the version whose arguments stand here. */
 #define LF_CU_LIST(X)                                                                                                  \
@@ -99,6 +108,10 @@ enum { LF_CU_FUNC_MAX_DYNAMIC_SMEM = 8 };
     X(LaunchKernel, cuLaunchKernel,                                                                                    \
       (lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned smem,  \
        lf_cu_stream s, void **params, void **extra))                                                                   \
+    X(TensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                                    \
+      (struct lf_cu_tensor_map * map, int type, unsigned rank, void *address, const uint64_t *dims,                    \
+       const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2,       \
+       int oob))                                                                                                       \
     X(StreamBeginCapture, cuStreamBeginCapture_v2, (lf_cu_stream s, int mode))                                         \
     X(StreamEndCapture, cuStreamEndCapture, (lf_cu_stream s, lf_cu_graph * g))                                         \
     X(GraphInstantiate, cuGraphInstantiateWithFlags, (lf_cu_graph_exec * x, lf_cu_graph g, unsigned long long flags))  \

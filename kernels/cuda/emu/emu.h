@@ -25,6 +25,7 @@ struct lf_emu_view {
     struct lf_emu_uint3 thread, block, block_dim, grid_dim;
     unsigned lane;
     void *smem;
+    size_t smem_bytes;
 };
 extern struct lf_emu_view lf_emu;
 

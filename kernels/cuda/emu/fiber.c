@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
+#include "kernels/cuda/emu/hopper.h"
 #include "kernels/cuda/emu/run.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -15,7 +16,7 @@
 #endif
 
 enum { STACK = 96 << 10, MAX_THREADS = 1024, SLOT = 64, MAX_COPIES = 64 };
-enum state { READY, AT_BLOCK, AT_WARP, DONE };
+enum state { READY, AT_BLOCK, AT_WARP, AT_EVENT, DONE };
 
 struct copy {
     void *dst;
@@ -36,6 +37,8 @@ struct fiber {
     unsigned index;
     struct copy copy[MAX_COPIES];
     int n_copies, groups;
+    bool (*ready)(const void *what); /* AT_EVENT */
+    const void *what;
     void *fake_stack; /* AddressSanitizer's */
 };
 
@@ -55,7 +58,7 @@ static struct {
     uint32_t shuffle;
 } emu;
 
-static void fail(const char *what)
+_Noreturn void lf_emu_fail(const char *what)
 {
     fprintf(stderr, "cuda emulator: %s: %s (block %u, %u, %u)\n", emu.name, what, lf_emu.block.x, lf_emu.block.y,
             lf_emu.block.z);
@@ -121,7 +124,7 @@ __attribute__((destructor)) static void free_stacks(void)
 static void fiber_prepare(struct fiber *f)
 {
     if (!f->stack && !(f->stack = malloc(STACK)))
-        fail("no memory for stacks");
+        lf_emu_fail("no memory for stacks");
     f->stack_bytes = STACK;
 #ifdef __SANITIZE_ADDRESS__
     __asan_unpoison_memory_region(f->stack, STACK); /* frames of the thread that had it before */
@@ -155,6 +158,13 @@ void lf_emu_warp_barrier(void)
     wait_in(AT_WARP);
 }
 
+void lf_emu_wait_until(bool (*ready)(const void *what), const void *what)
+{
+    emu.now->ready = ready;
+    emu.now->what = what;
+    wait_in(AT_EVENT);
+}
+
 const unsigned char *lf_emu_exchange(const void *mine, size_t bytes)
 {
     const unsigned i = emu.now->index, w = i / 32;
@@ -170,9 +180,9 @@ void lf_cp_async16(void *dst, const void *src, bool ok)
 {
     struct fiber *me = emu.now;
     if ((uintptr_t)dst % 16 || (ok && (uintptr_t)src % 16))
-        fail("cp.async of an address that is no multiple of 16");
+        lf_emu_fail("cp.async of an address that is no multiple of 16");
     if (me->n_copies == MAX_COPIES)
-        fail("more asynchronous copies of a thread than the emulator keeps");
+        lf_emu_fail("more asynchronous copies of a thread than the emulator keeps");
     me->copy[me->n_copies++] = (struct copy){dst, src, ok, -1};
 }
 
@@ -203,7 +213,7 @@ void lf_cp_wait(int n)
 
 /* ---- the scheduler ---- */
 
-static void order_threads(void)
+int lf_emu_order(void)
 {
     static int kind = -1;
     if (kind < 0) {
@@ -211,11 +221,22 @@ static void order_threads(void)
         kind = s ? (int)strtol(s, NULL, 10) : 0;
         emu.shuffle = (uint32_t)kind;
     }
+    return kind;
+}
+
+unsigned lf_emu_any(unsigned n)
+{
+    emu.shuffle = emu.shuffle * 1664525u + 1013904223u;
+    return (emu.shuffle >> 8) % n;
+}
+
+static void order_threads(void)
+{
+    const int kind = lf_emu_order();
     for (unsigned i = 0; i < emu.n; i++)
         emu.order[i] = kind == 1 ? emu.n - 1 - i : i;
     for (unsigned i = emu.n; kind > 1 && i > 1; i--) {
-        emu.shuffle = emu.shuffle * 1664525u + 1013904223u;
-        const unsigned j = (emu.shuffle >> 8) % i, t = emu.order[i - 1];
+        const unsigned j = lf_emu_any(i), t = emu.order[i - 1];
         emu.order[i - 1] = emu.order[j];
         emu.order[j] = t;
     }
@@ -227,6 +248,8 @@ static bool run_ready(const struct lf_emu_uint3 *block)
     bool ran = false;
     for (unsigned k = 0; k < emu.n; k++) {
         struct fiber *f = &emu.f[emu.order[k]];
+        if (f->state == AT_EVENT && f->ready(f->what))
+            f->state = READY;
         if (f->state != READY)
             continue;
         lf_emu.thread = (struct lf_emu_uint3){f->index % block->x, f->index / block->x % block->y,
@@ -269,6 +292,8 @@ static void run_block(const struct lf_emu_uint3 *block)
 {
     for (unsigned i = 0; i < emu.n; i++)
         fiber_prepare(&emu.f[i]);
+    lf_emu_tma_start();
+    lf_emu_wgmma_start();
     while (count(DONE) < emu.n) {
         order_threads();
         const bool ran = run_ready(block), opened = open_warps();
@@ -276,13 +301,17 @@ static void run_block(const struct lf_emu_uint3 *block)
         if (at == emu.n) {
             for (unsigned i = 0; i < emu.n; i++)
                 emu.f[i].state = READY;
-        } else if (!ran && !opened) {
-            fail(at ? "a barrier that not all threads reach" : "a warp operation that not all lanes reach");
+        } else if (!ran && !opened && !lf_emu_tma_land()) {
+            if (count(AT_EVENT))
+                lf_emu_fail("a barrier in shared memory whose phase never ends");
+            lf_emu_fail(at ? "a barrier that not all threads reach" : "a warp operation that not all lanes reach");
         }
     }
     for (unsigned i = 0; i < emu.n; i++)
         if (emu.f[i].n_copies)
-            fail("asynchronous copies that nobody waited for");
+            lf_emu_fail("asynchronous copies that nobody waited for");
+    lf_emu_tma_end();
+    lf_emu_wgmma_end(emu.n);
 }
 
 void lf_emu_run(const char *name, void (*entry)(const void *args), const void *args, struct lf_emu_uint3 grid,
@@ -293,14 +322,15 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
     emu.args = args;
     emu.n = block.x * block.y * block.z;
     if (!emu.n || emu.n > MAX_THREADS)
-        fail("a block of no or more than 1024 threads");
+        lf_emu_fail("a block of no or more than 1024 threads");
     for (unsigned i = 0; i < emu.n; i++)
         emu.f[i].index = i;
     memset(emu.slot, 0, sizeof emu.slot);
     lf_emu.block_dim = block;
     lf_emu.grid_dim = grid;
+    lf_emu.smem_bytes = smem;
     if (posix_memalign(&lf_emu.smem, 128, smem ? smem : 1))
-        fail("no memory for shared memory");
+        lf_emu_fail("no memory for shared memory");
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {

@@ -98,7 +98,7 @@ int lf_emu_GraphInstantiate(lf_cu_graph_exec *x, lf_cu_graph g, unsigned long lo
             const size_t bytes = c.kind == EMU_LAUNCH ? *c.f->args : c.bytes;
             if (!bytes)
                 lf_emu_misuse("a call of the host that cannot be captured");
-            c.args = malloc(bytes);
+            c.args = lf_emu_args(bytes);
             if (c.args)
                 memcpy(c.args, g->node.cmd[i].args, bytes);
         }

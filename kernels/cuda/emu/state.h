@@ -96,6 +96,8 @@ void lf_emu_list_free(struct lf_emu_list *l);
 void lf_emu_execute(const struct lf_emu_cmd *c);
 /* A call goes to the stream's queue, or into the graph that captures it. */
 int lf_emu_call(lf_cu_stream s, const struct lf_emu_cmd *c);
+/* Memory for a kernel's arguments, aligned as those of tensor maps must be; for free. */
+void *lf_emu_args(size_t bytes);
 uint32_t lf_emu_random(uint32_t n);
 void lf_emu_graph_run(lf_cu_graph_exec x);
 void lf_emu_event_release(lf_cu_event e);

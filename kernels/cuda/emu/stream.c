@@ -51,6 +51,12 @@ void lf_emu_list_free(struct lf_emu_list *l)
     *l = (struct lf_emu_list){0};
 }
 
+void *lf_emu_args(size_t bytes)
+{
+    void *p;
+    return posix_memalign(&p, 128, bytes) ? NULL : p;
+}
+
 /* ---- running ---- */
 
 static double now_s(void)
@@ -280,7 +286,7 @@ int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz,
         bx * by * bz > *f->threads || bz > 64 || lf_emu_fails("launch", f->name + strlen("lf_cu_")))
         return LF_CU_INVALID_VALUE;
     struct lf_emu_cmd c = {.kind = EMU_LAUNCH, .f = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .smem = smem};
-    c.args = malloc(*f->args); /* by value, as the driver takes them */
+    c.args = lf_emu_args(*f->args); /* by value, as the driver takes them */
     if (!c.args)
         return LF_CU_OUT_OF_MEMORY;
     memcpy(c.args, params[0], *f->args);
