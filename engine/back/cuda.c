@@ -12,6 +12,7 @@
 #include "engine/base/mem.h"
 #include "kernels/cuda/attn_cudnn.h"
 #include "kernels/cuda/gemm_blaslt.h"
+#include "kernels/cuda/gemm_form.h"
 
 enum { IN_PART = 8 << 20, OUT_PART = 4 << 20 };
 #define B(b) ((struct lf_back_cuda *)(b))
@@ -255,7 +256,7 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
     b->table = lf_cuda_kernels;
     b->table.family = b->family;
     b->rank = o->rank;
-    if (!rc && lf_cudnn_open(b->dev, why, sizeof why))
+    if (!rc && (lf_cudnn_open(b->dev, why, sizeof why) || lf_cu_wgmma_open(b->dev, why, sizeof why)))
         rc = lf_fail(err, LF_EDEVICE, "%s: %s", b->device, why);
     return rc;
 }

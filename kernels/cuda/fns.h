@@ -64,6 +64,18 @@
     X(gemm, gemm_post)                                                                                                 \
     X(gemm, gemm_bf16_rows)                                                                                            \
     X(gemm, gemm_f16_rows)                                                                                             \
+    X(gemm_wgmma, gemm_wg_bf16_nt)                                                                                     \
+    X(gemm_wgmma, gemm_wg_bf16_nn)                                                                                     \
+    X(gemm_wgmma, gemm_wg_bf16_tn)                                                                                     \
+    X(gemm_wgmma, gemm_wg_bf16_tt)                                                                                     \
+    X(gemm_wgmma, gemm_wg_f16_nt)                                                                                      \
+    X(gemm_wgmma, gemm_wg_f16_nn)                                                                                      \
+    X(gemm_wgmma, gemm_wg_f16_tn)                                                                                      \
+    X(gemm_wgmma, gemm_wg_f16_tt)                                                                                      \
+    X(gemm_wgmma, gemm_wg_bf16_rows16)                                                                                 \
+    X(gemm_wgmma, gemm_wg_bf16_rows64)                                                                                 \
+    X(gemm_wgmma, gemm_wg_f16_rows16)                                                                                  \
+    X(gemm_wgmma, gemm_wg_f16_rows64)                                                                                  \
     X(colsum, colsum)                                                                                                  \
     X(colsum, colsum_join)                                                                                             \
     X(grouped, grouped_bf16)                                                                                           \
@@ -161,6 +173,7 @@
     X(embed)                                                                                                           \
     X(fp8)                                                                                                             \
     X(gemm)                                                                                                            \
+    X(gemm_wgmma)                                                                                                      \
     X(grouped)                                                                                                         \
     X(moe)                                                                                                             \
     X(optim)                                                                                                           \

@@ -56,8 +56,10 @@ bool lf_cu_gemm_form_fits(const struct lf_k_gemm *g, enum lf_mm_form form)
         return split_shape(g) && g->work && (uintptr_t)g->work % 8 == 0 && g->work_bytes >= lf_cu_gemm_split_bytes(g);
     case LF_MM_FORM_ROWS:
         return rows_shape(g) && lf_cu_vec16(g->a, g->lda, g->ab_type) && lf_cu_vec16(g->b, g->ldb, g->ab_type);
-    default:
+    case LF_MM_FORM_SMALL:
         return true;
+    default:
+        return lf_cu_wgmma_fits(g, form);
     }
 }
 
@@ -122,15 +124,19 @@ static int launch_tiles(lf_queue *q, struct lf_cu_gemm *a, bool big)
                         (struct lf_cu_dim){.x = threads}, smem, a);
 }
 
+int lf_cu_add_chunks(lf_queue *q, const struct lf_cu_gemm *a)
+{
+    const int64_t blocks = div_up(a->g.m * div_up(a->g.n, 2), JOIN_THREADS);
+    return lf_cu_launch(q, LF_CU_FN_gemm_join,
+                        (struct lf_cu_dim){.x = (unsigned)(blocks < JOIN_BLOCKS ? blocks : JOIN_BLOCKS)},
+                        (struct lf_cu_dim){.x = JOIN_THREADS}, 0, a);
+}
+
 static int launch_split(lf_queue *q, struct lf_cu_gemm *a)
 {
     a->partial = a->g.work;
     const int rc = launch_tiles(q, a, false);
-    const int64_t blocks = div_up(a->g.m * div_up(a->g.n, 2), JOIN_THREADS);
-    return rc ? rc
-              : lf_cu_launch(q, LF_CU_FN_gemm_join,
-                             (struct lf_cu_dim){.x = (unsigned)(blocks < JOIN_BLOCKS ? blocks : JOIN_BLOCKS)},
-                             (struct lf_cu_dim){.x = JOIN_THREADS}, 0, a);
+    return rc ? rc : lf_cu_add_chunks(q, a);
 }
 
 static int launch_rows(lf_queue *q, const struct lf_cu_gemm *a)
@@ -151,8 +157,11 @@ int lf_cu_gemm_form_run(lf_queue *q, const struct lf_k_gemm *g, enum lf_mm_form 
         return launch_rows(q, &a);
     case LF_MM_FORM_SPLIT:
         return launch_split(q, &a);
-    default:
+    case LF_MM_FORM_BIG:
+    case LF_MM_FORM_SMALL:
         return launch_tiles(q, &a, form == LF_MM_FORM_BIG);
+    default:
+        return lf_cu_wgmma_run(q, &a, form);
     }
 }
 
@@ -168,6 +177,8 @@ int lf_cuda_gemm(lf_queue *q, const struct lf_k_gemm *g)
         if (rc || done)
             return rc;
     }
+    if (q->dev->wgmma && lf_cu_wgmma_takes(g))
+        return lf_cu_gemm_form_run(q, g, lf_cu_wgmma_form(g));
     enum lf_mm_form form = wanted(g);
     if (!lf_cu_gemm_form_fits(g, form))
         form = LF_MM_FORM_SMALL;

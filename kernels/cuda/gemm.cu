@@ -6,21 +6,12 @@
 #include "kernels/cuda/gemm_ffma.h"
 #include "kernels/cuda/gemm_mma.h"
 
-/* Tiles in bands of eight tile rows, so that blocks that run together share rows of A and columns of B in L2. */
-LF_DEV void tile_of(int64_t block, int tiles_m, int tiles_n, int64_t *tm, int64_t *tn)
-{
-    const int64_t band = 8 * (int64_t)tiles_n, first = block / band * 8;
-    const int64_t high = tiles_m - first < 8 ? tiles_m - first : 8;
-    *tm = first + block % band % high;
-    *tn = block % band / high;
-}
-
 LF_DEV void mma_big(const struct lf_cu_gemm *a, uint16_t *smem, bool A_FAST, bool B_FAST, const int TYPE)
 {
     int64_t tm, tn;
     int wm, wn;
     float tot[4][4][4];
-    tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
+    lf_tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
     lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_BIG, tn * LF_MM_BIG, 0, (int)a->g.k, a->vec_a, a->vec_b, A_FAST, B_FAST,
                smem, 4, LF_MM_BIG, LF_MM_BIG_THREADS, TYPE);
     lf_mm_put((float *)(void *)smem, tot, wm, wn, 4, LF_MM_PITCH_BIG);
@@ -59,7 +50,7 @@ LF_DEV void mma_small(const struct lf_cu_gemm *a, uint16_t *smem, const int TYPE
     int64_t tm, tn;
     int wm, wn, k0, k1;
     float tot[4][4][4], *partial;
-    tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
+    lf_tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
     chunk_of(a, &k0, &k1, &partial);
     lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_SMALL, tn * LF_MM_SMALL, k0, k1, a->vec_a, a->vec_b, !a->g.ta, a->g.tb,
                smem, 2, LF_MM_SMALL, LF_MM_SMALL_THREADS, TYPE);
@@ -84,7 +75,7 @@ LF_DEV void f32_tile(const struct lf_cu_gemm *a, float *smem, const int R)
     int64_t tm, tn;
     int k0, k1;
     float tot[8][8], *partial;
-    tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
+    lf_tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
     chunk_of(a, &k0, &k1, &partial);
     lf_ff_tile(tot, &a->g, tm * 16 * R, tn * 16 * R, k0, k1, a->vec_a, a->vec_b, smem, R);
     lf_ff_put_sums(smem, tot, R);

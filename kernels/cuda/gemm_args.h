@@ -12,10 +12,14 @@
  *     small  64 x 64 tiles                        gemm_{bf16,f16,f32}_small; with `partial`, one chunk each (split),
  *                                                 whose sums gemm_join adds
  *     rows   up to 16 rows by [N, K] weights      gemm_{bf16,f16}_rows: warps share out the chunks of 16 columns
+ *
+ * The forms of gemm_wgmma.cu keep the same order with another instruction (m64nNk16 steps); their bits are one
+ * another's, and on a GPU perhaps not those of the forms above.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_ARGS_H
 #define LF_KERNELS_CUDA_GEMM_ARGS_H
 
+#include "kernels/cuda/tensor_map.h"
 #include "kernels/kernels.h"
 
 enum {
@@ -51,6 +55,45 @@ struct lf_cu_gemm {
     int64_t ldsrc;
     int32_t tiles_m, tiles_n;
     bool vec_a, vec_b; /* rows may be read 16 bytes at a time */
+};
+
+/* The forms of gemm_wgmma.cu. Tiles come by the copy engine into a ring of stages in shared memory, LF_WG_BK deep, each
+ * with two barriers.
+ *   big    LF_WG_M x LF_WG_N tiles: two warpgroups multiply 64 rows each, a third brings tiles. A thread holds 96 sums
+ *          of the chunk and 96 of the chunks before it, which with addresses is what 240 registers take; 256 columns
+ *          would need 256. As many blocks as the GPU has multiprocessors take tiles in turn. Each warp of sums goes out
+ *          through 32 columns of shared memory of its own, while the next tile is on its way.
+ *   rows   up to 16 or 64 rows by [N, K] weights, the weights as the 64 rows of the instruction: one warpgroup.
+ * With `partial`, a block takes a chunk (split). */
+enum {
+    LF_WG_M = 128,
+    LF_WG_N = 192,
+    LF_WG_BK = 64,
+    LF_WG_STAGES = 5,
+    LF_WG_THREADS = 384,
+    LF_WG_PIECE = 32, /* columns that go out at once */
+    LF_WG_PITCH = LF_WG_PIECE + 8,
+    LF_WG_ROWS_N = 64, /* rows form: its columns of a block */
+    LF_WG_ROWS_THREADS = 160,
+    LF_WG_ROWS_PITCH = 20
+};
+enum {
+    LF_WG_ALIGN = 1024, /* of a swizzled tile */
+    LF_WG_STAGE_A = LF_WG_M * LF_WG_BK * 2,
+    LF_WG_STAGE = LF_WG_STAGE_A + LF_WG_N * LF_WG_BK * 2,
+    LF_WG_OUT_WARP = 16 * LF_WG_PITCH * 4,
+    LF_WG_SMEM = LF_WG_ALIGN + LF_WG_STAGES * (LF_WG_STAGE + 16) + 8 * LF_WG_OUT_WARP,
+    LF_WG_STAGE_W = LF_WG_ROWS_N * LF_WG_BK * 2
+};
+/* Of the rows form with room for x rows: stages that fill about half of a multiprocessor's shared memory. */
+#define LF_WG_ROWS_STAGES(x) ((x) > 16 ? 6 : 10)
+#define LF_WG_ROWS_STAGE(x)  (LF_WG_STAGE_W + (x)*LF_WG_BK * 2)
+#define LF_WG_ROWS_SMEM(x)   (LF_WG_ALIGN + LF_WG_ROWS_STAGES(x) * (LF_WG_ROWS_STAGE(x) + 16))
+
+struct lf_cu_gemm_wg {
+    struct lf_cu_gemm m;
+    struct lf_cu_tensor_map a, b;
+    int32_t items; /* tiles, times chunks with `partial` */
 };
 
 /* Grouped products (kernels.h). Blocks along x take tiles of 64 x 64; which group's is found in `offsets`. */

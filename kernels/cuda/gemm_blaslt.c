@@ -39,7 +39,7 @@ struct lf_blaslt {
     void *handle; /* NULL: not to be had */
     struct entry *entry;
     size_t n, cap;
-    char name[32];
+    char name[32], name_wgmma[48]; /* beside our own products of either family */
 };
 
 static bool load(struct lf_lt *lt)
@@ -101,8 +101,10 @@ int lf_blaslt_use(struct lf_cu_device *d, const struct lf_lt *lt)
         b->lt = *lt;
     if (!lt || b->lt.Create(&b->handle))
         b->handle = NULL;
-    if (b->handle)
+    if (b->handle) {
         snprintf(b->name, sizeof b->name, "cublasLt %zu", b->lt.GetVersion());
+        snprintf(b->name_wgmma, sizeof b->name_wgmma, "%s, own wgmma", b->name);
+    }
     d->blaslt = b;
     return LF_K_OK;
 }
@@ -127,7 +129,9 @@ static struct lf_blaslt *library(struct lf_cu_device *d)
 const char *lf_cuda_gemm_algorithm(struct lf_cu_device *d, enum lf_numeric mode)
 {
     const struct lf_blaslt *b = mode == LF_FAST ? library(d) : NULL;
-    return b ? b->name : "own";
+    if (!d->wgmma)
+        return b ? b->name : "own";
+    return b ? b->name_wgmma : "own wgmma";
 }
 
 /* ---- a product's description ---- */

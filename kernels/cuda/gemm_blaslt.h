@@ -88,8 +88,8 @@ int lf_blaslt_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *f, bool *done);
 /* Takes this table in the place of the library's (tests); a NULL table: as if there were none. */
 int lf_blaslt_use(struct lf_cu_device *d, const struct lf_lt *lt);
 void lf_blaslt_close(struct lf_cu_device *d);
-/* What products of a mode run on, for plans and fingerprints: "own", or "cublasLt 130100" (LF_FAST with the library).
- */
+/* What products of a mode run on, for plans and fingerprints: "own", or "cublasLt 130100" (LF_FAST with the library);
+ * where LF_GEMM_CUDA chose the other family of our own (gemm_form.h): "own wgmma", "cublasLt 130100, own wgmma". */
 const char *lf_cuda_gemm_algorithm(struct lf_cu_device *d, enum lf_numeric mode);
 
 #endif

@@ -59,6 +59,12 @@ static int start(struct lf_cu_device *d, const char **what)
     return 0;
 }
 
+/* Code for one kind of GPU (sm_90a); others cannot load it. */
+static bool loads(const char *file, int sm)
+{
+    return strcmp(file, "gemm_wgmma") != 0 || sm == 90;
+}
+
 static int load_images(struct lf_cu_device *d, const char **what)
 {
     d->module = calloc(d->cu.n_images + 1, sizeof *d->module);
@@ -67,6 +73,8 @@ static int load_images(struct lf_cu_device *d, const char **what)
         return LF_CU_OUT_OF_MEMORY;
     for (size_t i = 0; i < d->cu.n_images; i++) {
         *what = d->cu.images[i].file;
+        if (!loads(*what, d->sm))
+            continue;
         int rc = d->cu.ModuleLoadData(&d->module[i], d->cu.images[i].data);
         if (rc)
             return rc;
@@ -149,9 +157,14 @@ void lf_cu_queue_destroy(lf_queue *q)
 static int find_function(struct lf_cu_device *d, enum lf_cu_fn fn)
 {
     for (size_t i = 0; i < d->cu.n_images; i++)
-        if (strcmp(d->cu.images[i].file, fn_row[fn].file) == 0)
+        if (d->module[i] && strcmp(d->cu.images[i].file, fn_row[fn].file) == 0)
             return d->cu.ModuleGetFunction(&d->fn[fn].f, d->module[i], fn_row[fn].name);
     return LF_CU_NOT_FOUND;
+}
+
+bool lf_cu_has(struct lf_cu_device *d, enum lf_cu_fn fn)
+{
+    return d->fn[fn].f || !find_function(d, fn);
 }
 
 static int allow_smem(struct lf_cu_device *d, enum lf_cu_fn fn, size_t smem)

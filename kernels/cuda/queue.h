@@ -39,6 +39,7 @@ struct lf_cu_device {
     struct lf_cu_fn_state fn[LF_CU_FN_COUNT];
     struct lf_blaslt *blaslt; /* NULL until gemm first wants it */
     struct lf_cudnn *cudnn;   /* NULL: not asked for */
+    bool wgmma;               /* our own 16-bit products are those of gemm_wgmma.cu */
 };
 
 /* Opens GPU `ordinal` of the loaded driver, which the device takes over on success. On failure one sentence in why. */
@@ -67,6 +68,8 @@ int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf
 /* Note a failed driver call; returns LF_K_EDEVICE, or LF_K_OK for result 0. */
 int lf_cu_result(lf_queue *q, int result, const char *what);
 const char *lf_cu_fn_name(enum lf_cu_fn fn);
+/* Whether this device has the function: code for one kind of GPU stays with that. */
+bool lf_cu_has(struct lf_cu_device *d, enum lf_cu_fn fn);
 
 static inline unsigned lf_cu_blocks(int64_t n, int64_t per)
 {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Device functions that spills.txt lists keep their registers: ptxas reports, which the build writes beside each fat binary, tell no
-# spill, on any architecture or on the one that a line names. Where configure found no nvcc there is nothing to read.
+# spill, on any architecture or on the one that a line names; and products of a warpgroup (wgmma) run asynchronously: ptxas says nothing of
+# serialized ones, and of no setmaxnreg that it ignores. Where configure found no nvcc there is nothing to read.
 set -u
 src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
 list=$src/tests/gpu/spills.txt
@@ -13,6 +14,9 @@ functions() {
 }
 spilled() { # REPORT PATTERN [ARCH]: functions that spill
     functions "$1" | awk -v p="$2" -v a="${3:-}" '$2 ~ p && $3 > 0 && (a == "" || a == $1) { print $2 " on " $1 ": " $3 " bytes" }'
+}
+hampered() { # REPORT: what ptxas says when it makes wgmma wait, or registers stay as they are
+    grep -i -e 'wgmma.*serializ' -e 'setmaxnreg.*ignored' "$1"
 }
 result() {
     n=$((n + 1))
@@ -38,6 +42,8 @@ while read -r file pattern arch; do
     result $? "$file: $found functions match $pattern" "the pattern matches no function: $(functions "$report" | awk '{ print $2 }' | sort -u | tr '\n' ' ')"
     bad=$(spilled "$report" "$pattern" "$arch")
     result "$([ -z "$bad" ]; echo $?)" "$file: no registers are spilled" "$bad"
+    bad=$(hampered "$report")
+    [ -z "$bad" ] || result 1 "$file: products of a warpgroup are asynchronous" "$bad"
 done <"${TMPDIR:-/tmp}/spills.$$"
 cat >"${TMPDIR:-/tmp}/spills.$$" <<'END'
 ptxas info    : Compiling entry function 'good' for 'sm_80'
@@ -49,5 +55,10 @@ END
 result $? "a planted spill is noticed" "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)"
 [ -z "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_80)" ] && [ -n "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_90)" ]
 result $? "on the architecture that is asked for" "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_80)"
+cat >"${TMPDIR:-/tmp}/spills.$$" <<'END'
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to non wgmma instructions defining accumulator registers of a wgmma between start and end of the pipeline stage in the function 'bad'
+END
+hampered "${TMPDIR:-/tmp}/spills.$$" >/dev/null
+result $? "planted serialized products are noticed" ""
 rm -f "${TMPDIR:-/tmp}/spills.$$"
 echo "1..$n"

@@ -341,46 +341,70 @@ static void library(const struct lf_kernels *k, lf_queue *q)
 
 #else
 
-static const char *const form_name[LF_MM_FORMS] = {"big", "small", "split", "rows"};
+static const char *const form_name[LF_MM_FORMS] = {"big", "small", "split", "rows", "wgmma big", "wgmma split", "wgmma rows", "wgmma rows split"};
 
-/* Every form that fits, in a random case each, and all of them bit for bit; every row of 16 as the rows form gives it when it
- * has more, by the first rows of the others. */
-static void forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t kk)
+static bool is_wgmma(int form)
+{
+    return form >= LF_MM_FORM_WG_BIG;
+}
+
+/* A GPU need not have what those forms are made of. */
+static bool can_wgmma(lf_queue *q)
+{
+    return q->dev->sm == 90 && lf_cu_has(q->dev, LF_CU_FN_gemm_wg_bf16_nt);
+}
+
+/* Every form that fits, against the reference, and all of a family bit for bit. Between the families the emulator gives the same bits
+ * too; what a GPU gives is told. How many forms ran, a bit each. */
+static unsigned forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t n, int64_t kk)
 {
     const struct lf_kernels *k = op_kernels(0);
-    struct gcase t = {.mode = LF_INVARIANT, .m = m, .n = 150, .k = kk, .ta = tr & 1, .tb = tr & 2, .ab = ab, .bt = ab, .bias = true,
-                      .act = LF_ACT_SILU, .pre = true, .residual = true, .ct = ab, .pad = kk % 8 ? 1 : 8};
+    struct gcase t = {.mode = LF_INVARIANT, .m = m, .n = n, .k = kk, .ta = tr & 1, .tb = tr & 2, .ab = ab, .bt = ab, .bias = true,
+                      .act = LF_ACT_SILU, .pre = true, .residual = true, .ct = ab, .pad = (tr == 1 ? m : kk) % 8 ? 1 : 8};
     struct gdata d;
     setup(&d, &t, k, q);
     op_free(&d.work);
     d.work = op_alloc(d.g.work_bytes = lf_cu_gemm_split_bytes(&d.g));
     d.g.work = d.work.p;
     reference(&d, &t, NULL);
-    void *first = NULL, *first_pre = NULL;
+    const size_t bytes = (size_t)(t.m * t.n) * lf_dtype_size((enum lf_dtype)t.ct);
+    void *first[2] = {0}, *first_pre[2] = {0};
     const struct lf_k_gemm none = {.n = 1, .k = 1, .lda = 1, .ldb = 1, .ldc = 1};
+    unsigned ran = 0;
     for (int f = 0; f < LF_MM_FORMS; f++) {
-        if (!lf_cu_gemm_form_fits(&d.g, (enum lf_mm_form)f))
+        const int family = is_wgmma(f);
+        if (!lf_cu_gemm_form_fits(&d.g, (enum lf_mm_form)f) || (family && !can_wgmma(q)))
             continue;
+        ran |= 1u << f;
         memset(d.c.p, 0, d.c.bytes);
+        memset(d.pre.p, 0, d.pre.bytes);
         bool ok = lf_cu_gemm_form_run(q, &d.g, (enum lf_mm_form)f) == LF_K_OK;
         ok = k->gemm.run(q, &none) == LF_K_OK && ok; /* waits */
         void *c = dense(d.c.p, t.m, t.n, d.g.ldc, t.ct), *pre = dense(d.pre.p, t.m, t.n, d.g.ldpre, t.ct);
-        const size_t bytes = (size_t)(t.m * t.n) * lf_dtype_size((enum lf_dtype)t.ct);
-        if (!first) {
+        if (!first[family]) {
             struct op_diff diff = op_compare(pre, t.ct, d.want_pre, d.scale, t.m * t.n, tolerance(&t));
             ok = ok && diff.bad < 0;
-            first = c;
-            first_pre = pre;
+            first[family] = c;
+            first_pre[family] = pre;
         } else {
-            ok = ok && !memcmp(first, c, bytes) && !memcmp(first_pre, pre, bytes);
+            ok = ok && !memcmp(first[family], c, bytes) && !memcmp(first_pre[family], pre, bytes);
             free(c), free(pre);
         }
         tap_ok(ok && op_guards_intact(&d.c) && op_guards_intact(&d.pre) && op_guards_intact(&d.work),
-               "type %d ta %d tb %d m %lld k %lld: the %s form has the bits of the first", ab, t.ta, t.tb, (long long)m,
-               (long long)kk, form_name[f]);
+               "type %d ta %d tb %d m %lld n %lld k %lld: the %s form has the bits of the first", ab, t.ta, t.tb, (long long)m,
+               (long long)n, (long long)kk, form_name[f]);
     }
-    free(first), free(first_pre);
+    if (first[1]) {
+        const bool same = !memcmp(first[0], first[1], bytes) && !memcmp(first_pre[0], first_pre[1], bytes);
+        if (op_on_gpu())
+            tap_diag("mma and wgmma give %s bits here", same ? "the same" : "DIFFERENT");
+        else
+            tap_ok(same, "mma and wgmma agree on the emulator");
+    }
+    for (int f = 0; f < 2; f++)
+        free(first[f]), free(first_pre[f]);
     teardown(&d);
+    return ran;
 }
 
 /* Products in mode LF_FAST; how many are wrong. */
@@ -438,17 +462,117 @@ static void blaslt(const struct lf_kernels *k, lf_queue *q)
            "without the library too");
 }
 
+/* The forms of gemm_wgmma.cu in every layout: edges in each direction, several chunks, more tiles than multiprocessors (4 here). */
+static void wgmma_forms(lf_queue *q)
+{
+    static const struct {
+        int tr;
+        int64_t m, n, k;
+        unsigned forms; /* that must have run, of LF_MM_FORM_WG_BIG on */
+    } cases[] = {{2, 13, 150, 1112, 15}, {2, 1, 8, 8, 15},     {2, 37, 70, 1032, 15}, {2, 64, 64, 520, 15}, {2, 150, 200, 600, 3},
+                 {2, 300, 400, 72, 3},   {0, 150, 200, 1040, 3}, {1, 136, 200, 83, 3},   {1, 8, 392, 1100, 3}, {3, 72, 40, 600, 3}};
+    if (!can_wgmma(q)) {
+        tap_skip(1, "no compute capability 9.0, or no code for it");
+        return;
+    }
+    for (uint8_t ab = LF_BF16; ab <= LF_F16; ab++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const unsigned ran = forms(q, ab, cases[i].tr, cases[i].m, cases[i].n, cases[i].k);
+            tap_ok(ran >> LF_MM_FORM_WG_BIG == cases[i].forms, "and all of its forms ran");
+        }
+}
+
+/* What the family leaves to the other: by K and alignment, never by the number of rows. */
+static void wgmma_takes(void)
+{
+    static const unsigned char at[64] __attribute__((aligned(16)));
+    const struct lf_k_gemm g = {.m = 5, .n = 7, .k = 64, .a = at, .b = at, .lda = 64, .ldb = 64, .ldc = 7, .tb = true, .ab_type = LF_BF16};
+    struct lf_k_gemm x = g;
+    bool ok = lf_cu_wgmma_takes(&g);
+    x.ab_type = LF_F32;
+    ok = ok && !lf_cu_wgmma_takes(&x);
+    x = g;
+    x.k = 60; /* rows 64 apart, yet a dense matrix of 60 would not do */
+    ok = ok && !lf_cu_wgmma_takes(&x);
+    x = g;
+    x.a = at + 2;
+    ok = ok && !lf_cu_wgmma_takes(&x);
+    x = g;
+    x.ldb = 68;
+    ok = ok && !lf_cu_wgmma_takes(&x);
+    x = g;
+    x.ta = true;
+    x.tb = false;
+    x.k = 61; /* k is nowhere along a row */
+    ok = ok && lf_cu_wgmma_takes(&x);
+    tap_ok(ok, "the wgmma family takes 16-bit products whose rows start at multiples of 16 bytes and whose K is one of 8");
+}
+
+/* LF_GEMM_CUDA: the words, their errors, and products as callers ask for them. */
+static void wgmma_family(const struct lf_kernels *k, lf_queue *q)
+{
+    struct lf_cu_device *d = q->dev;
+    char why[200] = "";
+    setenv("LF_GEMM_CUDA", "tensor", 1);
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_EDEVICE && strstr(why, "one of mma, wgmma") && !d->wgmma, "an unknown word: %s", why);
+    setenv("LF_GEMM_CUDA", "mma", 1);
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && !d->wgmma, "LF_GEMM_CUDA=mma");
+    setenv("LF_GEMM_CUDA", "wgmma", 1);
+    const int sm = d->sm;
+    d->sm = 80;
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_EDEVICE && strstr(why, "this GPU has 8.0") && !d->wgmma, "another GPU: %s", why);
+    d->sm = sm;
+    if (can_wgmma(q)) {
+        tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && d->wgmma, "LF_GEMM_CUDA=wgmma");
+        tap_str(lf_cuda_gemm_algorithm(d, LF_INVARIANT), "own wgmma", "the algorithm is named");
+        many(k, q);
+        bitwise(k, LF_BF16, 160, 600, false);
+        bitwise(k, LF_F16, 72, 1112, false);
+        large(k, q);
+    }
+    unsetenv("LF_GEMM_CUDA");
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && !d->wgmma, "unset: mma");
+}
+
+/* Rows of a large product, which big tiles compute, by themselves: the rows forms, and split ones. */
+static void wgmma_rows(const struct lf_kernels *k, lf_queue *q)
+{
+    struct gcase t = {.mode = LF_INVARIANT, .m = 140, .n = 200, .k = 1096, .tb = true, .ab = LF_BF16, .ct = LF_F32};
+    struct gdata d;
+    if (!can_wgmma(q))
+        return;
+    q->dev->wgmma = true;
+    setup(&d, &t, k, q);
+    bool ok = lf_cu_gemm_form_run(q, &d.g, LF_MM_FORM_WG_BIG) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
+    float *all = dense(d.c.p, t.m, t.n, d.g.ldc, LF_F32);
+    for (int64_t m = 1; m <= 80; m += m < 15 ? 7 : 32) {
+        struct lf_k_gemm g = d.g;
+        g.m = m;
+        g.a = (const char *)d.a.p + (size_t)(50 * g.lda) * 2;
+        for (int split = 0; split < 2; split++) {
+            g.work = split ? d.work.p : NULL;
+            g.work_bytes = split ? d.work.bytes : 0;
+            memset(d.c.p, 0, d.c.bytes);
+            ok = ok && k->gemm.run(q, &g) == LF_K_OK && !memcmp(all + 50 * t.n, d.c.p, (size_t)(m * t.n) * 4);
+        }
+    }
+    tap_ok(ok, "wgmma: rows alone, with and without workspace, have the bits of the rows of a large product");
+    q->dev->wgmma = false;
+    free(all);
+    teardown(&d);
+}
+
 static void all_forms(lf_queue *q)
 {
     for (uint8_t ab = LF_F32; ab <= LF_F16; ab++) {
-        forms(q, ab, 2, 13, 1112);
-        forms(q, ab, 2, 70, 531);
-        forms(q, ab, 0, 70, 536);
-        forms(q, ab, 1, 136, 80);
-        forms(q, ab, 3, 33, 600);
+        forms(q, ab, 2, 13, 150, 1112);
+        forms(q, ab, 2, 70, 150, 531);
+        forms(q, ab, 0, 70, 150, 536);
+        forms(q, ab, 1, 136, 150, 80);
+        forms(q, ab, 3, 33, 150, 600);
     }
-    forms(q, LF_BF16, 2, 16, 4600); /* more chunks than warps */
-    forms(q, LF_F16, 2, 3, 40);
+    forms(q, LF_BF16, 2, 16, 150, 4600); /* more chunks than warps */
+    forms(q, LF_F16, 2, 3, 150, 40);
 }
 #endif
 
@@ -489,6 +613,10 @@ int main(void)
         refusals(k);
 #ifdef OP_CUDA
         all_forms(q);
+        wgmma_forms(q);
+        wgmma_takes();
+        wgmma_family(k, q);
+        wgmma_rows(k, q);
         blaslt(k, q);
 #else
         pack_rounds(k, q);
