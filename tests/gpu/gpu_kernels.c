@@ -7,7 +7,8 @@
  *   gpu_kernels [WORD...]      rows whose name has one of the words
  *
  * Attention is measured twice where cuDNN is found: our own kernels, and with ", cudnn" in the name that library's; a shape that it has
- * no repeatable plan for shows our time twice.
+ * no repeatable plan for shows our time twice. So are our own matrix products on compute capability 9.0: those of gemm.cu, and with
+ * ", wgmma" those of gemm_wgmma.cu.
  *
  * LF_GPU_EMULATED=1: on the emulator with tiny shapes, to see that it runs; its times mean nothing.
  */
@@ -21,6 +22,7 @@
 #include "kernels/bench/bench.h"
 #include "kernels/cuda/emu/cudnn.h"
 #include "kernels/cuda/emu/run.h"
+#include "kernels/cuda/gemm_form.h"
 
 enum { SAMPLES = 20, WARM = 5 };
 
@@ -137,6 +139,49 @@ CALL(adamw)
 CALL(linear_xent)
 CALL(sample)
 
+/* Our own product by one family or both; false: there is no such family here. */
+static bool family(struct bench *x, bool wgmma)
+{
+    struct lf_cu_device *d = x->b->queue->dev;
+    char why[200];
+    setenv("LF_GEMM_CUDA", wgmma ? "wgmma" : "mma", 1);
+    const bool there = lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK;
+    unsetenv("LF_GEMM_CUDA");
+    return there;
+}
+
+static void own_product(struct bench *x, const char *name, struct lf_k_gemm *g, double flops, double bytes)
+{
+    char full[160];
+    WORKSPACE(x, gemm, g);
+    ROW(x, gemm, name, g, flops, bytes);
+    if (family(x, true)) {
+        snprintf(full, sizeof full, "%s, wgmma", name);
+        ROW(x, gemm, full, g, flops, bytes);
+    }
+    family(x, false);
+}
+
+/* Rows of a decoding step by weights [N, K]: the weights are what is read. */
+static void decoding(struct bench *x, int64_t N, int64_t K)
+{
+    static const int64_t rows[] = {1, 16, 64, 256};
+    char name[96];
+    void *a = NULL, *w = NULL, *y = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int64_t M = rows[i];
+        snprintf(name, sizeof name, "decode %lldx%lldx%lld", (long long)M, (long long)N, (long long)K);
+        if (!wanted(x, name))
+            continue;
+        a = a ? a : values(x, 256 * K, LF_BF16);
+        w = w ? w : values(x, N * K, LF_BF16);
+        y = y ? y : memory(x, 256 * N * 2);
+        struct lf_k_gemm g = {.m = M, .n = N, .k = K, .a = a, .b = w, .c = y, .lda = K, .ldb = K, .ldc = N, .tb = true, .ab_type = LF_BF16,
+                              .c_type = LF_BF16, .mode = LF_INVARIANT};
+        own_product(x, name, &g, 0, 2.0 * (double)(N * K + M * K + M * N));
+    }
+}
+
 /* y = x w^T, dx = dy w, dw += dy^T x. */
 static void products(struct bench *x, const char *layer, int64_t M, int64_t N, int64_t K)
 {
@@ -157,11 +202,15 @@ static void products(struct bench *x, const char *layer, int64_t M, int64_t N, i
         struct lf_k_gemm *a;
     } each[] = {{"forward", &f}, {"dx", &dx}, {"dw", &g}};
     for (int mode = LF_FAST; mode <= LF_INVARIANT; mode++)
-        for (int i = 0; i < (mode == LF_FAST ? 3 : 1); i++) {
+        for (int i = 0; i < 3; i++) {
             char full[128];
             each[i].a->mode = (uint8_t)mode;
-            WORKSPACE(x, gemm, each[i].a);
             snprintf(full, sizeof full, "%s %s, %s", name, each[i].what, mode == LF_FAST ? "fast" : "invariant");
+            if (mode == LF_INVARIANT) {
+                own_product(x, full, each[i].a, flops, 0);
+                continue;
+            }
+            WORKSPACE(x, gemm, each[i].a);
             ROW(x, gemm, full, each[i].a, flops, 0);
         }
 }
@@ -374,6 +423,7 @@ static void all(struct bench *x)
 {
     if (x->emulated) {
         products(x, "tiny", 32, 48, 64);
+        decoding(x, 48, 64);
         norms(x, 16, 64);
         gates(x, 16, 32);
         attention(x, &(struct documents){2, 2, 16, 2, 1, 64, LF_BF16});
@@ -388,6 +438,10 @@ static void all(struct bench *x)
     products(x, "llama2-7b qkv", 8192, 12288, 4096);
     products(x, "llama2-7b gate up", 8192, 22016, 4096);
     products(x, "llama2-7b down", 8192, 4096, 11008);
+    decoding(x, 2048, 1536);
+    decoding(x, 1536, 8960);
+    decoding(x, 4096, 4096);
+    decoding(x, 22016, 4096);
     attention(x, &(struct documents){8, 8, 2048, 12, 2, 128, LF_BF16});
     attention(x, &(struct documents){4, 4, 4096, 12, 2, 128, LF_BF16});
     attention(x, &(struct documents){4, 4, 2048, 32, 32, 128, LF_BF16});

@@ -19,7 +19,7 @@ ok() { # ok STATUS NAME
 }
 LF_GPU_EMULATED=1 "$bench" >"$dir/out" 2>&1
 ok $? "it runs"
-for row in 'gemm .* forward, fast' 'gemm .* dw' 'rmsnorm .* backward' 'swiglu .* forward' 'attention .* forward' 'attention .* backward' 'attention .* forward, cudnn' 'attention .* backward, cudnn' 'adamw' 'classifier' 'sample .* greedy' 'sample .* top-k'; do
+for row in 'gemm .* forward, fast' 'gemm .* dw' 'gemm .* dx, invariant, wgmma' 'decode 16x.*' 'decode 64x.*, wgmma' 'rmsnorm .* backward' 'swiglu .* forward' 'attention .* forward' 'attention .* backward' 'attention .* forward, cudnn' 'attention .* backward, cudnn' 'adamw' 'classifier' 'sample .* greedy' 'sample .* top-k'; do
     grep -q "^| $row[^|]* | [0-9.]* [mu]*s | [0-9.]* \\(TFLOP\\|GB\\)/s |" "$dir/out"
     ok $? "$row"
 done
