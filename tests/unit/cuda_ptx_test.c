@@ -89,6 +89,8 @@ static const struct {
      "mov.b64 %rd4, k_param_0; cvta.param.u64 %rd4, %rd4; ld.u64 %rd5, [%rd4]; setp.eq.s64 %p1, %rd5, %rd1; selp.b32 "
      "%r0, 1, 0, %p1;",
      1},
+    {"a byte of no consequence",
+     "prmt.b32 %r2, 0x12345678, %r3, 0x7654; prmt.b32 %r2, 0x12345678, %r3, 0x7640; and.b32 %r0, %r2, 255;", 0x78},
     {"local memory of each thread",
      "mov.b64 %rd4, mine; cvta.local.u64 %rd5, %rd4; st.local.u32 [mine+8], %r1; ld.u32 %r2, [%rd5+8]; sub.s32 %r0, "
      "%r2, %r1;",
@@ -180,8 +182,10 @@ static const struct {
     {"beyond shared memory", "ld.shared.u32 %r0, [sm+1024];", "shared memory"},
     {"beyond the arguments", "ld.param.u32 %r0, [k_param_0+16];", "arguments"},
     {"beyond local memory", "ld.local.u32 %r0, [mine+16];", "local memory"},
-    {"a stored value that nobody wrote", "add.s32 %r0, %r2, 1;", "never written"},
-    {"a branch that nobody decided", "mov.u32 %r0, 0; @%p1 bra E;\nE:", "never written"},
+    {"a stored value that nobody wrote", "setp.ge.s32 %p1, %r1, 64; @%p1 mov.u32 %r2, 1; add.s32 %r0, %r2, 1;",
+     "never written"},
+    {"a branch that nobody decided",
+     "mov.u32 %r0, 0; setp.ge.s32 %p2, %r1, 64; @%p2 mov.pred %p1, 1; @%p1 bra E;\nE:", "never written"},
     {"half a block at a barrier", "mov.u32 %r0, 0; setp.lt.s32 %p1, %r1, 32; @%p1 bar.sync 0;", "not all threads"},
     {"half a warp at a barrier", "mov.u32 %r0, 0; setp.lt.s32 %p1, %r1, 7; @%p1 bar.sync 0;", "do not reach"},
     {"half a warp at a shuffle",

@@ -76,6 +76,9 @@ struct lf_ptx_kernel {
     struct ptx_const *constant;
     size_t n_const;
     uint32_t special[24]; /* enum ptx_special */
+    uint32_t
+        *unwritten; /* places / 64 of registers that no instruction writes: the compiler says that they do not matter */
+    size_t n_unwritten;
     size_t shared, dynamic_at, local,
         args; /* bytes: static shared memory, where dynamic begins (0: none), local, arguments */
     unsigned max_threads;

@@ -286,6 +286,7 @@ static void kernel_free(struct lf_ptx_kernel *k)
     }
     free(k->code);
     free(k->constant);
+    free(k->unwritten);
     free(k->name);
     free(k);
 }

@@ -218,6 +218,38 @@ static void resolve(struct ptx_parser *p)
     }
 }
 
+static void mark(uint8_t *set, const struct ptx_ins *i, bool written)
+{
+    for (unsigned k = written ? 0 : i->nd; k < (written ? i->nd : i->n); k++)
+        set[i->o[k] / 64] |= written ? 1 : 2;
+    if (!written)
+        set[i->guard / 64] |= 2;
+}
+
+/* Registers that are read and that nothing writes, which is how the compiler spells a value of no consequence (bytes of
+ * prmt that a mask takes away, say). They count as defined, and are all ones; a register that some path writes does
+ * not. */
+static void find_unwritten(struct lf_ptx_kernel *k)
+{
+    const size_t n = k->file_bytes / 64;
+    uint8_t *set = calloc(n, 1);
+    k->unwritten = calloc(n, sizeof *k->unwritten);
+    if (!set || !k->unwritten)
+        abort();
+    for (size_t i = 0; i < k->n; i++) {
+        mark(set, &k->code[i], true);
+        mark(set, &k->code[i], false);
+    }
+    for (size_t i = 0; i < k->n_const; i++)
+        set[k->constant[i].offset / 64] |= 1;
+    for (int i = 0; i < S_COUNT; i++)
+        set[k->special[i] / 64] |= 1;
+    for (size_t i = 1; i < n; i++)
+        if (set[i] == 2)
+            k->unwritten[k->n_unwritten++] = (uint32_t)i;
+    free(set);
+}
+
 void lf_ptx_body(struct ptx_parser *p)
 {
     lf_ptx_need(p, '{');
@@ -235,4 +267,5 @@ void lf_ptx_body(struct ptx_parser *p)
             statement(p);
     }
     resolve(p);
+    find_unwritten(p->k);
 }

@@ -405,7 +405,6 @@ static void set_constants(struct ptx_warp *w)
         else
             for (int l = 0; l < PTX_LANES; l++)
                 memcpy(to + l * (int)x->bytes, &x->bits, x->bytes);
-        w->defined[x->offset / 64] = ~0u;
     }
 }
 
@@ -416,6 +415,10 @@ static void start_warp(struct ptx_block *b, unsigned index)
     uint32_t lanes[S_COUNT][PTX_LANES];
     const unsigned left = b->threads - index * PTX_LANES;
     memset(w->defined, 0, b->k->file_bytes / 64 * sizeof *w->defined);
+    for (size_t c = 0; c < b->k->n_const; c++)
+        w->defined[b->k->constant[c].offset / 64] = ~0u;
+    for (size_t c = 0; c < b->k->n_unwritten; c++)
+        w->defined[b->k->unwritten[c]] = ~0u;
     w->live = left >= PTX_LANES ? ~0u : (1u << left) - 1;
     w->parts = 0;
     add_part(w, 0, w->live);
@@ -511,9 +514,6 @@ void lf_ptx_run(struct lf_ptx_kernel *k, const void *args, struct lf_emu_uint3 g
                 memset(b->bar, 0, sizeof b->bar);
                 for (unsigned x = 0; x < b->warps; x++)
                     start_warp(b, x);
-                for (unsigned x = 0; x < b->warps; x++)
-                    for (size_t c = 0; c < k->n_const; c++)
-                        b->warp[x].defined[k->constant[c].offset / 64] = ~0u;
                 run_block(b, order);
             }
     close_grid(b);
