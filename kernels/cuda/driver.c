@@ -20,7 +20,9 @@ static int missing(struct lf_cu *cu, const char *name, char *why, size_t why_byt
 int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes)
 {
     const char *file = getenv("LOONG_CUDA_DRIVER");
-    struct lf_cu cu = {.library = dlopen(file && file[0] ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
+    const bool named = file && file[0];
+    /* The installed one is not unloaded: it may have started threads, and other libraries hold it too. */
+    struct lf_cu cu = {.library = dlopen(named ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL | (named ? 0 : RTLD_NODELETE))};
     if (!cu.library) {
         snprintf(why, why_bytes, "no CUDA driver: %s", dlerror());
         return LF_K_EDEVICE;

@@ -20,11 +20,11 @@
 #include "kernels/cuda/gemm_args.h"
 #include "kernels/cuda/gemm_blaslt.h"
 
-enum { POST_THREADS = 256, POST_BLOCKS = 4096, ALIGN_MOST = 256, FIRST_ENTRIES = 32 };
+enum { POST_THREADS = 256, POST_BLOCKS = 4096, ALIGN_MOST = 256, WORK_ALIGN = 256, FIRST_ENTRIES = 32 };
 
 /* Everything that an algorithm depends on. All members are 8 bytes, so keys compare as memory. */
 struct key {
-    int64_t m, n, k, lda, ldb, ldc, ldd, flags, align[4], work;
+    int64_t m, n, k, lda, ldb, ldc, ldd, flags, align[5], work;
 };
 
 struct entry {
@@ -42,15 +42,18 @@ struct lf_blaslt {
     char name[32], name_wgmma[48]; /* beside our own products of either family */
 };
 
+/* It stays in memory once it was opened: it has a CUDA runtime of its own, which is torn down when the process ends. */
+#define HOW (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+
 static bool load(struct lf_lt *lt)
 {
     static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
     const char *named = getenv("LOONG_CUBLASLT");
     void *f;
     if (named && named[0])
-        lt->library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+        lt->library = dlopen(named, HOW);
     for (size_t i = 0; (!named || !named[0]) && !lt->library && i < sizeof files / sizeof *files; i++)
-        lt->library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+        lt->library = dlopen(files[i], HOW);
     if (!lt->library)
         return false;
 #define FIND(name, args)                                                                                               \
@@ -220,8 +223,9 @@ static struct key key_of(const struct call *x)
                         .ldc = x->ldc,
                         .ldd = x->ldd,
                         .flags = flags,
-                        .align = {alignment(g->b), alignment(g->a), alignment(x->c), alignment(x->d)},
-                        .work = g->work ? (int64_t)g->work_bytes : 0};
+                        .align = {alignment(g->b), alignment(g->a), alignment(x->c), alignment(x->d),
+                                  g->bias && !f ? alignment(g->bias) : 0},
+                        .work = g->work && (uintptr_t)g->work % WORK_ALIGN == 0 ? (int64_t)g->work_bytes : 0};
 }
 
 static int layouts(const struct lf_lt *lt, struct entry *e, const struct call *x)
@@ -277,7 +281,7 @@ static int operation(const struct lf_lt *lt, struct entry *e, const struct call 
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_EPILOGUE, &bias, sizeof bias);
     if (!rc && with_bias)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_TYPE, &type, sizeof type);
-    if (!rc && with_bias) /* its alignment counts */
+    if (!rc && with_bias) /* its alignment counts, as those of the matrices do */
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
     return rc;
 }
@@ -353,7 +357,7 @@ static int run(lf_queue *q, struct lf_blaslt *b, const struct call *x, bool *don
         rc = b->lt.MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
     if (!rc)
         rc = b->lt.Matmul(b->handle, e->op, &one, g->b, e->a, g->a, e->b, &beta, x->c, e->c, x->d, e->d, &e->algo,
-                          g->work, (size_t)e->key.work, q->stream);
+                          e->key.work ? g->work : NULL, (size_t)e->key.work, q->stream);
     if (rc)
         return lf_cu_result(q, LF_CU_INVALID_VALUE, "cublasLtMatmul"); /* its statuses are not the driver's */
     *done = true;

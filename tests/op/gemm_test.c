@@ -427,6 +427,53 @@ static int library_cases(const struct lf_kernels *k, lf_queue *q)
     return bad;
 }
 
+/* An algorithm is for the alignment of its bias too, and gets no workspace that the library does not take. */
+static void alignments(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct gcase t = {.m = 40, .n = 48, .k = 64, .tb = true, .bias = true, .bt = LF_F32, .mode = LF_FAST};
+    const int before = lf_emu_blaslt_counts(false).products;
+    struct op_buf b = op_random(t.n + 16, LF_F32, 77, 1), w = op_alloc(1 << 16);
+    struct gdata d;
+    bool ok = true;
+    setup(&d, &t, k, q);
+    for (int i = 0; i < 4; i++) {
+        d.g.bias = (const float *)b.p + (i & 1);
+        d.g.work = (char *)w.p + (i & 2 ? 16 : 0);
+        d.g.work_bytes = 1 << 15;
+        ok = ok && k->gemm.run(q, &d.g) == LF_K_OK;
+    }
+    tap_ok(ok && lf_emu_blaslt_counts(false).products == before + 4, "a bias and a workspace of any alignment");
+    q->status = 0;
+    teardown(&d);
+    op_free(&b), op_free(&w);
+}
+
+/* A product that has not run before asks for its algorithm, which must not happen in a capture. */
+static void captured_product(const struct lf_kernels *k, lf_queue *q)
+{
+    const struct gcase t = {.m = 40, .n = 80, .k = 96, .tb = true, .mode = LF_FAST};
+    const struct lf_cu *cu = &q->dev->cu;
+    lf_cu_graph graph = NULL;
+    struct gdata d;
+    int end[2];
+    setup(&d, &t, k, q);
+    for (int ran = 0; ran < 2; ran++) {
+        if (ran)
+            k->gemm.run(q, &d.g);
+        cu->StreamBeginCapture(q->stream, LF_CU_CAPTURE_THREAD_LOCAL);
+        lf_cuda_kernels.gemm.run(q, &d.g); /* k waits for it */
+        end[ran] = cu->StreamEndCapture(q->stream, &graph);
+        q->status = 0;
+        struct lf_lt lt;
+        lf_emu_blaslt(&lt);
+        lf_blaslt_use(q->dev, &lt); /* it has chosen nothing again */
+    }
+    if (graph)
+        cu->GraphDestroy(graph);
+    tap_ok(end[0] == LF_CU_CAPTURE_INVALIDATED && end[1] == 0, "a product is captured when it has run before (%d, %d)", end[0], end[1]);
+    teardown(&d);
+}
+
 /* Mode LF_FAST through the real library on a GPU, else the emulated one: algorithms asked for once, our own product where it has none. */
 static void blaslt(const struct lf_kernels *k, lf_queue *q)
 {
@@ -443,6 +490,8 @@ static void blaslt(const struct lf_kernels *k, lf_queue *q)
     int bad = library_cases(k, q);
     const struct lf_emu_blaslt_counts n = lf_emu_blaslt_counts(false);
     tap_ok(ok && bad == 0 && n.products > 80 && n.products < 96, "%d of 96 products by the library, %d wrong", n.products, bad);
+    alignments(k, q);
+    captured_product(k, q);
     struct gcase t = {.m = 40, .n = 33, .k = 70, .tb = true, .mode = LF_FAST};
     bad = !run_case(k, q, &t, false);
     const int asked = lf_emu_blaslt_counts(false).asked;

@@ -3,6 +3,7 @@
  * The emulated driver: what a correct program relies on holds, and each planted mistake (a missing wait, a host buffer
  * written too early, an illegal call in a capture, a leak...) shows.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,6 +228,11 @@ static int do_fork_join(void)
     cu.EventRecord(event, qb->stream);
     return cu.StreamWaitEvent(qa->stream, event, 0);
 }
+static int do_look_up(void)
+{
+    lf_cu_function f;
+    return cu.ModuleGetFunction(&f, dev->module[0], "lf_cu_fill");
+}
 static int do_nothing(void)
 {
     return 0;
@@ -240,6 +246,7 @@ static void test_illegal(void)
     is_int(captured(do_cross), LF_CU_CAPTURE_ISOLATION, "planted: a wait on work outside of the capture");
     is_int(captured(do_sync), LF_CU_CAPTURE_UNSUPPORTED, "planted: synchronizing a captured stream");
     is_int(captured(do_alloc), LF_CU_CAPTURE_UNSUPPORTED, "planted: allocating in a capture");
+    is_int(captured(do_look_up), LF_CU_CAPTURE_UNSUPPORTED, "planted: code that is loaded in a capture");
     is_int(captured(do_query), LF_CU_CAPTURED_EVENT, "planted: asking an event of a capture");
     is_int(captured(do_fork), LF_CU_CAPTURE_UNJOINED, "planted: a branch that does not come back");
     is_int(captured(do_fork_join), 0, "a branch that does");
@@ -288,6 +295,36 @@ static void test_graph_order(void)
     tap_ok(right, "an edge of a graph orders its nodes");
     tap_ok(found, "planted: branches of a graph without one");
     order("0");
+}
+
+static void *without_context(void *rc)
+{
+    lf_cu_ptr p = 0;
+    *(int *)rc = cu.MemAlloc(&p, 64);
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    pthread_t t;
+    int rc = -1;
+    if (pthread_create(&t, NULL, without_context, &rc) || pthread_join(t, NULL))
+        tap_bail("no thread");
+    is_int(rc, 201, "planted: a thread that has no context");
+}
+
+static void test_shared_memory(void)
+{
+    enum { MUCH = (48 << 10) + 16 };
+    struct lf_k_fill a = {.n = N, .y = x, .value = 1, .y_type = LF_F32};
+    void *params[] = {&a};
+    lf_cu_function f = NULL;
+    cu.ModuleGetFunction(&f, dev->module[0], "lf_cu_fill");
+    is_int(cu.LaunchKernel(f, 1, 1, 1, 32, 1, 1, MUCH, qa->stream, params, NULL), LF_CU_INVALID_VALUE,
+           "planted: more than 48 KiB of shared memory that nobody asked for");
+    cu.FuncSetAttribute(f, LF_CU_FUNC_MAX_DYNAMIC_SMEM, MUCH);
+    is_int(cu.LaunchKernel(f, 1, 1, 1, 32, 1, 1, MUCH, qa->stream, params, NULL), 0, "and somebody did");
+    cu.StreamSynchronize(qa->stream);
 }
 
 static void test_failures(void)
@@ -340,6 +377,8 @@ int main(void)
     test_graphs();
     test_illegal();
     test_graph_order();
+    test_threads();
+    test_shared_memory();
     test_failures();
     test_use_after_free();
     tap_ok(lf_emu_leaks(text, sizeof text) > 7, "what is held now: %s", text);

@@ -2,6 +2,8 @@
  *
  * The emulated cuBLASLt. Matrices are column-major, as the library takes them. Of 8-bit factors it asks what the library's manual
  * does: both with the summed dimension first, sizes that are multiples of 16, not both e5m2, scales of both, and of blocks no two squares.
+ * An algorithm is for the alignments and the workspace that it was asked for with, and is not asked for while a stream is captured
+ * (CUDA 13.3 refuses that); workspace is aligned to 256 bytes.
  */
 #include "kernels/cuda/emu/blaslt.h"
 
@@ -9,8 +11,9 @@
 
 #include "engine/base/f8.h"
 #include "kernels/cuda/emu/run.h"
+#include "kernels/cuda/emu/state.h"
 
-enum { INVALID = 7, NOT_SUPPORTED = 15 };
+enum { INVALID = 7, NOT_SUPPORTED = 15, ALGORITHM = 42, WORK_ALIGN = 256, BIAS_ALIGN = 16 };
 
 struct op {
     int ta, tb, epilogue, bias_type, a_mode, b_mode;
@@ -22,6 +25,13 @@ struct layout {
     uint64_t rows, cols;
     int64_t ld;
 };
+
+struct preference {
+    uint64_t work;
+    uint32_t align[4];
+};
+/* What an algorithm keeps: see struct lf_lt_algo. */
+enum { ALGO_WHICH, ALGO_WORK, ALGO_BIAS, ALGO_ALIGN };
 
 static struct lf_emu_blaslt_counts counts;
 static bool refusing;
@@ -78,10 +88,22 @@ static int handle_create(void **h)
 {
     return create(h, 1);
 }
+static int pref_create(void **p)
+{
+    return create(p, sizeof(struct preference));
+}
 static int pref_set(void *p, int what, const void *value, size_t bytes)
 {
-    (void)value;
-    return p && what >= 0 && bytes == (what == LF_LT_PREF_WORKSPACE ? 8 : 4) ? 0 : INVALID;
+    struct preference *pref = p;
+    if (!p || bytes != (what == LF_LT_PREF_WORKSPACE ? 8 : 4))
+        return INVALID;
+    if (what == LF_LT_PREF_WORKSPACE)
+        memcpy(&pref->work, value, bytes);
+    else if (what >= LF_LT_PREF_ALIGN_A && what <= LF_LT_PREF_ALIGN_D)
+        memcpy(&pref->align[what - LF_LT_PREF_ALIGN_A], value, bytes);
+    else if (what != LF_LT_PREF_REDUCTION)
+        return INVALID;
+    return 0;
 }
 
 static bool narrow(const struct layout *l)
@@ -108,11 +130,30 @@ static int heuristic(void *handle, void *op, void *a, void *b, void *c, void *d,
 {
     counts.asked++;
     *got = 0;
-    if (refusing || !handle || !op || !a || !b || !c || !d || !p || want != 1 || !has(op, a, b, d))
+    if (refusing || !handle || !op || !a || !b || !c || !d || !p || want != 1 || !has(op, a, b, d) || lf_emu_not_captured())
         return NOT_SUPPORTED;
-    *out = (struct lf_lt_heuristic){.algo = {{42}}};
+    const struct preference *pref = p;
+    const struct op *product = op;
+    *out = (struct lf_lt_heuristic){.algo = {{[ALGO_WHICH] = ALGORITHM, [ALGO_WORK] = pref->work}}, .work = (size_t)pref->work};
+    out->algo.data[ALGO_BIAS] = product->bias && (uintptr_t)product->bias % BIAS_ALIGN == 0 ? BIAS_ALIGN : 1;
+    for (int i = 0; i < 4; i++)
+        out->algo.data[ALGO_ALIGN + i] = pref->align[i];
     *got = 1;
     return 0;
+}
+
+static bool aligned(const void *p, uint64_t to)
+{
+    return to && (uintptr_t)p % (uintptr_t)to == 0;
+}
+/* Whether the call keeps to what the algorithm was chosen for. */
+static bool as_promised(const struct lf_lt_algo *algo, const struct op *op, const void *const at[4], const void *work, size_t bytes)
+{
+    const uint64_t *x = algo->data;
+    bool ok = x[ALGO_WHICH] == ALGORITHM && bytes >= x[ALGO_WORK] && (!bytes || (work && aligned(work, WORK_ALIGN)));
+    for (int i = 0; i < 4; i++)
+        ok = ok && aligned(at[i], x[ALGO_ALIGN + i]);
+    return ok && (!op->bias || aligned(op->bias, x[ALGO_BIAS]));
 }
 
 static float load(const void *p, int64_t i, int type)
@@ -191,9 +232,7 @@ static int matmul(void *handle, void *desc, const void *alpha, const void *a, vo
     const struct layout *la = pa, *lb = pb, *lc = pc, *ld = pd;
     const uint64_t k = op->ta == LF_LT_OP_T ? la->rows : la->cols, m = op->ta == LF_LT_OP_T ? la->cols : la->rows;
     const uint64_t k2 = op->tb == LF_LT_OP_T ? lb->cols : lb->rows, n = op->tb == LF_LT_OP_T ? lb->rows : lb->cols;
-    (void)work;
-    (void)bytes;
-    if (refusing || !handle || !s || algo->data[0] != 42 || k != k2 || m != ld->rows || n != ld->cols ||
+    if (refusing || !handle || !s || !as_promised(algo, op, (const void *const[]){a, b, c, d}, work, bytes) || k != k2 || m != ld->rows || n != ld->cols ||
         m != lc->rows || n != lc->cols || (op->bias && op->epilogue != LF_LT_EPILOGUE_BIAS) || !has(op, la, lb, ld))
         return INVALID;
     struct job *w = malloc(sizeof *w);
@@ -218,7 +257,7 @@ void lf_emu_blaslt(struct lf_lt *out)
                           .MatmulDescSetAttribute = desc_set,
                           .MatrixLayoutCreate = layout_create,
                           .MatrixLayoutDestroy = destroy,
-                          .MatmulPreferenceCreate = handle_create,
+                          .MatmulPreferenceCreate = pref_create,
                           .MatmulPreferenceDestroy = destroy,
                           .MatmulPreferenceSetAttribute = pref_set,
                           .MatmulAlgoGetHeuristic = heuristic,
@@ -236,7 +275,7 @@ NAMED(MatmulDescDestroy, destroy)
 NAMED(MatmulDescSetAttribute, desc_set)
 NAMED(MatrixLayoutCreate, layout_create)
 NAMED(MatrixLayoutDestroy, destroy)
-NAMED(MatmulPreferenceCreate, handle_create)
+NAMED(MatmulPreferenceCreate, pref_create)
 NAMED(MatmulPreferenceDestroy, destroy)
 NAMED(MatmulPreferenceSetAttribute, pref_set)
 NAMED(MatmulAlgoGetHeuristic, heuristic)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/cuda/emu/run.h"
+#include "kernels/cuda/emu/state.h"
 
 enum { BAD = 2000, NOT_FINISHED = 2004, NOT_SUPPORTED = 3000, FAILED = 5000, OFFERS = 3, VERSION = 91900, HANDLE = 7 };
 
@@ -212,7 +213,7 @@ static int finalize(void *p)
     if (d->type == LF_DNN_GRAPH && !lf_emu_dnn_sound(d))
         return NOT_SUPPORTED;
     if (d->type == LF_DNN_PLAN) {
-        if (mood.no_plan)
+        if (mood.no_plan || lf_emu_not_captured()) /* it loads kernels */
             return NOT_SUPPORTED;
         d->choice = lf_emu_dnn_ref(d, LF_DNN_PLAN_CONFIG)->choice;
         counts.plans++;

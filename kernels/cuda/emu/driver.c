@@ -9,7 +9,7 @@
 #include "kernels/cuda/fns.h"
 #include "kernels/cuda/ptx/ptx.h"
 
-enum { SMEM_OPTIN = 227 << 10, DEVICES = 2 };
+enum { SMEM_OPTIN = 227 << 10, DEVICES = 2, INVALID_CONTEXT = 201 };
 
 #define DECLARE(file, name)                                                                                            \
     void lf_cu_##name(const void *args);                                                                               \
@@ -17,7 +17,7 @@ enum { SMEM_OPTIN = 227 << 10, DEVICES = 2 };
     extern const unsigned lf_cu_threads_##name;
 LF_CU_FNS(DECLARE)
 
-#define ROW(file, name) {#file, "lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name},
+#define ROW(file, name) {#file, "lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name, 0},
 static struct CUfunc_st functions[] = {LF_CU_FNS(ROW)};
 
 struct lf_emu_host lf_emu_host;
@@ -31,6 +31,7 @@ struct block {
 };
 static struct block *blocks;
 static bool started;
+static _Thread_local lf_cu_context current; /* each thread needs one */
 
 void lf_emu_misuse(const char *what)
 {
@@ -74,11 +75,17 @@ void lf_emu_reset(void)
     started = true;
 }
 
-int lf_emu_enter(void)
+static int awake(void)
 {
     if (!started)
         lf_emu_reset();
     return lf_emu_host.broken;
+}
+
+int lf_emu_enter(void)
+{
+    const int rc = awake();
+    return rc ? rc : current ? 0 : INVALID_CONTEXT;
 }
 
 bool lf_emu_fails(const char *what, const char *name)
@@ -96,8 +103,8 @@ __attribute__((destructor)) static void report(void)
     FILE *f = path && started ? fopen(path, "w") : NULL;
     if (!f)
         return;
-    fprintf(f, "{\"launches\": %ld, \"graph_launches\": %ld, \"executed\": %ld, \"copies\": %ld, \"pageable\": %ld, \"waits\": %ld}\n",
-            s->launches, s->graph_launches, s->executed, s->copies, s->pageable, s->waits);
+    fprintf(f, "{\"launches\": %ld, \"graph_launches\": %ld, \"executed\": %ld, \"copies\": %ld, \"pageable\": %ld, \"waits\": %ld, \"idle\": %ld}\n",
+            s->launches, s->graph_launches, s->executed, s->copies, s->pageable, s->waits, s->idle);
     fclose(f);
 }
 
@@ -151,7 +158,7 @@ int lf_emu_DeviceGetAttribute(int *value, int attribute, lf_cu_dev d)
 int lf_emu_DeviceTotalMem(size_t *bytes, lf_cu_dev d)
 {
     (void)d;
-    lf_emu_enter();
+    awake();
     return *bytes = lf_emu_host.limit, 0;
 }
 int lf_emu_PrimaryCtxRetain(lf_cu_context *c, lf_cu_dev d)
@@ -159,7 +166,7 @@ int lf_emu_PrimaryCtxRetain(lf_cu_context *c, lf_cu_dev d)
     (void)d;
     *c = (lf_cu_context)functions; /* any address */
     lf_emu_host.contexts++;
-    return lf_emu_enter();
+    return awake();
 }
 int lf_emu_PrimaryCtxRelease(lf_cu_dev d)
 {
@@ -169,11 +176,14 @@ int lf_emu_PrimaryCtxRelease(lf_cu_dev d)
 }
 int lf_emu_CtxSetCurrent(lf_cu_context c)
 {
-    return c ? 0 : LF_CU_INVALID_VALUE;
+    current = c;
+    return 0;
 }
 int lf_emu_MemGetInfo(size_t *unused, size_t *total)
 {
-    lf_emu_enter();
+    const int rc = lf_emu_enter();
+    if (rc)
+        return rc;
     *total = lf_emu_host.limit;
     *unused = lf_emu_host.limit - lf_emu_host.used;
     return 0;
@@ -293,8 +303,8 @@ int lf_emu_leaks(char *text, size_t cap)
 
 int lf_emu_ModuleLoadData(lf_cu_module *m, const void *image)
 {
-    const int rc = lf_emu_not_captured();
-    if (rc || !image)
+    int rc = lf_emu_enter();
+    if (rc || (rc = lf_emu_not_captured()) || !image)
         return rc ? rc : LF_CU_INVALID_VALUE;
     memcpy(m, &image, sizeof *m);
     lf_emu_host.modules++;
@@ -307,7 +317,9 @@ int lf_emu_ModuleUnload(lf_cu_module m)
 }
 int lf_emu_ModuleGetFunction(lf_cu_function *f, lf_cu_module m, const char *name)
 {
-    (void)m;
+    const int rc = lf_emu_not_captured(); /* with lazy loading this is when its code goes to the device */
+    if (rc || !m)
+        return rc ? rc : LF_CU_INVALID_VALUE;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (strcmp(functions[i].name, name) == 0)
             return *f = &functions[i], 0;
@@ -315,8 +327,11 @@ int lf_emu_ModuleGetFunction(lf_cu_function *f, lf_cu_module m, const char *name
 }
 int lf_emu_FuncSetAttribute(lf_cu_function f, int attribute, int value)
 {
-    (void)f;
-    return attribute == LF_CU_FUNC_MAX_DYNAMIC_SMEM && value <= SMEM_OPTIN ? 0 : LF_CU_INVALID_VALUE;
+    const int rc = lf_emu_not_captured();
+    if (rc || attribute != LF_CU_FUNC_MAX_DYNAMIC_SMEM || value < 0 || value > SMEM_OPTIN)
+        return rc ? rc : LF_CU_INVALID_VALUE;
+    f->smem = (unsigned)value;
+    return 0;
 }
 int lf_emu_FuncGetAttribute(int *value, int attribute, lf_cu_function f)
 {

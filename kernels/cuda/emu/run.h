@@ -7,8 +7,9 @@
  * event wait, a result read without waiting show as wrong values. LF_EMU_ORDER says what else runs at such a moment: 0
  * nothing that was not asked for, 1 every other stream first, n > 1 a random part of random streams, also at every
  * other call. Arguments of kernels are copied at the launch. In a captured graph only the recorded dependencies order
- * nodes. Calls that the driver forbids during a capture give its error and spoil the capture. Device memory is NaN
- * when it is handed out and again when it is freed.
+ * nodes. Calls that the driver forbids during a capture give its error and spoil the capture, and so do calls with which
+ * it may load code (looking a function up, asking cuBLASLt for an algorithm, a plan of cuDNN). A thread without a context
+ * is refused. Device memory is NaN when it is handed out and again when it is freed.
  *
  * LF_EMU_MEMORY=bytes      memory of a GPU; more is out of memory
  * LF_EMU_FAIL=what:n[:name]   the n-th (from 1) launch (of `name`) is refused: launch; breaks the device when it runs:
@@ -44,6 +45,7 @@ struct lf_emu_stats {
     long executed;         /* kernels that ran */
     long copies, pageable; /* copies between host and device; of these from or to memory that is not pinned */
     long waits;            /* calls in which the host waits: synchronize a stream or an event */
+    long idle;             /* of these, at whose end nothing was queued on any stream: the GPU then waits for the host */
     long allocations;
 };
 const struct lf_emu_stats *lf_emu_stats(void);

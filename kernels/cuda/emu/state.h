@@ -13,6 +13,7 @@ struct CUfunc_st {
     void (*entry)(const void *args);
     const size_t *args;
     const unsigned *threads;
+    unsigned smem; /* dynamic shared memory that was asked for; less than 48 KiB need not be */
 };
 
 /* A queued call: everything by value except the memory it names. */

@@ -11,7 +11,7 @@
 #include "kernels/cuda/emu/state.h"
 #include "kernels/cuda/ptx/ptx.h"
 
-enum { SMEM_OPTIN = 227 << 10 };
+enum { SMEM_OPTIN = 227 << 10, DEFAULT_SMEM = 48 << 10, PARAMETER_BYTES = 4096 };
 enum { TO_DEVICE = -1, TO_HOST = -2, ON_DEVICE = -3 }; /* a copy's `value`; of a fill it is the byte */
 
 /* ---- lists of calls ---- */
@@ -282,7 +282,8 @@ int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz,
     int rc = lf_emu_enter();
     if (rc)
         return rc;
-    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || extra || smem > SMEM_OPTIN || !bx ||
+    if (!gx || gx > INT32_MAX || !gy || !gz || gy > 65535 || gz > 65535 || extra || smem > SMEM_OPTIN ||
+        smem > (f->smem > DEFAULT_SMEM ? f->smem : DEFAULT_SMEM) || *f->args > PARAMETER_BYTES || !bx ||
         bx * by * bz > *f->threads || bz > 64 || lf_emu_fails("launch", f->name + strlen("lf_cu_")))
         return LF_CU_INVALID_VALUE;
     struct lf_emu_cmd c = {.kind = EMU_LAUNCH, .f = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .smem = smem};
@@ -299,6 +300,16 @@ int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz,
 }
 
 /* ---- streams ---- */
+
+/* The host has waited. */
+static void waited(void)
+{
+    bool more = false;
+    for (int i = 0; i < LF_EMU_STREAMS && !more; i++)
+        more = pending(lf_emu_host.stream[i]);
+    lf_emu_host.stats.waits++;
+    lf_emu_host.stats.idle += !more;
+}
 
 int lf_emu_StreamCreate(lf_cu_stream *s, unsigned flags)
 {
@@ -328,8 +339,8 @@ int lf_emu_StreamSynchronize(lf_cu_stream s)
     int rc = lf_emu_enter();
     if (rc || (rc = lf_emu_not_captured()) || !known(s))
         return rc ? rc : LF_CU_INVALID_VALUE;
-    lf_emu_host.stats.waits++;
     drain(s);
+    waited();
     return lf_emu_host.broken;
 }
 
@@ -445,9 +456,9 @@ int lf_emu_EventSynchronize(lf_cu_event e)
     int rc = host_event(e);
     if (rc)
         return rc;
-    lf_emu_host.stats.waits++;
     others(NULL);
     reach(e, e->recorded);
+    waited();
     return lf_emu_host.broken;
 }
 int lf_emu_EventElapsedTime(float *ms, lf_cu_event from, lf_cu_event to)
