@@ -22,11 +22,13 @@ struct lf_paged {
     int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
     float *lse;                        /* likewise */
     float *z;                          /* [slots, vocab] and */
-    float *dev_lse;                    /* [largest bucket]: where the host does not see logits, copies and backend memory */
+    float *dev_lse;                    /* [slots]: where the host does not see logits, copies and memory of the plan */
     lf_paged_draw *draw;               /* NULL: the host draws */
     int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
     int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
 };
+
+#define LSE "lse" /* state of the plan: dev_lse */
 
 /* ---- plan ---- */
 
@@ -104,6 +106,8 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
         if (rows >= p->o.max_rows)
             break;
     }
+    if (!rc && lf_plan_target(plan)->sm)
+        rc = lf_plan_state(plan, LSE, (size_t)p->o.slots * sizeof *p->dev_lse, err);
     if (!rc)
         rc = lf_paged_draw_plan(plan, p->o.slots, p->mc->vocab, err);
     if (!rc)
@@ -115,18 +119,11 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
     return rc;
 }
 
-static size_t lse_bytes(const lf_paged *p)
-{
-    return (size_t)p->o.slots * sizeof *p->dev_lse;
-}
-
 void lf_paged_destroy(lf_paged *p)
 {
     if (!p)
         return;
     lf_paged_draw_destroy(p->draw);
-    if (p->dev_lse)
-        p->back->ops->release(p->back, p->dev_lse, lse_bytes(p));
     void *const blocks[] = {p->tok, p->pos, p->seq, p->select, p->lse, p->z, p->prefix, p->turns};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
@@ -140,9 +137,11 @@ int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
     if (back->ops->host_visible)
         return 0;
     p->z = lf_malloc((size_t)p->o.slots, (size_t)p->mc->vocab * sizeof *p->z, err);
-    p->dev_lse = p->z ? back->ops->alloc(back, lse_bytes(p), err) : NULL;
-    if (!p->dev_lse)
+    if (!p->z)
         return LF_ENOMEM;
+    p->dev_lse = lf_exec_state(ex, LSE);
+    if (!p->dev_lse)
+        return lf_fail(err, LF_EINVAL, "generation was planned for the host, not for this device");
     return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->mc->vocab, p->n_buckets, err);
 }
 

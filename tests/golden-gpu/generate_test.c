@@ -69,7 +69,10 @@ static struct model open_model(const family *f, const lf_model_config *c, const 
                                           .page_tokens = s->page};
     MUST(lf_pg_model_create(&r.m, c, &spec, &err));
     r.back = s->cuda ? golden_cuda_back(&err) : lf_back_cpu_create(lf_target_host()->isa, 1, &err);
+    const long allocations = lf_emu_stats()->allocations;
     MUST(r.back ? lf_pg_model_bind(r.m, r.back, &err) : -1);
+    if (s->cuda && !golden_on_gpu() && lf_emu_stats()->allocations != allocations + 1)
+        tap_bail("memory of the device beside the plan's");
     family_load(f, lf_pg_model_store(r.m));
     return r;
 }
