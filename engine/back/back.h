@@ -74,7 +74,7 @@ struct lf_back_ops {
     /* Optional: what the device said about the last failure, with its name and rank, for the end of a message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
 };
-enum { LF_BACK_LATE_SLOTS = 4, LF_BACK_LATE_BYTES = 1024 };
+enum { LF_BACK_LATE_SLOTS = 4, LF_BACK_LATE_BYTES = 8192 };
 
 /* The first member of every backend. */
 struct lf_back {

@@ -8,6 +8,9 @@
  * n_tok.
  *   3. Results leave in job order; a finished sequence waits in `done` until its turn, its slot and pages are free at
  * once.
+ *   4. At most one step is begun and not applied when a step is composed. Sequences that it draws for have a token coming, and a
+ * row of the next step may carry it. What a sequence that has ended by then wrote lies in pages whose next holder writes
+ * in a later step.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,15 @@
 #include "engine/infer/gen_priv.h"
 
 #define PARALLEL_DRAW 4096 /* vocabulary from which draws are shared out to threads */
+
+/* A step that was begun: what was wanted of it. */
+struct ahead {
+    bool on;
+    int64_t n_want;
+    gen_seq **seq;             /* [slots] NULL: it has ended, or its token is drawn again */
+    size_t *at;                /* [slots] */
+    struct lf_sample_out *out; /* [slots] */
+};
 
 typedef struct gen_run {
     const lf_gen_model *m;
@@ -38,6 +50,7 @@ typedef struct gen_run {
     gen_seq **want_seq;                   /* [slots] */
     size_t *want_at;                      /* [slots] index in its sequence */
     struct lf_sample_out *drawn;          /* [slots] their tokens */
+    struct ahead ahead;
     struct lf_gen_stats stats;
 } gen_run;
 
@@ -140,7 +153,7 @@ static void compose_seq(gen_run *g, gen_seq *s, int64_t *rows, int64_t *n_want)
         bool wanted = gen_seq_wants(s, s->cached);
         if (wanted && *n_want == g->m->slots)
             return;
-        g->row_tok[*rows] = s->tok[s->cached];
+        g->row_tok[*rows] = s->cached < s->n_tok ? s->tok[s->cached] : -s->coming;
         g->row_pos[*rows] = (int32_t)s->cached;
         g->row_seq[*rows] = (int32_t)s->slot;
         if (wanted) {
@@ -162,7 +175,7 @@ static int64_t compose(gen_run *g, int64_t *n_want)
     for (int pass = 0; pass < 2; pass++)
         for (int64_t slot = 0; slot < g->m->slots; slot++) {
             gen_seq *s = g->by_slot[slot];
-            bool decoding = s && s->n_tok - s->cached == 1;
+            bool decoding = s && gen_seq_length(s) - s->cached == 1;
             if (s && decoding == (pass == 0) && !waits(g, s) && !prefix_too_long(g, s, rows))
                 compose_seq(g, s, &rows, n_want);
         }
@@ -216,7 +229,7 @@ static int deliver(gen_run *g, lf_gen_sink sink, void *arg, lf_err *err)
 /* Is this row the one that a token is drawn from? */
 static bool draws(const gen_run *g, int64_t i)
 {
-    return g->want_at[i] + 1 == g->want_seq[i]->n_tok;
+    return g->want_at[i] + 1 == gen_seq_length(g->want_seq[i]);
 }
 
 /* What follows from one row of logits, in the order of the rows. */
@@ -227,6 +240,7 @@ static int apply(gen_run *g, int64_t i, bool drawn, const float *z, float lse, l
     int rc = 0;
     if (drawn) {
         rc = lf_gen_seq_advance(s, g->tok, g->m->vocab, g->drawn[i], z, lse, &ended, err);
+        s->by_host = false;
         g->stats.new_tokens++;
     } else {
         rc = lf_gen_seq_check_prompt(s, g->want_at[i], err);
@@ -266,7 +280,7 @@ static struct lf_sample_out draw(const gen_run *g, int64_t i, const float *z, fl
     return (struct lf_sample_out){token, token < 0 ? 0 : z[token] - lse};
 }
 
-static int one_step(gen_run *g, lf_err *err)
+static int step_and_wait(gen_run *g, lf_err *err)
 {
     const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
     int64_t n_want, rows = compose(g, &n_want);
@@ -296,6 +310,104 @@ static int one_step(gen_run *g, lf_err *err)
     return rc;
 }
 
+/* ---- steps that are read when the next one is under way ---- */
+
+/* Does every sequence that runs need nothing of the host between two tokens? */
+static bool can_go_ahead(const gen_run *g)
+{
+    bool can = g->m->begin && g->m->draws;
+    for (int64_t slot = 0; slot < g->m->slots && can; slot++)
+        can = !g->by_slot[slot] || lf_gen_seq_alone(g->by_slot[slot], g->m);
+    return can;
+}
+
+/* The row behind its newest token is computed again, and waited for. */
+static void leave_to_host(gen_seq *s)
+{
+    s->cached = s->n_tok - 1;
+    s->by_host = true;
+}
+
+/* Nothing of the step composed last is for s any more. */
+static void drop(gen_run *g, const gen_seq *s, int64_t n_want)
+{
+    for (int64_t i = 0; i < n_want; i++)
+        if (g->want_seq[i] == s)
+            g->want_seq[i] = NULL;
+}
+
+/* What the step that was begun before drew. n_want: of the step composed since, 0: none. */
+static int read_ahead(gen_run *g, int64_t n_want, lf_err *err)
+{
+    struct ahead *a = &g->ahead;
+    if (!a->on)
+        return 0;
+    a->on = false;
+    int rc = g->m->end(g->m->ctx, a->out, err);
+    for (int64_t i = 0; i < a->n_want && rc == 0; i++) {
+        gen_seq *s = a->seq[i];
+        bool ended = false;
+        if (!s)
+            continue;
+        s->coming = 0;
+        if (a->out[i].token < LF_SAMPLE_EMPTY) {
+            leave_to_host(s);
+            drop(g, s, n_want);
+            continue;
+        }
+        rc = lf_gen_seq_advance(s, g->tok, g->m->vocab, a->out[i], NULL, 0, &ended, err);
+        g->stats.new_tokens++;
+        g->stats.model_draws++;
+        if (rc == 0 && ended) {
+            drop(g, s, n_want);
+            retire(g, s);
+        }
+    }
+    return rc;
+}
+
+/* The step composed last is the one that was begun. */
+static void remember(gen_run *g, int64_t n_want)
+{
+    struct ahead *a = &g->ahead;
+    gen_seq **seq = a->seq;
+    size_t *at = a->at;
+    *a = (struct ahead){true, n_want, g->want_seq, g->want_at, a->out};
+    g->want_seq = seq;
+    g->want_at = at;
+    for (int64_t i = 0; i < n_want; i++)
+        if (a->seq[i])
+            a->seq[i]->coming = (int32_t)i + 1;
+}
+
+static int step_ahead(gen_run *g, lf_err *err)
+{
+    const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
+    const bool before = g->ahead.on;
+    int64_t n_want, rows = compose(g, &n_want);
+    int rc = 0;
+    if (rows == 0) /* all that runs has its last token coming */
+        return read_ahead(g, 0, err);
+    ask(g, n_want);
+    rc = g->m->begin(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want, err);
+    if (rc)
+        return rc;
+    rc = read_ahead(g, n_want, err);
+    remember(g, n_want);
+    lf_profile_end(g->m->profile, LF_LANE_STEP, "generation step", m);
+    g->stats.steps++;
+    g->stats.ahead += before;
+    g->stats.rows += rows;
+    return rc;
+}
+
+static int one_step(gen_run *g, lf_err *err)
+{
+    if (can_go_ahead(g))
+        return step_ahead(g, err);
+    return g->ahead.on ? read_ahead(g, 0, err) : step_and_wait(g, err);
+}
+
 static int allocate(gen_run *g, lf_err *err)
 {
     size_t slots = (size_t)g->m->slots, rows = (size_t)g->m->max_rows, pages = (size_t)g->m->n_pages;
@@ -313,8 +425,12 @@ static int allocate(gen_run *g, lf_err *err)
     g->want_seq = lf_calloc(slots, sizeof *g->want_seq, err);
     g->want_at = lf_calloc(slots, sizeof *g->want_at, err);
     g->drawn = lf_calloc(slots, sizeof *g->drawn, err);
+    g->ahead.seq = lf_calloc(slots, sizeof *g->ahead.seq, err);
+    g->ahead.at = lf_calloc(slots, sizeof *g->ahead.at, err);
+    g->ahead.out = lf_calloc(slots, sizeof *g->ahead.out, err);
     if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->holders || !g->filled || !g->table ||
-        !g->row_tok || !g->row_pos || !g->row_seq || !g->want || !g->want_seq || !g->want_at || !g->drawn)
+        !g->row_tok || !g->row_pos || !g->row_seq || !g->want || !g->want_seq || !g->want_at || !g->drawn || !g->ahead.seq ||
+        !g->ahead.at || !g->ahead.out)
         return LF_ENOMEM;
     for (size_t i = 0; i < slots; i++)
         if (!(g->samplers[i] = lf_sampler_create(g->m->vocab, err)))
@@ -333,7 +449,8 @@ static void release(gen_run *g)
     for (size_t i = 0; g->samplers && i < (size_t)g->m->slots; i++)
         lf_sampler_destroy(g->samplers[i]);
     void *blocks[] = {g->by_slot, g->done,    g->samplers, g->free_pages, g->holders,  g->filled,  g->table,
-                      g->row_tok, g->row_pos, g->row_seq,  g->want,       g->want_seq, g->want_at, g->drawn};
+                      g->row_tok, g->row_pos, g->row_seq,  g->want,       g->want_seq, g->want_at, g->drawn,
+                      g->ahead.seq, g->ahead.at, g->ahead.out};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -359,6 +476,8 @@ int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job 
         if (rc == 0)
             rc = deliver(&g, sink, arg, err);
     }
+    if (g.ahead.on) /* nobody asks any more */
+        m->end(m->ctx, g.ahead.out, NULL);
     g.stats.seconds = lf_now_s() - t0;
     if (stats)
         *stats = g.stats;

@@ -11,6 +11,10 @@
  * Full pages of a common beginning of two prompts that run together are computed once and held by both: n samples of a request, requests
  * behind the same examples, continuations of one context.
  *
+ * Where the model can (begin, end), the host reads a step behind: the token of a step goes into the next one where it was drawn. Who ended
+ * with it has computed one row in vain. As long as a running sequence needs the host between two tokens (penalties, bad_words, biases,
+ * alternatives, a draw that the model left to the host), each step is waited for. Either way the tokens are the same.
+ *
  * The log-probability of a token is that of the model's own distribution: logit - logsumexp(logits), before penalties, temperature and
  * cuts. That of a token of the prompt is p(token | the tokens before it), so a job that generates nothing (max_tokens 0) scores a text,
  * with the bits of lf_score_run.
@@ -46,6 +50,7 @@ typedef struct lf_gen_draws {
     size_t n_list, cap_list;
     struct lf_sample_out *out;    /* [slots] LF_SAMPLE_NONE, LF_SAMPLE_HOST: the row's logits are in lf_gen_logits, else they need not be */
 } lf_gen_draws;
+enum { LF_GEN_AHEAD = 2 }; /* steps of a model that are begun and not ended, at most */
 typedef struct lf_gen_model {
     void *ctx;
     struct lf_profile *profile; /* gets a span for each step and its draws; NULL: none */
@@ -62,6 +67,13 @@ typedef struct lf_gen_model {
     /* table: i32 [slots, max_pages]. *out is borrowed until the next step. */
     int (*step)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
                 int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err);
+    /* Both or none, and only with draws: a step whose answers come later, so that the next one is under way when they are read. begin is
+     * step() without logits; draws->row and list are free when it returns. token[r] < 0 stands for the token that the step begun before this
+     * one draws for its wanted row -1 - token[r]; where it draws none, row r means nothing, and is not read again. end: the oldest step's
+     * answers (lf_gen_draws.out). Neither is called with a step() between begin and end. */
+    int (*begin)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                 int64_t n_want, const int32_t *want, lf_err *err);
+    int (*end)(void *ctx, struct lf_sample_out *out, lf_err *err);
 } lf_gen_model;
 
 enum lf_finish { LF_FINISH_STOP = 0, LF_FINISH_LENGTH, LF_FINISH_ERROR };
@@ -122,6 +134,7 @@ struct lf_gen_stats {
     int64_t steps, rows, prompt_tokens, new_tokens;
     int64_t model_draws;   /* of new_tokens, drawn by the model (lf_gen_draws) */
     int64_t shared_tokens; /* of prompts, not computed because another sequence had them */
+    int64_t ahead;         /* of steps, begun before the answers of the one before were read */
     double seconds;
 };
 

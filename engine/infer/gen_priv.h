@@ -16,6 +16,8 @@ typedef struct gen_seq {
     float *top_logprob;
     size_t n_tok, cap_tok; /* cap: prompt + the most it may generate */
     size_t cached;
+    int32_t coming; /* i + 1: its next token is what the newest step draws for wanted row i, and is not known here; 0: all are known */
+    bool by_host;   /* the model left its next token to the host */
     int64_t slot; /* -1 once it has finished */
     lf_sampler *sampler;
     lf_tok_stream stream;
@@ -40,24 +42,33 @@ size_t lf_gen_pages_for(const lf_gen_model *m, size_t tokens);
 gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *err);
 void lf_gen_seq_free(gen_seq *s);
 
+/* Tokens that it has, known here or not. */
+static inline size_t gen_seq_length(const gen_seq *s)
+{
+    return s->n_tok + (s->coming > 0);
+}
+
 /* Tokens whose keys and values must be in the cache before the sequence is done with its prompt, or with the token
- * drawn last. */
+ * drawn last. Behind the last token that it may have nothing is drawn. */
 static inline size_t gen_seq_goal(const gen_seq *s)
 {
-    return s->n_tok - (s->job->max_tokens == 0);
+    const size_t n = gen_seq_length(s);
+    return s->coming && n == s->cap_tok ? s->n_tok : n - (s->job->max_tokens == 0);
 }
 
 /* Are the logits behind token `at` wanted? */
 static inline bool gen_seq_wants(const gen_seq *s, size_t at)
 {
     const lf_gen_job *j = s->job;
-    return at + 1 == s->n_tok || (j->prompt_logprobs && at + 1 < j->n_prompt && at + 1 >= j->prompt_first);
+    return at + 1 == gen_seq_length(s) || (j->prompt_logprobs && at + 1 < j->n_prompt && at + 1 >= j->prompt_first);
 }
 
 /* The next token of the output, from its row of logits. Touches nothing but the sequence's sampler. */
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
 /* The same as wanted row i of a step asks the model for it; false: it is for the host. */
 bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i);
+/* Can the model be asked for its tokens without knowing those before? */
+bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m);
 /* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches the sequence alone.
  */
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse);

@@ -109,7 +109,7 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
     if (!rc && lf_plan_target(plan)->sm)
         rc = lf_plan_state(plan, LSE, (size_t)p->o.slots * sizeof *p->dev_lse, err);
     if (!rc)
-        rc = lf_paged_draw_plan(plan, p->o.slots, p->mc->vocab, err);
+        rc = lf_paged_draw_plan(plan, p->o.slots, p->o.max_rows, p->mc->vocab, err);
     if (!rc)
         rc = take_buffers(p, err);
     if (rc)
@@ -142,7 +142,7 @@ int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
     p->dev_lse = lf_exec_state(ex, LSE);
     if (!p->dev_lse)
         return lf_fail(err, LF_EINVAL, "generation was planned for the host, not for this device");
-    return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->mc->vocab, p->n_buckets, err);
+    return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->o.max_rows, p->mc->vocab, p->n_buckets, err);
 }
 
 /* ---- a step ---- */
@@ -170,14 +170,17 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
                       const int32_t *table, int64_t n_want, const int32_t *want, lf_err *err)
 {
     const int64_t cap = p->rows[k];
+    bool drawn = false; /* tokens that the host does not know */
     for (int64_t i = 0; i < cap; i++) {
         p->tok[i] = i < rows ? token[i] : 0;
         p->pos[i] = i < rows ? pos[i] : 0;
         p->seq[i] = i < rows ? seq[i] : -1;
+        drawn = drawn || p->tok[i] < 0;
     }
     for (int64_t i = 0; i < p->select_rows[k]; i++)
         p->select[i] = i < n_want ? want[i] : 0;
-    int rc = write_i32(p, k, "tokens", p->tok, cap, err);
+    int rc = drawn ? lf_paged_draw_tokens(p->draw, lf_exec_ptr(p->ex, p->chain[k], 0, "tokens"), p->tok, cap, err)
+                   : write_i32(p, k, "tokens", p->tok, cap, err);
     if (!rc)
         rc = write_i32(p, k, "positions", p->pos, cap, err);
     if (!rc)
@@ -214,43 +217,76 @@ static int stats_alone(const lf_paged *p, const struct lf_k_logit_stats *s, lf_e
     return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed on %s", (long long)s->rows, k->family);
 }
 
+static struct lf_k_logit_stats stats_of(lf_paged *p, int k, int64_t n_want)
+{
+    return (struct lf_k_logit_stats){.rows = p->draw ? p->select_rows[k] : n_want,
+                                     .v_real = p->mc->vocab,
+                                     .ldz = p->mc->vocab,
+                                     .z = lf_exec_ptr(p->ex, p->chain[k], 0, "logits"),
+                                     .lse = p->dev_lse ? p->dev_lse : p->lse,
+                                     .softcap = (float)p->mc->logit_softcap,
+                                     .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
+}
+
+static int no_logits(const lf_paged *p, int k, lf_err *err)
+{
+    return lf_fail(err, LF_EINVAL, "the step of %lld rows has no logits", (long long)p->rows[k]);
+}
+
 static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logits *out, lf_err *err)
 {
-    float *z = lf_exec_ptr(p->ex, p->chain[k], 0, "logits");
-    const struct lf_k_logit_stats s = {.rows = p->draw ? p->select_rows[k] : n_want,
-                                       .v_real = p->mc->vocab,
-                                       .ldz = p->mc->vocab,
-                                       .z = z,
-                                       .lse = p->dev_lse ? p->dev_lse : p->lse,
-                                       .softcap = (float)p->mc->logit_softcap,
-                                       .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
+    const struct lf_k_logit_stats s = stats_of(p, k, n_want);
+    float *z = s.z;
     *out = (struct lf_gen_logits){p->dev_lse ? p->z : z, p->mc->vocab, p->lse};
     if (!n_want)
         return 0;
     if (!z)
-        return lf_fail(err, LF_EINVAL, "the step of %lld rows has no logits", (long long)p->rows[k]);
+        return no_logits(p, k, err);
     int rc = p->draw ? lf_paged_draw_run(p->draw, k, &s, n_want, err) : stats_alone(p, &s, err);
     return rc || !p->dev_lse ? rc : copy_logits(p, z, n_want, err);
 }
 
-static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+/* Up to the logits; *bucket is the one that was run. */
+static int run_rows(lf_paged *p, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                    int64_t n_want, const int32_t *want, int *bucket, lf_err *err)
 {
-    lf_paged *p = ctx;
     int k = 0;
     while (k < p->n_buckets && (p->rows[k] < rows || p->select_rows[k] < n_want))
         k++;
     if (k == p->n_buckets)
         return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld", (long long)rows,
                        (long long)p->o.max_rows);
+    *bucket = k;
     int rc = write_step(p, k, rows, token, pos, seq, table, n_want, want, err);
-    if (!rc)
-        rc = lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
-    return rc ? rc : finish_logits(p, k, n_want, out, err);
+    return rc ? rc : lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
+}
+
+static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+{
+    int k = 0, rc = run_rows(ctx, rows, token, pos, seq, table, n_want, want, &k, err);
+    return rc ? rc : finish_logits(ctx, k, n_want, out, err);
+}
+
+static int begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                 int64_t n_want, const int32_t *want, lf_err *err)
+{
+    lf_paged *p = ctx;
+    int k = 0, rc = run_rows(p, rows, token, pos, seq, table, n_want, want, &k, err);
+    if (rc)
+        return rc;
+    const struct lf_k_logit_stats s = stats_of(p, k, n_want);
+    return n_want && !s.z ? no_logits(p, k, err) : lf_paged_draw_begin(p->draw, k, &s, n_want, err);
+}
+
+static int end(void *ctx, struct lf_sample_out *out, lf_err *err)
+{
+    return lf_paged_draw_end(((lf_paged *)ctx)->draw, out, err);
 }
 
 void lf_paged_model(lf_paged *p, lf_gen_model *out)
 {
+    const bool ahead = p->draw && lf_paged_draw_ahead(p->draw);
     *out = (lf_gen_model){.ctx = p,
                           .profile = p->o.profile,
                           .vocab = p->mc->vocab,
@@ -262,5 +298,7 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .max_pages = p->max_pages,
                           .prefix = p->prefix,
                           .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
-                          .step = step};
+                          .step = step,
+                          .begin = ahead ? begin : NULL,
+                          .end = ahead ? end : NULL};
 }

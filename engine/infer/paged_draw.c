@@ -10,7 +10,7 @@
 #include "engine/base/mem.h"
 
 #define STATE "draw" /* of the plan */
-enum { LIST_OF_A_SLOT = 4096 /* entries; all slots share them */, ALIGN = 256 };
+enum { LIST_OF_A_SLOT = 4096 /* entries; all slots share them */, ALIGN = 256, FIRST_LATE = LF_BACK_LATE_SLOTS - LF_GEN_AHEAD };
 
 struct lf_paged_draw {
     lf_back *back;
@@ -19,9 +19,15 @@ struct lf_paged_draw {
     /* the plan's memory */
     struct lf_sample_row *row;
     struct lf_sample_token *list;
-    struct lf_sample_out *out;
+    struct lf_sample_out *out; /* [slots + max_rows]: behind what was drawn, tokens that the host knows */
+    int32_t *from;             /* [max_rows] places of a step's tokens there */
     void *work;
     size_t work_bytes;
+    int64_t slots, max_rows;
+    struct lf_sample_out *known; /* [max_rows] of the host, and where they lie */
+    int32_t *place;
+    int64_t begun[LF_GEN_AHEAD]; /* answers of a step, the oldest at `oldest` */
+    int n_begun, oldest;
     struct lf_captured *end; /* [buckets] */
     int buckets;
 };
@@ -34,41 +40,44 @@ static void *part(unsigned char *base, size_t *at, size_t bytes)
 }
 
 /* Pointers into memory of so many bytes; 0: such tokens are not drawn there. base NULL: the bytes alone. */
-static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots, int64_t vocab, unsigned char *base)
+static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots, int64_t max_rows, int64_t vocab, unsigned char *base)
 {
     const struct lf_k_sample most = {.rows = slots, .v = vocab, .ldz = vocab};
-    const size_t n = (size_t)slots;
+    const size_t n = (size_t)slots, rows = (size_t)max_rows;
     size_t at = 0;
     if (!k->sample.run || k->sample.check(&most) != LF_K_OK)
         return 0;
     d->row = part(base, &at, n * sizeof *d->row);
     d->list = part(base, &at, n * LIST_OF_A_SLOT * sizeof *d->list);
-    d->out = part(base, &at, n * sizeof *d->out);
+    d->out = part(base, &at, (n + rows) * sizeof *d->out);
+    d->from = part(base, &at, rows * sizeof *d->from);
     d->work_bytes = k->sample.work(&most, 1);
     d->work = part(base, &at, d->work_bytes);
     return at;
 }
 
-int lf_paged_draw_plan(lf_plan *plan, int64_t slots, int64_t vocab, lf_err *err)
+int lf_paged_draw_plan(lf_plan *plan, int64_t slots, int64_t max_rows, int64_t vocab, lf_err *err)
 {
     lf_paged_draw d;
-    const size_t bytes = lf_plan_target(plan)->sm ? layout(&d, lf_plan_kernels(plan), slots, vocab, NULL) : 0;
+    const size_t bytes = lf_plan_target(plan)->sm ? layout(&d, lf_plan_kernels(plan), slots, max_rows, vocab, NULL) : 0;
     return bytes ? lf_plan_state(plan, STATE, bytes, err) : 0;
 }
 
-static int take(lf_paged_draw *d, int64_t slots, lf_err *err)
+static int take(lf_paged_draw *d, lf_err *err)
 {
-    const size_t n = (size_t)slots, entries = n * LIST_OF_A_SLOT;
+    const size_t n = (size_t)d->slots, entries = n * LIST_OF_A_SLOT;
     lf_gen_draws *a = &d->asked;
     a->row = lf_calloc(n, sizeof *a->row, err);
     a->list = lf_calloc(entries, sizeof *a->list, err);
     a->out = lf_calloc(n, sizeof *a->out, err);
     a->cap_list = entries;
     d->end = lf_calloc((size_t)d->buckets, sizeof *d->end, err);
-    return a->row && a->list && a->out && d->end ? 0 : LF_ENOMEM;
+    d->known = lf_calloc((size_t)d->max_rows, sizeof *d->known, err);
+    d->place = lf_calloc((size_t)d->max_rows, sizeof *d->place, err);
+    return a->row && a->list && a->out && d->end && d->known && d->place ? 0 : LF_ENOMEM;
 }
 
-int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots, int64_t vocab, int buckets, lf_err *err)
+int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots, int64_t max_rows, int64_t vocab, int buckets, lf_err *err)
 {
     unsigned char *memory = lf_exec_state(ex, STATE);
     *out = NULL;
@@ -80,8 +89,10 @@ int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t 
     d->back = back;
     d->vocab = d->asked.vocab = vocab;
     d->buckets = buckets;
-    layout(d, back->kernels, slots, vocab, memory);
-    int rc = take(d, slots, err);
+    d->slots = slots;
+    d->max_rows = max_rows;
+    layout(d, back->kernels, slots, max_rows, vocab, memory);
+    int rc = take(d, err);
     if (rc)
         lf_paged_draw_destroy(d);
     else
@@ -104,6 +115,8 @@ void lf_paged_draw_destroy(lf_paged_draw *d)
     free(d->asked.list);
     free(d->asked.out);
     free(d->end);
+    free(d->known);
+    free(d->place);
     free(d);
 }
 
@@ -140,7 +153,8 @@ static int issue(const void *user, lf_err *err)
     return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be drawn on %s: %s", (long long)s->rows, k->family, why);
 }
 
-int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
+/* What the step asks goes there, and the launches follow. */
+static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
     const size_t rows = (size_t)stats->rows;
@@ -154,7 +168,62 @@ int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stat
     int rc = o->copy_in(d->back, d->row, a->row, rows * sizeof *a->row, err);
     if (!rc && a->n_list)
         rc = o->copy_in(d->back, d->list, a->list, a->n_list * sizeof *a->list, err);
+    return rc ? rc : lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
+}
+
+int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
+{
+    int rc = draw(d, bucket, stats, n_want, err);
+    return rc ? rc : d->back->ops->copy_out(d->back, d->asked.out, d->out, (size_t)n_want * sizeof *d->out, err);
+}
+
+/* ---- steps that are read later ---- */
+
+bool lf_paged_draw_ahead(const lf_paged_draw *d)
+{
+    return d->back->ops->late_begin && (size_t)d->slots * sizeof *d->out <= LF_BACK_LATE_BYTES && d->back->kernels->gather_rows.run;
+}
+
+int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
+{
+    const int slot = (d->oldest + d->n_begun) % LF_GEN_AHEAD;
+    if (d->n_begun == LF_GEN_AHEAD)
+        return lf_fail(err, LF_EINVAL, "%d steps are begun", LF_GEN_AHEAD);
+    int rc = n_want ? draw(d, bucket, stats, n_want, err) : 0;
+    if (!rc && n_want)
+        rc = d->back->ops->late_begin(d->back, FIRST_LATE + slot, d->out, (size_t)n_want * sizeof *d->out, err);
+    if (rc)
+        return rc;
+    d->begun[slot] = n_want;
+    d->n_begun++;
+    return 0;
+}
+
+int lf_paged_draw_end(lf_paged_draw *d, struct lf_sample_out *out, lf_err *err)
+{
+    const int slot = d->oldest;
+    if (!d->n_begun)
+        return lf_fail(err, LF_EINVAL, "no step is begun");
+    d->oldest = (d->oldest + 1) % LF_GEN_AHEAD;
+    d->n_begun--;
+    return d->begun[slot] ? d->back->ops->late_end(d->back, FIRST_LATE + slot, out, (size_t)d->begun[slot] * sizeof *out, err) : 0;
+}
+
+int lf_paged_draw_tokens(lf_paged_draw *d, int32_t *to, const int32_t *token, int64_t rows, lf_err *err)
+{
+    const struct lf_back_ops *o = d->back->ops;
+    const struct lf_k_gather_rows gather = {.rows = rows, .c = 1, .ldx = sizeof *d->out / sizeof *to, .ldy = 1, .x = d->out,
+                                            .index = d->from, .y = to, .x_type = LF_I32};
+    bool any = false;
+    for (int64_t r = 0; r < rows; r++) {
+        d->known[r].token = token[r];
+        d->place[r] = token[r] < 0 ? -1 - token[r] : (int32_t)(d->slots + r);
+        any = any || token[r] >= 0;
+    }
+    int rc = any ? o->copy_in(d->back, d->out + d->slots, d->known, (size_t)rows * sizeof *d->known, err) : 0;
     if (!rc)
-        rc = lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
-    return rc ? rc : o->copy_out(d->back, a->out, d->out, (size_t)n_want * sizeof *a->out, err);
+        rc = o->copy_in(d->back, d->from, d->place, (size_t)rows * sizeof *d->place, err);
+    if (rc || d->back->kernels->gather_rows.run(d->back->queue, &gather) == LF_K_OK)
+        return rc;
+    return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be taken on %s", (long long)rows, d->back->kernels->family);
 }

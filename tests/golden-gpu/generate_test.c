@@ -24,6 +24,9 @@ struct setting {
     double temperature;
     int64_t slots, step_rows, page;
     bool reversed, half; /* half: tokens of the second half of the vocabulary are not drawn */
+    bool alone;          /* no job needs the host between two tokens */
+    bool waits;          /* each step is read before the next one */
+    const struct got *ends; /* NULL, or what ends: jobs of odd number with the third token that they had there */
 };
 
 struct model {
@@ -36,6 +39,7 @@ struct got {
     float logprobs[JOBS][MAX_NEW];
     size_t n[JOBS];
     int64_t drawn; /* of them by the model, without their logits */
+    int64_t steps, ahead;
 };
 
 /* Prompts of one model. */
@@ -107,7 +111,7 @@ static int take(void *arg, const lf_gen_result *r, lf_err *e)
 
 /* Every kind of draw: as the model says, greedy, cut by rank and mass, bent by what was said and by a bias; the last one reports an
  * alternative, for which the host wants the logits. */
-static void ask_for(lf_gen_job *j, size_t i)
+static void ask_for(lf_gen_job *j, size_t i, bool alone)
 {
     static const int32_t biased[] = {3, 5};
     static const double bias[] = {2, -1.5};
@@ -117,14 +121,14 @@ static void ask_for(lf_gen_job *j, size_t i)
         j->params.top_k = 9;
         j->params.top_p = 0.9;
     }
-    if (i == 3) {
+    if (i == 3 && !alone) {
         j->params = (lf_sample_params){0.8, 1, 0.01, 1.2, 0.3, 0.1, 0};
         j->limits = (lf_sample_limits){.bias_ids = biased, .bias = bias, .n_bias = 2};
         j->end = biased; /* forbidden at first */
         j->n_end = 1;
         j->min_tokens = 3;
     }
-    j->top_logprobs = i == 4;
+    j->top_logprobs = i == 4 && !alone;
 }
 
 static void generate(const struct model *r, const struct prompts *p, const struct setting *s, struct got *out)
@@ -142,13 +146,21 @@ static void generate(const struct model *r, const struct prompts *p, const struc
                                .params = LF_SAMPLE_DEFAULTS,
                                .max_tokens = (int64_t)(MAX_NEW - j % 2),
                                .seed = lf_sample_seed(3, ids[j], 0)};
-        ask_for(&jobs[k], j);
+        ask_for(&jobs[k], j, s->alone);
+        if (s->ends && j % 2) {
+            jobs[k].end = &s->ends->tokens[j][2];
+            jobs[k].n_end = 1;
+        }
     }
     struct lf_gen_stats stats;
     MUST(lf_pg_model_gen(r->m, &gm, &err));
     gm.vocab /= s->half ? 2 : 1;
+    if (s->waits)
+        gm.begin = NULL;
     MUST(lf_gen_run(&gm, NULL, jobs, JOBS, take, out, NULL, &stats, &err));
     out->drawn = stats.model_draws;
+    out->steps = stats.steps;
+    out->ahead = stats.ahead;
 }
 
 /* Log-probabilities of what was generated, by the packed segment: all sequences beside each other. */
@@ -196,7 +208,7 @@ static void test_bits(const char *name, const family *f, const lf_model_config *
                       const struct setting *s, double tol, struct got *got)
 {
     static const char *const types[] = {"f32", "bf16", "fp16"};
-    const struct setting on_cpu = {false, LF_F32, s->temperature, 2, 16, 64, false, false};
+    const struct setting on_cpu = {false, LF_F32, s->temperature, 2, 16, 64, false, false, false, false, NULL};
     struct got again;
     float lp[JOBS][MAX_NEW] = {{0}}, want[JOBS][MAX_NEW] = {{0}};
     struct model r = open_model(f, c, p, s);
@@ -237,11 +249,50 @@ static void test_half(const char *name, const family *f, const lf_model_config *
     tap_ok(memcmp(&got[0], &got[2], sizeof got[0]) == 0, "%s: and all again", name);
 }
 
+static bool same_answers(const struct got *a, const struct got *b)
+{
+    return same_tokens(a, b) && memcmp(a->logprobs, b->logprobs, sizeof a->logprobs) == 0;
+}
+
+/* The host reads a step behind, and the GPU hardly ever waits for it: the same answers, also of sequences that end with a token which
+ * the host sees a step later. */
+static void test_ahead(const char *name, const family *f, const lf_model_config *c, const struct prompts *p)
+{
+    struct setting s[2] = {{.cuda = true, .compute = LF_F32, .temperature = 1, .slots = 3, .step_rows = 8, .page = 64, .alone = true}};
+    struct got got[3], want[3];
+    for (int waits = 0; waits < 2; waits++) {
+        struct model r = open_model(f, c, p, &s[0]);
+        s[1] = s[0];
+        s[0].waits = s[1].waits = waits;
+        s[1].ends = &got[0];
+        struct got *to = waits ? want : got;
+        generate(&r, p, &s[0], &to[0]);
+        const long idle = lf_emu_stats()->idle;
+        generate(&r, p, &s[1], &to[1]);
+        const long stalls = lf_emu_stats()->idle - idle;
+        tap_ok(golden_on_gpu() || (waits ? stalls * 2 > to[1].steps : stalls * 5 < to[1].steps), "%s: %ld of %lld steps %s, the GPU waits for the host",
+               name, stalls, (long long)to[1].steps, waits ? "one after the other" : "ahead");
+        s[1].slots = 2;
+        close_model(&r);
+        r = open_model(f, c, p, &s[1]);
+        generate(&r, p, &s[1], &to[2]);
+        close_model(&r);
+    }
+    tap_ok(same_answers(&got[0], &want[0]) && got[0].ahead > 0 && want[0].ahead == 0, "%s: ahead or not, the same answers", name);
+    tap_ok(same_answers(&got[1], &want[1]) && got[1].n[1] < got[0].n[1], "%s: and of what ends earlier", name);
+    tap_ok(same_answers(&got[1], &got[2]), "%s: beside others too", name);
+    s[1].cuda = false;
+    struct model r = open_model(f, c, p, &s[1]);
+    generate(&r, p, &s[1], &want[2]);
+    close_model(&r);
+    tap_ok(same_tokens(&got[1], &want[2]), "%s: the CPU's tokens", name);
+}
+
 static void test_model(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, bool all)
 {
-    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false}, hot = {true, LF_F32, 0.7, 3, 8, 64, false, false};
-    const struct setting others[] = {{true, LF_F32, 1, 2, 3, 64, false, false}, {true, LF_F32, 1, 5, 48, 128, true, false}};
-    const struct setting first = {true, LF_F32, 1, 3, 8, 64, false, false};
+    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false, false, false, NULL}, hot = {true, LF_F32, 0.7, 3, 8, 64, false, false, false, false, NULL};
+    const struct setting others[] = {{true, LF_F32, 1, 2, 3, 64, false, false, false, false, NULL}, {true, LF_F32, 1, 5, 48, 128, true, false, false, false, NULL}};
+    const struct setting first = {true, LF_F32, 1, 3, 8, 64, false, false, false, false, NULL};
     struct got want, got, other;
     struct model r = open_model(f, c, p, &cpu);
     generate(&r, p, &cpu, &want);
@@ -258,14 +309,15 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     for (size_t i = 0; i < 1 + (size_t)all; i++) {
         r = open_model(f, c, p, &others[i]);
         generate(&r, p, &others[i], &other);
-        tap_ok(memcmp(&got, &other, sizeof got) == 0, "%s: %lld sequences, %lld rows, pages of %lld: the same bits",
+        tap_ok(same_answers(&got, &other) && got.drawn == other.drawn, "%s: %lld sequences, %lld rows, pages of %lld: the same bits",
                name, (long long)others[i].slots, (long long)others[i].step_rows, (long long)others[i].page);
         close_model(&r);
     }
     test_half(name, f, c, p, &first);
+    test_ahead(name, f, c, p);
     if (!all)
         return;
-    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false}, f16 = {true, LF_F16, 1, 2, 33, 64, true, false};
+    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false, false, false, NULL}, f16 = {true, LF_F16, 1, 2, 33, 64, true, false, false, false, NULL};
     test_bits(name, f, c, p, &bf16, 0.1, &other);
     test_bits(name, f, c, p, &f16, 0.02, &other);
     float lp[JOBS][MAX_NEW] = {{0}};

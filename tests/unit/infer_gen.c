@@ -11,7 +11,7 @@
 #include "engine/infer/gen.h"
 #include "tests/tap/tap.h"
 
-enum { V = 23, PAGE = 4, CONTEXT = 40, N_JOBS = 17, MAX_OUT = 32 };
+enum { V = 23, PAGE = 4, CONTEXT = 40, N_JOBS = 17, MAX_OUT = 32, NO_TOKEN = 4711 };
 
 struct fake {
     lf_gen_model m;
@@ -19,6 +19,11 @@ struct fake {
     float *logits, *lse;
     int64_t most_rows;
     lf_gen_draws draws; /* with fake_draws */
+    struct {            /* with fake_ahead: answers that were not read, the oldest first, and the newest ones */
+        int64_t n;
+        struct lf_sample_out out[N_JOBS];
+    } begun[LF_GEN_AHEAD], newest;
+    int n_begun, most_begun;
 };
 
 /* Greedy tokens without a list are drawn here, and their logits gone; everything else is left to lf_gen_run. */
@@ -38,7 +43,7 @@ static void fake_draw(struct fake *f, int64_t n_want)
     }
 }
 
-static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+static int fake_rows(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
                      int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
 {
     struct fake *f = ctx;
@@ -62,6 +67,51 @@ static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_
     if (f->m.draws)
         fake_draw(f, n_want);
     *out = (struct lf_gen_logits){f->logits, V, f->lse};
+    return 0;
+}
+
+static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                     int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+{
+    if (((struct fake *)ctx)->n_begun)
+        return lf_fail(err, LF_EINVAL, "a step between begin and end");
+    return fake_rows(ctx, rows, token, pos, seq, table, n_want, want, out, err);
+}
+
+/* The same without logits; where nothing was drawn for a row's token, it is none that the model has. */
+static int fake_begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
+                      int64_t n_want, const int32_t *want, lf_err *err)
+{
+    struct fake *f = ctx;
+    struct lf_gen_logits out;
+    int32_t known[64];
+    if (f->n_begun == LF_GEN_AHEAD || rows > 64)
+        return lf_fail(err, LF_EINVAL, "%d are begun, %lld rows", f->n_begun, (long long)rows);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t i = -1 - (int64_t)token[r];
+        if (i >= f->newest.n)
+            return lf_fail(err, LF_EINVAL, "the token of row %lld of %lld", (long long)i, (long long)f->newest.n);
+        known[r] = i < 0 ? token[r] : f->newest.out[i].token < 0 ? NO_TOKEN : f->newest.out[i].token;
+    }
+    const int rc = fake_rows(f, rows, known, pos, seq, table, n_want, want, &out, err);
+    f->newest.n = n_want;
+    memcpy(f->newest.out, f->draws.out, (size_t)n_want * sizeof *f->draws.out);
+    memset(f->draws.out, 0xff, (size_t)n_want * sizeof *f->draws.out);
+    memset(f->logits, 0xff, (size_t)(f->m.slots * V) * sizeof *f->logits);
+    f->begun[f->n_begun].n = n_want;
+    memcpy(f->begun[f->n_begun++].out, f->newest.out, sizeof f->newest.out);
+    f->most_begun = f->n_begun > f->most_begun ? f->n_begun : f->most_begun;
+    return rc;
+}
+
+static int fake_end(void *ctx, struct lf_sample_out *out, lf_err *err)
+{
+    struct fake *f = ctx;
+    if (!f->n_begun)
+        return lf_fail(err, LF_EINVAL, "nothing was begun");
+    memcpy(out, f->begun[0].out, (size_t)f->begun[0].n * sizeof *out);
+    f->begun[0] = f->begun[1];
+    f->n_begun--;
     return 0;
 }
 
@@ -101,6 +151,13 @@ static void fake_draws(struct fake *f, size_t list)
     if (!f->draws.row || !f->draws.list || !f->draws.out)
         tap_bail("no memory");
     f->m.draws = &f->draws;
+}
+
+/* And is read a step later. */
+static void fake_ahead(struct fake *f)
+{
+    f->m.begin = fake_begin;
+    f->m.end = fake_end;
 }
 
 struct got {
@@ -189,8 +246,9 @@ static void test_draws(const lf_gen_job *jobs)
         mixed[i].min_tokens = i % 6 == 3 ? 4 : 0;
         mixed[i].top_logprobs = i % 6 == 0 ? 2 : 0; /* never asked for */
     }
-    for (int i = -1; i < (int)(sizeof shapes / sizeof *shapes); i++) {
-        const int64_t *shape = shapes[i < 0 ? 0 : i];
+    for (int i = -1; i < 2 * (int)(sizeof shapes / sizeof *shapes); i++) {
+        const int64_t *shape = shapes[i < 0 ? 0 : i / 2];
+        const bool ahead = i > 0 && i % 2;
         struct fake f;
         lf_err err = LF_ERR_INIT;
         struct lf_gen_stats st;
@@ -199,6 +257,8 @@ static void test_draws(const lf_gen_job *jobs)
             tap_bail("no memory");
         if (i >= 0)
             fake_draws(&f, (size_t)shape[3]);
+        if (ahead)
+            fake_ahead(&f);
         got = (struct got){.ordered = true, .jobs = mixed};
         tap_rc(lf_gen_run(&f.m, NULL, mixed, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run with a model that draws");
         if (i < 0)
@@ -208,6 +268,60 @@ static void test_draws(const lf_gen_job *jobs)
         for (int j = 3; j < N_JOBS; j += 6) /* greedy ones; with a list until min_tokens are there */
             greedy += j % 4 == 1 ? 0 : (int64_t)got.len[j] - (got.len[j] < 4 ? (int64_t)got.len[j] : 4);
         tap_i64(st.model_draws, i < 0 ? 0 : greedy, "of which the model drew those that it was asked for and could");
+        tap_ok((st.ahead > 0) == (f.most_begun == 2) && (ahead || st.ahead == 0) && f.n_begun == 0, "%lld steps ahead", (long long)st.ahead);
+        fake_close(&f);
+    }
+}
+
+static int stops_left;
+static bool stop_soon(void) { return stops_left-- == 0; }
+
+/* All that a model may be asked blindly: nearly every step is begun before the one before is read, whoever ends when, and whatever it
+ * leaves to the host. Who is stopped leaves nothing begun. */
+static void test_ahead(const lf_gen_job *jobs)
+{
+    static const int64_t shapes[][3] = {{1, 1, 10}, {3, 5, 12}, {5, 16, 50}, {17, 17, 170}, {17, 64, 170}, {4, 4, 11}};
+    static struct got ref, got;
+    lf_gen_job greedy[N_JOBS];
+    struct fake f;
+    lf_err err = LF_ERR_INIT;
+    for (int left = 0; left < 2; left++) {
+        for (int i = 0; i < N_JOBS; i++) {
+            greedy[i] = jobs[i];
+            greedy[i].params.temperature = left && i % 5 == 0;
+            greedy[i].params.top_p = 1;
+            greedy[i].min_tokens = left && i % 4 == 2 ? 3 : 0; /* with a list it is left to the host */
+        }
+        for (int i = -1; i < (int)(sizeof shapes / sizeof *shapes); i++) {
+            const int64_t *shape = shapes[i < 0 ? 0 : i];
+            struct lf_gen_stats st;
+            if (fake_open(&f, shape[0], shape[1], shape[2]))
+                tap_bail("no memory");
+            if (i >= 0) {
+                fake_draws(&f, 100);
+                fake_ahead(&f);
+            }
+            got = (struct got){.ordered = true, .jobs = greedy};
+            tap_rc(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run ahead");
+            if (i < 0)
+                ref = got;
+            tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "the same tokens");
+            tap_mem(got.logprobs, ref.logprobs, sizeof got.logprobs, "and log-probabilities");
+            tap_mem(got.finish, ref.finish, sizeof got.finish, "and ends");
+            tap_ok(got.ordered && got.n == N_JOBS && f.n_begun == 0 && (i < 0 || left || st.ahead * 4 > st.steps * 3),
+                   "%lld of %lld steps ahead", (long long)st.ahead, (long long)st.steps);
+            fake_close(&f);
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        if (fake_open(&f, 3, 8, 60))
+            tap_bail("no memory");
+        fake_draws(&f, 100);
+        fake_ahead(&f);
+        stops_left = i;
+        got = (struct got){.ordered = true, .jobs = greedy};
+        tap_ok(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, stop_soon, NULL, &err) == LF_EINTR && f.n_begun == 0, "stopped, nothing is begun");
+        err = (lf_err)LF_ERR_INIT;
         fake_close(&f);
     }
 }
@@ -383,6 +497,7 @@ int main(void)
     make_jobs(jobs);
     test_composition(jobs);
     test_draws(jobs);
+    test_ahead(jobs);
     test_min_tokens(jobs);
     test_samples(&jobs[3]);
     test_scoring();
