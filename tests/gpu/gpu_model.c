@@ -10,10 +10,11 @@
  * STEPS (10, decoding 3) is an upper bound: at least 3 are timed, then no more once they took 25 seconds.
  * train: forward and backward of micro-batches of SEQUENCES documents of LENGTH tokens until 131,072 tokens (LF_GPU_TOKENS) are summed,
  * clipping, AdamW; f32 masters, moments and gradients, fast kernels, captured segments. What does not fit is made to: fewer
- * sequences, then recomputation; the line says which. decode: a prompt of 16 tokens, then NEW - 1 steps over the paged cache, invariant
- * kernels, the largest logit found on the host.
+ * sequences, then recomputation; the line says which. decode: engine/infer/gen.h as stages use it, greedy, behind prompts of 16 tokens,
+ * invariant kernels; a step is what NEW - 1 further tokens take by one.
  * share: causal FLOPs without recomputation over the peak of bf16 products, or bytes of the weights over the rate of copies within the
- * device. overhead: what the median step has beside its kernels, which further steps time one by one.
+ * device. overhead: what the median step has beside its kernels, which further steps time one by one (decode: beside those of the
+ * graph, so that drawing tokens is in it).
  * LF_GPU_EMULATED=1: on the emulator, to see that it works; its times mean nothing.
  */
 #include <math.h>
@@ -26,11 +27,12 @@
 #include "engine/base/sys.h"
 #include "engine/graph/exec.h"
 #include "engine/graph/profile.h"
+#include "engine/infer/paged.h"
 #include "engine/model/decoder.h"
 #include "kernels/bench/bench.h"
 #include "kernels/cuda/emu/run.h"
 
-enum { PROMPT = 16, MAX_STEPS = 64, WARM = 3, MAX_NEW = 4096, FEWEST = 3, NOISE = 1 << 20 };
+enum { PROMPT = 16, MAX_STEPS = 64, WARM = 3, MAX_BATCH = 1024, MAX_NEW = 4096, FEWEST = 3, NOISE = 1 << 20 };
 #define LONG_S 25.0 /* steps are not repeated further once they took so long together */
 static const char *const recompute_names[] = {"none", "selective", "full"};
 
@@ -303,85 +305,83 @@ static double train(struct bench *b, double tokens)
     return k;
 }
 
-static int argmax(const float *z, int64_t n)
+static int ignore(void *user, const lf_gen_result *r, lf_err *e)
 {
-    int best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (z[i] > z[best])
-            best = (int)i;
-    return best;
+    (void)e;
+    *(int64_t *)user += (int64_t)r->n;
+    return 0;
 }
 
-/* The prompt row by row through the same segment, then the steps that are timed; their median. */
-static double decode_once(struct bench *b, float *z, lf_profile *p)
+/* B greedy sequences of `n_new` tokens behind their prompts, as a stage generates them; seconds. */
+static double generate(struct bench *b, const lf_gen_model *m, int64_t n_new)
 {
-    static double one[MAX_NEW];
-    const int64_t B = b->B, pages = (PROMPT + b->T + 63) / 64;
-    int32_t *tok = numbers(B), *pos = numbers(B), *seq = numbers(B), *table = numbers(B * pages);
-    int n = 0;
-    for (int32_t i = 0; i < B; i++)
-        seq[i] = i;
-    for (int32_t i = 0; i < B * pages; i++)
-        table[i] = i;
-    for (int32_t t = 0; t < PROMPT + b->T - 1; t++) {
-        struct lf_profile_mark m = lf_profile_begin(p);
-        double t0 = lf_now_s();
-        for (int64_t i = 0; i < B; i++) {
-            pos[i] = t;
-            if (t < PROMPT)
-                tok[i] = (int32_t)(lf_rng_u32(2, (uint32_t)i, (uint64_t)t) % (uint32_t)b->c.vocab);
-        }
-        write_i32(b, "tokens", tok, B);
-        write_i32(b, "positions", pos, B);
-        write_i32(b, "seq", seq, B);
-        write_i32(b, "select", seq, B);
-        write_i32(b, "table", table, B * pages);
-        need(lf_exec_run(b->ex, b->chain, LF_FWD, 0, LF_FIRST, &err));
-        need(lf_exec_read(b->ex, b->chain, 0, "logits", z, (size_t)(B * b->c.vocab) * sizeof *z, &err));
-#pragma omp parallel for schedule(static) if (B > 1)
-        for (int64_t i = 0; i < B; i++)
-            tok[i] = argmax(z + i * b->c.vocab, b->c.vocab);
-        lf_profile_end(p, LF_LANE_STEP, t < PROMPT ? "prompt" : "step", m);
-        if (t >= PROMPT)
-            one[n++] = lf_now_s() - t0;
+    static int32_t prompt[MAX_BATCH][PROMPT];
+    static lf_gen_job job[MAX_BATCH];
+    struct lf_gen_stats stats;
+    int64_t tokens = 0;
+    for (uint32_t i = 0; i < (uint32_t)b->B; i++) {
+        for (uint32_t t = 0; t < PROMPT; t++)
+            prompt[i][t] = (int32_t)(lf_rng_u32(2, i, t) % (uint32_t)b->c.vocab);
+        job[i] = (lf_gen_job){.id = "bench", .prompt = prompt[i], .n_prompt = PROMPT, .params = LF_SAMPLE_DEFAULTS, .max_tokens = n_new};
+        job[i].params.temperature = 0;
     }
-    free(tok), free(pos), free(seq), free(table);
-    return bench_median(one, n);
+    need(lf_gen_run(m, NULL, job, (size_t)b->B, ignore, &tokens, NULL, &stats, &err));
+    if (tokens != b->B * n_new || stats.model_draws != tokens)
+        need(lf_fail(&err, LF_EINVAL, "%lld tokens, %lld of them drawn on the device", (long long)tokens, (long long)stats.model_draws));
+    return stats.seconds;
+}
+
+/* Seconds of a step that decodes one token of each sequence: what tokens behind the first take. */
+static double decode_once(struct bench *b, const lf_gen_model *m)
+{
+    const double first = generate(b, m, 1);
+    return (generate(b, m, b->T) - first) / (double)(b->T - 1);
+}
+
+static lf_paged *plan_decoding(struct bench *b, struct lf_profile *p)
+{
+    const struct lf_paged_opts o = {.context = PROMPT + b->T, .slots = b->B, .page_tokens = 64, .cache = LF_BF16, .profile = p};
+    lf_paged *g = NULL;
+    open_plan(b, PROMPT + b->T, LF_INVARIANT);
+    need(lf_paged_plan(&g, b->plan, b->ps, b->dec, &o, &err));
+    need(lf_plan_finish(b->plan, &err));
+    if (!fits(b))
+        need(lf_fail(&err, LF_ENOMEM, "the model and its cache do not fit into %.0f GiB", (double)b->gpu.memory / (1 << 30)));
+    return g;
+}
+
+static lf_gen_model start_decoding(struct bench *b, lf_paged **g, lf_profile *p)
+{
+    lf_gen_model m;
+    *g = plan_decoding(b, p);
+    bind(b, p);
+    need(lf_paged_bind(*g, b->ex, b->back, &err));
+    lf_paged_model(*g, &m);
+    return m;
 }
 
 static double decode(struct bench *b)
 {
-    const int64_t pages = (PROMPT + b->T + 63) / 64;
-    const struct lf_decoder_paged pg = {.rows = b->B, .n_seq = b->B, .max_pages = pages, .n_pages = b->B * pages, .page_tokens = 64,
-                                        .n_select = b->B, .cache = LF_BF16};
-    open_plan(b, PROMPT + b->T, LF_INVARIANT);
-    lf_graph *g = lf_decoder_paged_graph(b->dec, b->ps, "decode", &pg, &err);
-    b->chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.packed = b->target->packed_bytes != NULL}, &err) : -1;
-    lf_graph_destroy(g);
-    need(b->chain);
-    need(lf_plan_finish(b->plan, &err));
-    if (!fits(b))
-        need(lf_fail(&err, LF_ENOMEM, "the model and its cache do not fit into %.0f GiB", (double)b->gpu.memory / (1 << 30)));
-    float *z = lf_calloc((size_t)(b->B * b->c.vocab), sizeof *z, &err);
-    need(z ? 0 : -1);
-    bind(b, NULL);
-    decode_once(b, z, NULL);
+    lf_paged *g;
+    lf_gen_model m = start_decoding(b, &g, NULL);
+    decode_once(b, &m);
     const double t0 = lf_now_s();
     int n;
     for (n = 0; go_on(n, b->steps, lf_now_s() - t0); n++)
-        b->seconds[n] = decode_once(b, z, NULL);
+        b->seconds[n] = decode_once(b, &m);
     b->steps = n;
+    lf_paged_destroy(g);
+    close_model(b);
     lf_profile *p = lf_profile_create(&err);
     need(p ? 0 : -1);
-    lf_exec_destroy(b->ex);
-    bind(b, p);
-    decode_once(b, z, p);
-    double k = kernel_seconds(p, "step");
+    m = start_decoding(b, &g, p);
+    generate(b, &m, b->T);
+    double k = kernel_seconds(p, "generation step");
     show(p);
+    lf_paged_destroy(g);
     lf_exec_destroy(b->ex);
     b->ex = NULL;
     lf_profile_destroy(p);
-    free(z);
     return k;
 }
 
@@ -427,7 +427,7 @@ int main(int argc, char **argv)
         b.B = strtol(argv[3], NULL, 10);
         b.T = strtol(argv[4], NULL, 10);
         b.steps = argc > 5 ? (int)strtol(argv[5], NULL, 10) : training ? 10 : 3;
-        if (b.B < 1 || b.T < 2 || b.T > (training ? 1 << 20 : MAX_NEW) || b.steps < 1 || b.steps > MAX_STEPS)
+        if (b.B < 1 || (!training && b.B > MAX_BATCH) || b.T < 2 || b.T > (training ? 1 << 20 : MAX_NEW) || b.steps < 1 || b.steps > MAX_STEPS)
             return 2;
         need(lf_model_config_load(&b.c, argv[2], &err));
         const int64_t positions = training ? b.T : PROMPT + b.T;

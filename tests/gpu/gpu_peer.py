@@ -5,32 +5,41 @@
     gpu_peer.py train  MODEL.ini SEQUENCES LENGTH [--tokens 131072] [--steps 8] [--precision autocast|bf16] [--compile default|max-autotune|no]
     gpu_peer.py decode MODEL.ini BATCH NEW        [--steps 3]
 
-Prints one JSON line: median seconds of an optimizer step (train) or of one token of every sequence (decode), tokens/s.
+Prints JSON lines, the fastest way so far in each: median seconds of an optimizer step (train) or of one token of every sequence
+(decode), tokens/s. Who stops it has what was found: the last line counts.
 
 What makes it fair
   * The whole model under torch.compile, scaled_dot_product_attention (flash), fused AdamW, TF32 allowed; the loss is compiled with the
     model, so that Inductor fuses the cross entropy as far as it can. LENGTH is static.
   * autocast: f32 weights, bf16 matrix products, as most people train. bf16: weights, activations and gradients in bf16, f32 masters and
     moments beside them, updated by one fused AdamW over the masters and one foreach copy back. Ours is the second with gradients in
-    f32. Without --precision both are run and the faster one counts.
+    f32. Without --precision both are run, bf16 first, and the faster one counts.
   * The same work as ours: SEQUENCES x LENGTH tokens a micro-batch, TOKENS an optimizer step, gradients summed over micro-batches, global
     norm clipped to 1, AdamW (0.9, 0.95), weight decay 0.1. No dropout, no checkpointing. Nothing is read back within a step.
-  * Out of memory: micro-batches are halved until they fit, and the result says so.
-  * decode: the transformers implementation with its static cache and compiled forward (mode reduce-overhead, CUDA graphs), greedy, bf16.
+  * Out of memory: micro-batches are halved until they fit, and the result says so. Steps are not repeated further once they took 25 s
+    together, as ours are not.
+  * decode: the same model in bf16 with a static cache. A step, compiled, with the largest logit and the next position in it, is one CUDA
+    graph; it is replayed for all tokens without a word from the host. Inductor's plain choice of kernels first, then tuned by descent.
 """
 import argparse
 import configparser
+import gc
 import json
+import os
 import statistics
 import sys
 import time
 
+os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # less is lost to fragments; read when torch starts
+
 import torch
+import torch._inductor.config
 import torch.nn as nn
 import torch.nn.functional as F
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
+LONG_S = 25.0  # steps are not repeated further once they took so long together
 # theta, biases of q k v, epsilon: what a family implies (engine/model/families.c)
 FAMILIES = {
     "gpt2": dict(),
@@ -73,14 +82,28 @@ class Block(nn.Module):
         self.up = nn.Linear(d, ff if g else 2 * ff, bias=g)
         self.down = nn.Linear(ff, d, bias=g)
 
-    def forward(self, x, rope):
+    def keep(self, batch, length):
+        shape = batch, self.c["kv"], length, self.hd
+        for name in "kc", "vc":
+            self.register_buffer(name, torch.zeros(shape, device=DEVICE, dtype=torch.bfloat16), persistent=False)
+
+    def attend(self, q, k, v, pos):
+        gqa = self.c["kv"] != self.c["heads"]
+        if pos is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=gqa)
+        self.kc.index_copy_(2, pos, k)
+        self.vc.index_copy_(2, pos, v)
+        seen = (torch.arange(self.kc.shape[2], device=pos.device) <= pos).view(1, 1, 1, -1)
+        return F.scaled_dot_product_attention(q, self.kc, self.vc, attn_mask=seen, enable_gqa=gqa)
+
+    def forward(self, x, rope, pos=None):  # pos: of one token of each sequence, whose past the cache has
         b, t, d = x.shape
         c, hd = self.c, self.hd
         q, k, v = self.qkv(self.n1(x)).split([d, c["kv"] * hd, c["kv"] * hd], -1)
         q, k, v = (z.view(b, t, -1, hd).transpose(1, 2) for z in (q, k, v))
         if rope is not None:
             q, k = turn(q, *rope), turn(k, *rope)
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=c["kv"] != c["heads"])
+        a = self.attend(q, k, v, pos)
         x = x + self.o(a.transpose(1, 2).reshape(b, t, d))
         h = self.up(self.n2(x))
         if c["gpt2"]:
@@ -114,17 +137,22 @@ class Model(nn.Module):
             if p.dim() > 1:
                 nn.init.normal_(p, 0, 0.02)
 
-    def forward(self, tokens, targets):
+    def logits(self, tokens, pos=None):
         x = self.wte(tokens)
         rope = None
         if self.c["gpt2"]:
-            x = x + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+            x = x + self.wpe(torch.arange(tokens.shape[1], device=tokens.device) if pos is None else pos)
         else:
-            rope = self.cos, self.sin
+            rope = (self.cos, self.sin) if pos is None else (self.cos[pos], self.sin[pos])
         for block in self.blocks:
-            x = block(x, rope)
-        z = self.head(self.norm(x))
-        return F.cross_entropy(z.float().view(-1, self.c["vocab"]), targets.view(-1))
+            x = block(x, rope, pos)
+        return self.head(self.norm(x))
+
+    def forward(self, tokens, targets):
+        return F.cross_entropy(self.logits(tokens).float().view(-1, self.c["vocab"]), targets.view(-1))
+
+    def step(self, token, pos):
+        return self.logits(token, pos)[:, -1:].argmax(-1)
 
 
 class Masters:
@@ -137,12 +165,12 @@ class Masters:
 
     def step(self):
         for m, p in zip(self.master, self.params):
-            m.grad = p.grad.float()
+            m.grad, p.grad = p.grad.float(), None
         torch.nn.utils.clip_grad_norm_(self.master, 1.0, foreach=True)
         self.opt.step()
         torch._foreach_copy_([p.detach() for p in self.params], self.master)
-        for m, p in zip(self.master, self.params):
-            m.grad = p.grad = None
+        for m in self.master:
+            m.grad = None
 
 
 class Plain:
@@ -160,9 +188,16 @@ def adamw(params):
     return torch.optim.AdamW(params, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
 
+def clean():
+    """What an earlier attempt left: compiled code holds its model."""
+    torch._dynamo.reset()
+    gc.collect()
+    if CUDA:
+        torch.cuda.empty_cache()
+
+
 def train_once(c, batch, length, a, precision):
     torch.manual_seed(0)
-    torch._dynamo.reset()
     with torch.device(DEVICE):
         model = Model(c, length)
     if precision == "bf16":
@@ -171,8 +206,8 @@ def train_once(c, batch, length, a, precision):
     opt = (Masters if precision == "bf16" else Plain)([p for p in model.parameters()])
     micro = max(1, a.tokens // (batch * length))
     x, y = (torch.randint(0, c["vocab"], (batch, length), device=DEVICE) for _ in range(2))
-    times = []
-    for i in range(a.steps + a.warmup):
+    times, warm = [], 0
+    while len(times) < a.steps and (len(times) < 3 or sum(times) < LONG_S):
         sync()
         t0 = time.perf_counter()
         for _ in range(micro):
@@ -181,8 +216,9 @@ def train_once(c, batch, length, a, precision):
             loss.backward()
         opt.step()
         sync()
-        if i >= a.warmup:
-            times.append(time.perf_counter() - t0)
+        took, warm = time.perf_counter() - t0, warm + 1
+        if warm > a.warmup or (warm > 2 and took > LONG_S / 3):  # the first compiles
+            times.append(took)
     if not torch.isfinite(loss):
         sys.exit("gpu_peer: the loss is not finite")
     med = statistics.median(times)
@@ -191,66 +227,85 @@ def train_once(c, batch, length, a, precision):
 
 def train(c, a):
     best = None
-    for precision in [a.precision] if a.precision else ["autocast", "bf16"]:
-        batch = a.batch
-        while True:
+    for precision in [a.precision] if a.precision else ["bf16", "autocast"]:
+        batch, r = a.batch, None
+        while batch and not r:
+            clean()
             try:
                 r = train_once(c, batch, a.length, a, precision)
-                break
             except torch.cuda.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                if batch == 1:
-                    r = None
-                    break
                 batch //= 2
         if r and (best is None or r["tokens_per_s"] > best["tokens_per_s"]):
             best = r
+        if best:
+            tell(a, best)
     if best is None:
         sys.exit("gpu_peer: out of memory at one sequence")
-    return best
 
 
-def hf_model(c, positions):
-    import transformers as T
-
-    common = dict(vocab_size=c["vocab"], hidden_size=c["hidden"], num_hidden_layers=c["layers"], num_attention_heads=c["heads"],
-                  intermediate_size=c["ffn"], num_key_value_heads=c["kv"], max_position_embeddings=max(positions, 64),
-                  tie_word_embeddings=c["tied"], attn_implementation="sdpa")
-    if c["gpt2"]:
-        cfg = T.GPT2Config(vocab_size=c["vocab"], n_positions=positions, n_embd=c["hidden"], n_layer=c["layers"], n_head=c["heads"],
-                           n_inner=c["ffn"], attn_implementation="sdpa")
-    elif c["family"].startswith("qwen"):
-        cfg = T.Qwen2Config(rms_norm_eps=c["eps"], **common)
-    else:
-        cfg = T.LlamaConfig(rms_norm_eps=c["eps"], **common)
-    with torch.device(DEVICE):
-        return T, T.AutoModelForCausalLM.from_config(cfg).to(torch.bfloat16).eval()
+def graph_of(step, warm=3):
+    """step() as one CUDA graph."""
+    if not CUDA:
+        return step
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(warm):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 @torch.no_grad()
+def decode_once(model, c, a, prompt, tuned):
+    torch._inductor.config.coordinate_descent_tuning = tuned
+    compiled = model.step if a.compile == "no" else torch.compile(model.step, dynamic=False, fullgraph=True)
+    token = torch.zeros(a.batch, 1, dtype=torch.long, device=DEVICE)
+    pos = torch.zeros(1, dtype=torch.long, device=DEVICE)
+    ids = torch.randint(0, c["vocab"], (a.batch, prompt), device=DEVICE)
+
+    def one():
+        token.copy_(compiled(token, pos))
+        pos.add_(1)
+
+    run, times = graph_of(one), []
+    for _ in range(a.steps + 1):  # the first warms up
+        pos.zero_()
+        for t in range(prompt):
+            token.copy_(ids[:, t : t + 1])
+            run()
+        sync()
+        t0 = time.perf_counter()
+        for _ in range(a.length - 1):
+            run()
+        sync()
+        times.append((time.perf_counter() - t0) / (a.length - 1))
+    med = statistics.median(times[1:])
+    return dict(precision="bf16", tuned=tuned, B=a.batch, median_s=med, best_s=min(times), tokens_per_s=a.batch / med)
+
+
 def decode(c, a, prompt=16):
     torch.manual_seed(0)
-    T, model = hf_model(c, prompt + a.length)
-    forward = model.forward if a.compile == "no" else torch.compile(model.forward, mode="reduce-overhead" if CUDA else "default", fullgraph=True)
-    times = []
-    for rep in range(a.steps + 1):  # the first compiles
-        cache = T.StaticCache(config=model.config, max_batch_size=a.batch, max_cache_len=prompt + a.length, device=DEVICE, dtype=torch.bfloat16)
-        ids = torch.randint(0, c["vocab"], (a.batch, prompt), device=DEVICE)
-        pos = torch.arange(prompt, device=DEVICE)
-        tok = model(ids, past_key_values=cache, cache_position=pos, use_cache=True).logits[:, -1:].argmax(-1)
-        pos = pos[-1:] + 1
-        sync()
-        one = []
-        for i in range(a.length - 1):
-            t0 = time.perf_counter()
-            tok = forward(tok.clone(), past_key_values=cache, cache_position=pos.clone(), use_cache=True).logits[:, -1:].argmax(-1)
-            pos = pos + 1
-            sync()
-            one.append(time.perf_counter() - t0)
-        if rep:
-            times.append(statistics.median(one))
-    med = statistics.median(times)
-    return dict(precision="bf16", B=a.batch, median_s=med, best_s=min(times), tokens_per_s=a.batch / med)
+    best = None
+    with torch.device(DEVICE):
+        model = Model(c, prompt + a.length)
+    model = model.to(torch.bfloat16).eval()
+    for block in model.blocks:
+        block.keep(a.batch, prompt + a.length)
+    for tuned in [False, True] if CUDA and a.compile != "no" else [False]:
+        clean()
+        r = decode_once(model, c, a, prompt, tuned)
+        if best is None or r["tokens_per_s"] > best["tokens_per_s"]:
+            best = r
+        tell(a, best)
+
+
+def tell(a, r):
+    device = torch.cuda.get_device_name(0) if CUDA else "cpu"
+    print(json.dumps(dict(peer="torch " + torch.__version__, device=device, what=a.what, model=a.model, T=a.length, compile=a.compile, **r)), flush=True)
 
 
 def main():
@@ -266,12 +321,9 @@ def main():
     p.add_argument("--compile", default="default", choices=["default", "max-autotune", "max-autotune-no-cudagraphs", "no"])
     a = p.parse_args()
     a.steps = a.steps or (8 if a.what == "train" else 3)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
-    c = config(a.model)
-    r = (train if a.what == "train" else decode)(c, a)
-    device = torch.cuda.get_device_name(0) if CUDA else "cpu"
-    print(json.dumps(dict(peer="torch " + torch.__version__, device=device, what=a.what, model=a.model, T=a.length, compile=a.compile, **r)), flush=True)
+    torch.set_float32_matmul_precision("high")  # TF32
+    (train if a.what == "train" else decode)(config(a.model), a)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The benchmark of kernels runs, on the emulated GPU with tiny shapes: every row has a time and a rate, words choose rows.
+# The benchmarks run, on the emulated GPU with tiny shapes: every row of the kernels has a time and a rate, words choose rows; a model
+# decodes.
 set -u
 bench=$LF_BUILDDIR/tests/gpu/gpu_kernels
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-benchgpu.XXXXXX") || exit 99
@@ -28,5 +29,8 @@ ok $? "the bandwidth of copies, which rows are a share of"
 LF_GPU_EMULATED=1 "$bench" attention >"$dir/out" 2>&1
 [ "$(grep -c '^| attention' "$dir/out")" = 4 ] && ! grep -q '^| gemm' "$dir/out"
 ok $? "a word chooses rows"
+LF_GPU_EMULATED=1 "$LF_BUILDDIR/tests/gpu/gpu_model" decode "$LF_SRCDIR/models/tiny-llama.ini" 2 3 1 >"$dir/out" 2>"$dir/err"
+[ $? -eq 0 ] && grep -q '"what":"decode".*"B":2,"T":3,.*"median_s":[0-9.e+-]*,"tokens_per_s":[0-9]' "$dir/out" && grep -q 'step2, layer 1' "$dir/err"
+ok $? "decoding of a whole model, and where its time goes"
 echo "1..$n"
 [ $failed -eq 0 ]
