@@ -1,6 +1,6 @@
 # The interpreter of PTX, behind the same emulated driver (LF_EMU_PTX).
 LF_PTX_CODE = kernels/cuda/ptx/launch.c kernels/cuda/ptx/text.c kernels/cuda/ptx/parse.c kernels/cuda/ptx/module.c kernels/cuda/ptx/run.c kernels/cuda/ptx/arith.c kernels/cuda/ptx/float.c \
-  kernels/cuda/ptx/cvt.c kernels/cuda/ptx/memory.c kernels/cuda/ptx/async.c kernels/cuda/ptx/warp.c kernels/cuda/ptx/matrix.c
+  kernels/cuda/ptx/cvt.c kernels/cuda/ptx/memory.c kernels/cuda/ptx/async.c kernels/cuda/ptx/tma.c kernels/cuda/ptx/wgmma.c kernels/cuda/ptx/warp.c kernels/cuda/ptx/matrix.c
 EXTRA_DIST += kernels/cuda/ptx/README.md
 
 check_PROGRAMS += tests/unit/cuda_ptx_test
@@ -20,9 +20,10 @@ CLEANFILES += $(LF_CU_PTX)
 $(LF_CU_PTX): kernels/kernels.h $(LF_CU_HEAD) engine/base/rng.h
 SUFFIXES += .ptx
 .cu.ptx:
-	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) -ptx -arch=$(LF_PTX_ARCH) -O3 -std=c++17 -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@.part $< && \
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && arch=$(LF_PTX_ARCH) && case $@ in *gemm_wgmma.ptx) arch=compute_90a ;; esac && \
+	  $(NVCC) -ptx -arch=$$arch -O3 -std=c++17 -I$(top_srcdir) $(NVCCFLAGS) $(LF_NVCC_NUMBERS) -o $@.part $< && \
 	  mv $@.part $@
-LF_PTX_QUICK = elementwise embed gemm rope rows optim fp8 attn_fwd attn_bwd attn_f32 attn_bwd_f32
+LF_PTX_QUICK = elementwise embed gemm gemm_wgmma rope rows optim fp8 attn_fwd attn_bwd attn_f32 attn_bwd_f32
 check_DATA += $(LF_PTX_QUICK:%=kernels/cuda/%.ptx)
 check-ptx: all $(LF_CU_PTX)
 	$(MAKE) $(AM_MAKEFLAGS) `$(LF_GPU_TESTS)`

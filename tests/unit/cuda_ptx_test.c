@@ -11,7 +11,7 @@
 #include "kernels/cuda/ptx/ptx.h"
 #include "tests/tap/tap.h"
 
-enum { WORDS = 1024, MOST = 64 };
+enum { WORDS = 4096, MOST = 64 };
 static struct lf_cu cu;
 static uint32_t *in, *out; /* WORDS each */
 
@@ -178,7 +178,7 @@ static const struct {
     {"an unknown form", "add.sat.s32 %r0, 1, 2;", "does not know add.sat.s32"},
     {"a rounding that is not done", "add.rz.f32 %f0, 0f3F800000, 0f3F800000;", "does not know add.rz.f32"},
     {"a misaligned access", "ld.global.u32 %r0, [%rd1+2];", "no multiple"},
-    {"beyond an allocation", "ld.global.u32 %r0, [%rd1+4096];", "which is in no allocation"},
+    {"beyond an allocation", "ld.global.u32 %r0, [%rd1+16384];", "which is in no allocation"},
     {"beyond shared memory", "ld.shared.u32 %r0, [sm+1024];", "shared memory"},
     {"beyond the arguments", "ld.param.u32 %r0, [k_param_0+16];", "arguments"},
     {"beyond local memory", "ld.local.u32 %r0, [mine+16];", "local memory"},
@@ -197,7 +197,10 @@ static const struct {
     {"a division by zero", "div.u32 %r0, %r1, 0;", "division by zero"},
 };
 
-static bool dies(const char *body, const char *words)
+static void run_hopper(int which);
+
+/* A body, or a text of those for Hopper, ends the process with these words. */
+static bool dies(const char *body, int which, const char *words)
 {
     int fd[2], status;
     char text[2048];
@@ -209,7 +212,10 @@ static bool dies(const char *body, const char *words)
         dup2(fd[1], 2);
         close(fd[0]);
         close(fd[1]);
-        run(body, MOST);
+        if (body)
+            run(body, MOST);
+        else
+            run_hopper(which);
         _exit(0);
     }
     close(fd[1]);
@@ -277,6 +283,113 @@ static void test_product(void)
     tap_ok(!bad, "ldmatrix and mma make the product (%d of 128 elements differ)", bad);
 }
 
+/* ---- Hopper: a product of a warpgroup, 64 x 16 x 64, whose tiles the copy engine brings ---- */
+
+struct hopper {
+    struct lf_cu_tensor_map a, b;
+    float *out;
+    uint64_t unused[15];
+};
+/* %r20: where A's tile stands, aligned; B's is 8192 bytes on, the barrier 2048 more. */
+static const char hopper_head[] =
+    ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 sm[];\n"
+    ".visible .entry k(\n\t.param .align 128 .b8 k_param_0[384]\n)\n{\n\t.reg .pred %p<8>;\n\t.reg .b32 "
+    "%r<40>;\n\t.reg .f32 %f<8>;\n"
+    "\t.reg .b64 %rd<20>;\n\tmov.u32 %r1, %tid.x; mov.u32 %r20, sm; add.s32 %r20, %r20, 1023; and.b32 %r20, %r20, "
+    "-1024;\n"
+    "add.s32 %r21, %r20, 8192; add.s32 %r22, %r20, 10240; mov.b64 %rd1, k_param_0; cvta.param.u64 %rd1, %rd1; add.s64 "
+    "%rd2, %rd1, 128;\n"
+    "setp.ne.s32 %p1, %r1, 0; @%p1 bra READY; mbarrier.init.shared::cta.b64 [%r22], 1; "
+    "fence.mbarrier_init.release.cluster;\nREADY: bar.sync 0;\n"
+    "mov.u32 %r2, 0; @%p1 bra WAIT;\n";
+static const char hopper_tail[] =
+    /* descriptors: the swizzle, 1024 bytes from eight rows to eight rows, addresses / 16 */
+    "shr.u32 %r3, %r20, 4; cvt.u64.u32 %rd4, %r3; or.b64 %rd4, %rd4, 0x4000004000010000; add.s64 %rd5, %rd4, 512; "
+    "setp.ne.b32 %p3, 0, 0;\n"
+    "mov.u32 %r4, 0; setp.eq.s32 %p4, %r4, 0;\n";
+static const char hopper_out[] =
+    /* rows 16 warp + lane / 4 (+ 8), columns 2 (lane % 4), + 1 (+ 8) */
+    "ld.param.u64 %rd6, [k_param_0+256]; shr.u32 %r5, %r1, 5; shl.b32 %r5, %r5, 4; and.b32 %r6, %r1, 31; shr.u32 %r7, "
+    "%r6, 2; add.s32 %r5, %r5, %r7;\n"
+    "shl.b32 %r5, %r5, 6; and.b32 %r7, %r6, 3; shl.b32 %r7, %r7, 3; add.s32 %r5, %r5, %r7; cvt.u64.u32 %rd7, %r5; "
+    "add.s64 %rd6, %rd6, %rd7;\n"
+    "st.global.v2.f32 [%rd6], {%f0, %f1}; st.global.v2.f32 [%rd6+512], {%f2, %f3}; st.global.v2.f32 [%rd6+32], {%f4, "
+    "%f5};\n"
+    "st.global.v2.f32 [%rd6+544], {%f6, %f7}; ret;\n}\n";
+#define EXPECT "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r22], 10240;\n"
+#define TILE   "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+#define TILES  TILE "[%r20], [%rd1, {%r2, %r2}], [%r22];\n" TILE "[%r21], [%rd2, {%r2, %r2}], [%r22];\n"
+#define ARRIVE "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r22], 0; @!%p2 bra WAIT;\n"
+#define FENCE  "wgmma.fence.sync.aligned;\n"
+#define STEP(scale)                                                                                                    \
+    "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, %rd4, "            \
+    "%rd5, " scale ", 1, 1, 0, 0; add.s64 %rd4, %rd4, 2; add.s64 %rd5, %rd5, 2;\n"
+#define STEPS STEP("%p3") STEP("%p4") STEP("%p4") STEP("%p4")
+#define ENDS  "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n"
+
+static const struct {
+    const char *name, *before, *after, *words; /* words NULL: it works */
+} hopper[] = {
+    {"tiles and a product of a warpgroup", EXPECT TILES ARRIVE, FENCE STEPS ENDS, NULL},
+    {"sums that are read before the wait", EXPECT TILES ARRIVE, FENCE STEPS "wgmma.commit_group.sync.aligned;",
+     "never written"},
+    {"no fence before the first product", EXPECT TILES ARRIVE, STEPS ENDS, "before any wgmma.fence"},
+    {"more bytes than come", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r22], 10256;" TILES ARRIVE,
+     FENCE STEPS ENDS, "nothing ends"},
+    {"a barrier without a thread's arrival", TILES ARRIVE, FENCE STEPS ENDS, "nothing ends"},
+    {"a tile that nobody waits for", EXPECT TILES "WAIT:", "ret;", "nobody waited"},
+    {"half the warpgroup", EXPECT TILES ARRIVE "setp.ge.s32 %p5, %r1, 64; @%p5 ret;", FENCE STEPS ENDS "ret;",
+     "fewer products"},
+};
+
+static int hopper_value(int row, int k)
+{
+    return (row * 5 + k * 3 + row * k) % 15 - 7;
+}
+
+static void run_hopper(int which)
+{
+    char path[4096];
+    static struct hopper h;
+    const uint32_t box_a[2] = {64, 64}, box_b[2] = {64, 16}, steps[2] = {1, 1};
+    const uint64_t dim_a[2] = {64, 64}, dim_b[2] = {64, 16}, pitch = 128;
+    uint16_t *a = (uint16_t *)(void *)in;
+    for (int r = 0; r < 80; r++)
+        for (int k = 0; k < 64; k++)
+            a[64 * r + k] = bf16_of((float)hopper_value(r, k));
+    if (cu.TensorMapEncodeTiled(&h.a, LF_CU_TENSOR_BF16, 2, a, dim_a, &pitch, box_a, steps, 0,
+                                LF_CU_TENSOR_SWIZZLE_128B, 3, 0) ||
+        cu.TensorMapEncodeTiled(&h.b, LF_CU_TENSOR_BF16, 2, a + 64 * 64, dim_b, &pitch, box_b, steps, 0,
+                                LF_CU_TENSOR_SWIZZLE_128B, 3, 0))
+        tap_bail("no tensor map");
+    h.out = (float *)(void *)out;
+    snprintf(path, sizeof path, "%s/hopper%d.ptx", tap_tmpdir(), which);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        tap_bail("%s", path);
+    fprintf(f, "%s%s%s%s%s", hopper_head, hopper[which].before, hopper_tail, hopper[which].after, hopper_out);
+    fclose(f);
+    lf_ptx_run(lf_ptx_kernel(path, "k", sizeof h), &h, (struct lf_emu_uint3){1, 1, 1}, (struct lf_emu_uint3){128, 1, 1},
+               12 << 10, 0);
+}
+
+static void test_hopper(void)
+{
+    const float *got = (const float *)(const void *)out;
+    int bad = 0;
+    run_hopper(0);
+    for (int r = 0; r < 64; r++)
+        for (int c = 0; c < 16; c++) {
+            int want = 0;
+            for (int k = 0; k < 64; k++)
+                want += hopper_value(r, k) * hopper_value(64 + c, k);
+            bad += got[16 * r + c] != (float)want;
+        }
+    tap_ok(!bad, "%s (%d of 1024 elements differ)", hopper[0].name, bad);
+    for (int i = 1; i < (int)(sizeof hopper / sizeof *hopper); i++)
+        tap_ok(dies(NULL, i, hopper[i].words), "ends: %s", hopper[i].name);
+}
+
 int main(void)
 {
     lf_cu_ptr p;
@@ -305,11 +418,12 @@ int main(void)
             tap_diag("thread %u: 0x%08x, wanted 0x%08x", t, out[t], each[i].want(t));
     }
     test_product();
+    test_hopper();
     run("mov.u32 %r2, sm; cp.async.cg.shared.global [%r2], [%rd1], 16; ld.shared.u32 %r0, [%r2]; cp.async.wait_all;",
         1);
     tap_ok(out[0] == 0xffffffffu, "a copy that is under way reads as NaN");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        tap_ok(dies(wrong[i].body, wrong[i].words), "ends: %s", wrong[i].name);
+        tap_ok(dies(wrong[i].body, 0, wrong[i].words), "ends: %s", wrong[i].name);
     cu.MemFree((lf_cu_ptr)(uintptr_t)in);
     cu.MemFree((lf_cu_ptr)(uintptr_t)out);
     return tap_done();

@@ -4,6 +4,7 @@
  */
 #include "kernels/cuda/emu/hopper.h"
 #include "kernels/cuda/emu/state.h"
+#include "kernels/cuda/ptx/ptx.h"
 
 enum { SMEM_START = 640, BARRIERS = 64, COPIES = 256, MARK = 0x6d626172, MAP = 0x746d6170 };
 
@@ -209,6 +210,15 @@ void lf_emu_tma_end(void)
 }
 
 /* ---- the driver's side ---- */
+
+bool lf_emu_tensor_map(const void *map, struct ptx_map *out)
+{
+    struct map m;
+    memcpy(&m, map, sizeof m);
+    *out = (struct ptx_map){(const char *)m.base,       {m.dim[0], m.dim[1]}, m.stride,
+                            {m.box[0], m.box[1]}, m.size,               m.swizzle == LF_CU_TENSOR_SWIZZLE_128B};
+    return m.mark == MAP;
+}
 
 static uint32_t size_of(int type)
 {

@@ -144,8 +144,9 @@ struct ptx_warp {
     struct ptx_part part[PTX_LANES];
     int parts;
     int barrier;
-    bool again; /* set by a PTX_WAIT instruction: not yet */
+    bool again, idle; /* set by a PTX_WAIT instruction: not yet; and it did nothing */
     struct ptx_copies copies[PTX_LANES];
+    struct ptx_products *products; /* wgmma.c */
 };
 
 struct ptx_bar {
@@ -162,6 +163,9 @@ struct ptx_block {
     unsigned threads, warps;
     struct ptx_warp warp[PTX_MAX_WARPS];
     struct ptx_bar bar[PTX_BARRIERS];
+    int order;
+    struct ptx_tiles *tiles;   /* tma.c */
+    struct ptx_group_log *log; /* wgmma.c */
 };
 
 /* ---- operands ---- */
@@ -211,6 +215,8 @@ bool lf_ptx_decode_float(struct ptx_parser *p, const char *op, struct ptx_ins *i
 bool lf_ptx_decode_cvt(struct ptx_parser *p, const char *op, struct ptx_ins *i);
 bool lf_ptx_decode_memory(struct ptx_parser *p, const char *op, struct ptx_ins *i);
 bool lf_ptx_decode_async(struct ptx_parser *p, const char *op, struct ptx_ins *i);
+bool lf_ptx_decode_tma(struct ptx_parser *p, const char *op, struct ptx_ins *i);
+bool lf_ptx_decode_wgmma(struct ptx_parser *p, const char *op, struct ptx_ins *i);
 bool lf_ptx_decode_warp(struct ptx_parser *p, const char *op, struct ptx_ins *i);
 bool lf_ptx_decode_matrix(struct ptx_parser *p, const char *op, struct ptx_ins *i);
 bool lf_ptx_decode_flow(struct ptx_parser *p, const char *op, struct ptx_ins *i);
@@ -243,5 +249,12 @@ float lf_ptx_widen(uint32_t code, int kind);
 
 /* ---- copies that are under way (async.c) ---- */
 void lf_ptx_copies_check(struct ptx_block *b);
+/* Tiles of the copy engine (tma.c): one lands (false: there is none); the block has ended, with none left. */
+bool lf_ptx_tile_lands(struct ptx_block *b);
+void lf_ptx_tiles_check(struct ptx_block *b);
+void lf_ptx_tiles_free(struct ptx_block *b);
+/* Products of warpgroups (wgmma.c), likewise. */
+void lf_ptx_products_check(struct ptx_block *b);
+void lf_ptx_products_free(struct ptx_block *b);
 
 #endif

@@ -89,7 +89,8 @@ static bool decode(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 {
     return lf_ptx_decode_flow(p, op, i) || lf_ptx_decode_memory(p, op, i) || lf_ptx_decode_float(p, op, i) ||
            lf_ptx_decode_arith(p, op, i) || lf_ptx_decode_cvt(p, op, i) || lf_ptx_decode_matrix(p, op, i) ||
-           lf_ptx_decode_warp(p, op, i) || lf_ptx_decode_async(p, op, i);
+           lf_ptx_decode_warp(p, op, i) || lf_ptx_decode_async(p, op, i) || lf_ptx_decode_tma(p, op, i) ||
+           lf_ptx_decode_wgmma(p, op, i);
 }
 
 static void branch_targets(struct ptx_parser *p, const char *name)

@@ -10,11 +10,13 @@
  * shared or local memory or the arguments, or in no live allocation; a barrier, shuffle or matrix instruction that
  * lanes miss that it asks for; a register that nobody wrote deciding a branch, an address or a stored value; copies
  * that nobody waited for. Shared and local memory start as NaN. Asynchronous copies land when they are waited for;
- * until then their destination is NaN.
+ * until then their destination is NaN. The copy engine's tiles land when nothing else can run; warpgroups' products
+ * happen in the wait for them, after every other warp had its turn. A wait that nothing ends, warps that do not start
+ * the same products and sums that are read early end the process too.
  *
- * Not modelled: the memory model between blocks, timing, ptxas and what it may get wrong, sums inside tensor cores
- * (here: in f64, rounded once), approximations (here: truncated to f32, so within what the manual allows and not what a
- * C library gives).
+ * Not modelled: the memory model between blocks, fences between proxies, other swizzles than 128 bytes, timing, ptxas
+ * and what it may get wrong, sums inside tensor cores (here: in f64, rounded once), approximations (here: truncated to
+ * f32, so within what the manual allows and not what a C library gives).
  */
 #ifndef LF_KERNELS_CUDA_PTX_PTX_H
 #define LF_KERNELS_CUDA_PTX_PTX_H
@@ -40,6 +42,14 @@ void lf_ptx_run(struct lf_ptx_kernel *k, const void *args, struct lf_emu_uint3 g
 
 /* Given by the driver (emu/driver.c): the live allocation around p; false: none. */
 bool lf_emu_block_around(const void *p, const char **from, const char **to);
+/* What a tensor map says (emu/tma.c): two dimensions, the one along memory first; false: the driver did not make it. */
+struct ptx_map {
+    const char *base;
+    uint64_t dim[2], stride; /* elements; bytes from row to row */
+    uint32_t box[2], size;   /* elements; bytes of one */
+    bool swizzle128;
+};
+bool lf_emu_tensor_map(const void *map, struct ptx_map *out);
 
 /* Frees all modules. Lane-instructions since the start. */
 void lf_ptx_close(void);

@@ -305,11 +305,12 @@ static void run_part(struct ptx_warp *w, int k)
         case PTX_WAIT:
             mask = guarded(w, i, mask);
             if (mask) {
-                w->again = false;
+                w->again = w->idle = false;
                 if (!i->own_defined)
                     track(w, i, mask);
                 i->fn(w, i, mask);
                 if (w->again) {
+                    executed -= w->idle ? (unsigned)__builtin_popcount(me->mask) : 0; /* so nothing happened */
                     me->state = PART_WAITS;
                     return;
                 }
@@ -322,13 +323,11 @@ static void run_part(struct ptx_warp *w, int k)
     }
 }
 
-/* Runs a warp until all its parts wait or have ended; whether anything ran. */
-static bool run_warp(struct ptx_warp *w)
+/* Runs a warp until all its parts wait or have ended. */
+static void run_warp(struct ptx_warp *w)
 {
-    bool ran = false;
-    for (int k; (k = pick(w)) >= 0; ran = true)
+    for (int k; (k = pick(w)) >= 0;)
         run_part(w, k);
-    return ran;
 }
 
 static void order_warps(unsigned *to, unsigned n, int order)
@@ -370,10 +369,13 @@ static void run_block(struct ptx_block *b, int order)
 {
     unsigned turn[PTX_MAX_WARPS];
     while (alive(b)) {
-        bool ran = false;
+        const uint64_t before = executed;
         order_warps(turn, b->warps, order);
         for (unsigned x = 0; x < b->warps; x++)
-            ran = run_warp(&b->warp[turn[x]]) || ran;
+            run_warp(&b->warp[turn[x]]);
+        bool ran = executed != before;
+        if (!ran || (order > 1 && (shuffle >> 16) % 4 == 0))
+            ran = lf_ptx_tile_lands(b) || ran;
         for (unsigned x = 0; x < b->warps; x++)
             for (int k = 0; k < b->warp[x].parts; k++)
                 if (b->warp[x].part[k].state == PART_WAITS && ran)
@@ -382,6 +384,8 @@ static void run_block(struct ptx_block *b, int order)
             stuck(b);
     }
     lf_ptx_copies_check(b);
+    lf_ptx_tiles_check(b);
+    lf_ptx_products_check(b);
 }
 
 /* ---- grids ---- */
@@ -497,6 +501,8 @@ static void close_grid(struct ptx_block *b)
         for (int l = 0; l < PTX_LANES; l++)
             free(b->warp[x].copies[l].copy);
     }
+    lf_ptx_tiles_free(b);
+    lf_ptx_products_free(b);
     free(b->smem);
     free(b->local);
     free(b);
@@ -506,6 +512,7 @@ void lf_ptx_run(struct lf_ptx_kernel *k, const void *args, struct lf_emu_uint3 g
                 size_t smem, int order)
 {
     struct ptx_block *b = open_grid(k, args, grid, dim, smem);
+    b->order = order;
     for (b->at.z = 0; b->at.z < grid.z; b->at.z++)
         for (b->at.y = 0; b->at.y < grid.y; b->at.y++)
             for (b->at.x = 0; b->at.x < grid.x; b->at.x++) {
