@@ -193,7 +193,10 @@ struct lf_k_logit_stats {
 
 /* The next token of each row of logits z [rows, v], f32, by the order of operations of engine/infer/sample.h and the arithmetic of
  * kernels/sampling.h: the token of lf_sampler_draw, whatever else is in the call. What a row asks lies in device memory and changes
- * between calls. A row's list has at most one entry for a token; list entries of a row: list[list_at ... list_at + list_n - 1]. */
+ * between calls. A row's list has at most one entry for a token; list entries of a row: list[list_at ... list_at + list_n - 1].
+ *
+ * on = LF_SAMPLE_NOTE: the list then tells of the token that was drawn. The count of its entry becomes max(count, 0) + 1; without one,
+ * {0, token, 1} is added at list_at + list_n, where nothing else lies. */
 struct lf_sample_token {
     double bias; /* added first; -inf forbids the token */
     int32_t id;  /* in [0, v) */
@@ -207,12 +210,13 @@ struct lf_sample_row {
     double repetition, presence, frequency; /* 1, 0, 0: off */
     int32_t top_k;         /* 0: off */
     int32_t list_at, list_n;
-    int32_t on;            /* 0: nothing is drawn, token LF_SAMPLE_NONE */
+    int32_t on;            /* 0: nothing is drawn, token LF_SAMPLE_NONE; 1: a token is; LF_SAMPLE_NOTE */
 };
 struct lf_sample_out {
     int32_t token; /* or LF_SAMPLE_* */
     float logp;    /* z[token] - lse, 0 without a token */
 };
+enum { LF_SAMPLE_NOTE = 2 };
 /* No finite logit; not asked for; more tokens than the kernel sorts may be kept, so the host must draw. */
 enum { LF_SAMPLE_EMPTY = -1, LF_SAMPLE_NONE = -2, LF_SAMPLE_HOST = -3 };
 /* A row with top-k, top-p or min-p is drawn when at most so many tokens are left by the coarse cut: those at least as likely as the
@@ -222,7 +226,7 @@ struct lf_k_sample {
     int64_t rows, v, ldz;
     const float *z, *lse; /* lse [rows] */
     const struct lf_sample_row *row;
-    const struct lf_sample_token *list;
+    struct lf_sample_token *list;
     struct lf_sample_out *out; /* [rows] */
     void *work;
     size_t work_bytes;

@@ -257,7 +257,6 @@ static void ask(const gen_run *g, int64_t n_want)
     lf_gen_draws *d = g->m->draws;
     if (!d)
         return;
-    d->n_list = 0;
     d->vocab = g->m->vocab;
     for (int64_t i = 0; i < n_want; i++)
         if (!draws(g, i) || !lf_gen_seq_ask(g->want_seq[i], d, i))

@@ -46,8 +46,8 @@ struct lf_profile; /* engine/graph/profile.h */
 typedef struct lf_gen_draws {
     int64_t vocab;                /* of the run: at most that of the logits, tokens behind it are not drawn */
     struct lf_sample_row *row;    /* [slots]; on 0: the logits are wanted instead */
-    struct lf_sample_token *list; /* [cap_list] of all rows */
-    size_t n_list, cap_list;
+    struct lf_sample_token *list; /* [slots, room] of a slot's sequence; a step with LF_SAMPLE_NOTE changes it as kernels.h says, for */
+    size_t room;                  /* the model alone: what stands here before a step is all of it */
     struct lf_sample_out *out;    /* [slots] LF_SAMPLE_NONE, LF_SAMPLE_HOST: the row's logits are in lf_gen_logits, else they need not be */
 } lf_gen_draws;
 enum { LF_GEN_AHEAD = 2 }; /* steps of a model that are begun and not ended, at most */

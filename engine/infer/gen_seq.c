@@ -210,31 +210,35 @@ int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits)
     return token;
 }
 
+static bool penalises(const lf_sample_params *p)
+{
+    return p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+}
+
 bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i)
 {
     const lf_gen_job *j = s->job;
     const size_t index = gen_seq_length(s) - j->n_prompt;
     if (j->top_logprobs > 0)
         return false;
-    const bool guard = forbid(s, index);
-    const int64_t n = lf_sampler_row(s->sampler, &j->params, j->seed, index, &d->row[i], d->list + d->n_list, d->cap_list - d->n_list);
+    const bool guard = forbid(s, index), noted = penalises(&j->params) && d->room > 0;
+    const size_t at = (size_t)s->slot * d->room;
+    const int64_t n = lf_sampler_row(s->sampler, &j->params, j->seed, index, &d->row[i], d->list + at, d->room - noted);
     if (guard)
         lf_sampler_allow_all(s->sampler);
     if (n < 0)
         return false;
-    d->row[i].list_at = (int32_t)d->n_list;
-    d->n_list += (size_t)n;
+    d->row[i].list_at = (int32_t)at;
+    d->row[i].on = noted ? LF_SAMPLE_NOTE : 1;
     return true;
 }
 
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m)
 {
     const lf_gen_job *j = s->job;
-    const lf_sample_params *p = &j->params;
-    const bool penalty = p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
     const bool limits = j->limits.n_bias > 0 || j->limits.n_allowed > 0 || j->limits.n_bad > 0;
-    const bool listed = j->min_tokens <= 0 || j->n_end * (size_t)m->slots <= m->draws->cap_list;
-    return !s->by_host && !penalty && !limits && listed && j->top_logprobs == 0 && !j->prompt_logprobs;
+    const bool listed = j->min_tokens <= 0 || j->n_end <= m->draws->room;
+    return !s->by_host && !penalises(&j->params) && !limits && listed && j->top_logprobs == 0 && !j->prompt_logprobs;
 }
 
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse)

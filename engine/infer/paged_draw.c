@@ -10,7 +10,7 @@
 #include "engine/base/mem.h"
 
 #define STATE "draw" /* of the plan */
-enum { LIST_OF_A_SLOT = 4096 /* entries; all slots share them */, ALIGN = 256, FIRST_LATE = LF_BACK_LATE_SLOTS - LF_GEN_AHEAD };
+enum { LIST_OF_A_SLOT = 4096 /* entries */, ALIGN = 256, FIRST_LATE = LF_BACK_LATE_SLOTS - LF_GEN_AHEAD };
 
 struct lf_paged_draw {
     lf_back *back;
@@ -18,12 +18,14 @@ struct lf_paged_draw {
     lf_gen_draws asked; /* of the host */
     /* the plan's memory */
     struct lf_sample_row *row;
-    struct lf_sample_token *list;
+    struct lf_sample_token *list; /* [slots, LIST_OF_A_SLOT] */
     struct lf_sample_out *out; /* [slots + max_rows]: behind what was drawn, tokens that the host knows */
     int32_t *from;             /* [max_rows] places of a step's tokens there */
     void *work;
     size_t work_bytes;
     int64_t slots, max_rows;
+    struct lf_sample_token *there; /* what list holds, and how much of a slot's part is known to */
+    int64_t *n_there;              /* [slots] */
     struct lf_sample_out *known; /* [max_rows] of the host, and where they lie */
     int32_t *place;
     int64_t begun[LF_GEN_AHEAD]; /* answers of a step, the oldest at `oldest` */
@@ -70,11 +72,13 @@ static int take(lf_paged_draw *d, lf_err *err)
     a->row = lf_calloc(n, sizeof *a->row, err);
     a->list = lf_calloc(entries, sizeof *a->list, err);
     a->out = lf_calloc(n, sizeof *a->out, err);
-    a->cap_list = entries;
+    a->room = LIST_OF_A_SLOT;
+    d->there = lf_calloc(entries, sizeof *d->there, err);
+    d->n_there = lf_calloc(n, sizeof *d->n_there, err);
     d->end = lf_calloc((size_t)d->buckets, sizeof *d->end, err);
     d->known = lf_calloc((size_t)d->max_rows, sizeof *d->known, err);
     d->place = lf_calloc((size_t)d->max_rows, sizeof *d->place, err);
-    return a->row && a->list && a->out && d->end && d->known && d->place ? 0 : LF_ENOMEM;
+    return a->row && a->list && a->out && d->end && d->known && d->place && d->there && d->n_there ? 0 : LF_ENOMEM;
 }
 
 int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots, int64_t max_rows, int64_t vocab, int buckets, lf_err *err)
@@ -115,6 +119,8 @@ void lf_paged_draw_destroy(lf_paged_draw *d)
     free(d->asked.list);
     free(d->asked.out);
     free(d->end);
+    free(d->there);
+    free(d->n_there);
     free(d->known);
     free(d->place);
     free(d);
@@ -153,6 +159,59 @@ static int issue(const void *user, lf_err *err)
     return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be drawn on %s: %s", (long long)s->rows, k->family, why);
 }
 
+static bool same(const struct lf_sample_token *a, const struct lf_sample_token *b)
+{
+    return memcmp(a, b, sizeof *a) == 0; /* no padding */
+}
+
+/* What a row's list has that is not there yet, from the first such entry to the last. */
+static int put_list(lf_paged_draw *d, const struct lf_sample_row *row, lf_err *err)
+{
+    const struct lf_sample_token *list = d->asked.list + row->list_at;
+    struct lf_sample_token *there = d->there + row->list_at;
+    int64_t *known = &d->n_there[row->list_at / LIST_OF_A_SLOT], from = 0, to = row->list_n;
+    while (from < to && from < *known && same(&list[from], &there[from]))
+        from++;
+    while (to > from && to <= *known && same(&list[to - 1], &there[to - 1]))
+        to--;
+    if (from == to)
+        return 0;
+    memcpy(there + from, list + from, (size_t)(to - from) * sizeof *list);
+    *known = to > *known ? to : *known;
+    return d->back->ops->copy_in(d->back, d->list + row->list_at + from, list + from, (size_t)(to - from) * sizeof *list, err);
+}
+
+/* As the kernel did it. */
+static void note(lf_paged_draw *d, const struct lf_sample_row *row, int32_t token)
+{
+    struct lf_sample_token *there = d->there + row->list_at;
+    int64_t *known = &d->n_there[row->list_at / LIST_OF_A_SLOT];
+    int32_t i = 0;
+    while (i < row->list_n && there[i].id != token)
+        i++;
+    if (i < row->list_n) {
+        there[i].count = there[i].count < 0 ? 1 : there[i].count + 1;
+        return;
+    }
+    there[i] = (struct lf_sample_token){0, token, 1};
+    *known = i + 1 > *known ? i + 1 : *known;
+}
+
+static void note_all(lf_paged_draw *d, int64_t n_want)
+{
+    const lf_gen_draws *a = &d->asked;
+    for (int64_t i = 0; i < n_want; i++)
+        if (a->row[i].on == LF_SAMPLE_NOTE && a->out[i].token >= 0)
+            note(d, &a->row[i], a->out[i].token);
+}
+
+/* After a failure nobody knows what lists hold. */
+static int unknown(lf_paged_draw *d, int rc)
+{
+    memset(d->n_there, 0, (size_t)d->slots * sizeof *d->n_there);
+    return rc;
+}
+
 /* What the step asks goes there, and the launches follow. */
 static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
 {
@@ -166,15 +225,21 @@ static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *sta
         d->vocab = a->vocab;
     }
     int rc = o->copy_in(d->back, d->row, a->row, rows * sizeof *a->row, err);
-    if (!rc && a->n_list)
-        rc = o->copy_in(d->back, d->list, a->list, a->n_list * sizeof *a->list, err);
+    for (int64_t i = 0; i < n_want && !rc; i++)
+        if (a->row[i].on && a->row[i].list_n)
+            rc = put_list(d, &a->row[i], err);
     return rc ? rc : lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
 }
 
 int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
 {
     int rc = draw(d, bucket, stats, n_want, err);
-    return rc ? rc : d->back->ops->copy_out(d->back, d->asked.out, d->out, (size_t)n_want * sizeof *d->out, err);
+    if (!rc)
+        rc = d->back->ops->copy_out(d->back, d->asked.out, d->out, (size_t)n_want * sizeof *d->out, err);
+    if (rc)
+        return unknown(d, rc);
+    note_all(d, n_want);
+    return 0;
 }
 
 /* ---- steps that are read later ---- */
@@ -189,11 +254,14 @@ int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_st
     const int slot = (d->oldest + d->n_begun) % LF_GEN_AHEAD;
     if (d->n_begun == LF_GEN_AHEAD)
         return lf_fail(err, LF_EINVAL, "%d steps are begun", LF_GEN_AHEAD);
+    for (int64_t i = 0; i < n_want; i++)
+        if (d->asked.row[i].on == LF_SAMPLE_NOTE) /* nobody here would know what the list then says */
+            return lf_fail(err, LF_EINVAL, "a draw that notes its token, in a step that is read later");
     int rc = n_want ? draw(d, bucket, stats, n_want, err) : 0;
     if (!rc && n_want)
         rc = d->back->ops->late_begin(d->back, FIRST_LATE + slot, d->out, (size_t)n_want * sizeof *d->out, err);
     if (rc)
-        return rc;
+        return unknown(d, rc);
     d->begun[slot] = n_want;
     d->n_begun++;
     return 0;

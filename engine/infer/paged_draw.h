@@ -2,7 +2,8 @@
  *
  * The end of a step of generation on a device: log-probabilities (lf_k_logit_stats), then the tokens (lf_k_sample), recorded for each
  * bucket when it runs the second time and replayed from then on. What a step asks lies in device memory, so that it changes while the
- * recording stays; a few bytes for each row go there and come back.
+ * recording stays; a few bytes for each row go there and come back. Of lists what changed goes there, but for the tokens that were drawn,
+ * which the kernel notes (LF_SAMPLE_NOTE).
  *
  * The next step can take its tokens from where they were drawn (lf_paged_draw_tokens), and the answers can be read when it is under way
  * (lf_paged_draw_begin, lf_paged_draw_end: at most LF_GEN_AHEAD of them).

@@ -401,6 +401,26 @@ LF_DEV int pick_sorted(const struct lf_cu_sample *a, int64_t r, double max, doub
     return id[below(v, kept, lf_sample_place(u, mass_at(v, kept - 1)) + 1, s)];
 }
 
+/* The list of a row tells of its new token. */
+LF_DEV void note(const struct lf_cu_sample *a, const struct lf_sample_row *q, int token, struct scratch *s)
+{
+    struct lf_sample_token *list = a->k.list + q->list_at;
+    if (threadIdx.x == 0)
+        s->found = 0;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < q->list_n; i += LF_CU_SAMPLE_THREADS)
+        if (list[i].id == token) {
+            list[i].count = list[i].count < 0 ? 1 : list[i].count + 1;
+            s->found = 1;
+        }
+    __syncthreads();
+    if (threadIdx.x == 0 && !s->found) {
+        list[q->list_n].bias = 0.0;
+        list[q->list_n].id = token;
+        list[q->list_n].count = 1;
+    }
+}
+
 LF_KERNEL(sample_pick, struct lf_cu_sample, LF_CU_SAMPLE_THREADS)
 {
     LF_SHARED(struct scratch, s);
@@ -422,4 +442,13 @@ LF_KERNEL(sample_pick, struct lf_cu_sample, LF_CU_SAMPLE_THREADS)
         a->k.out[r].token = token;
         a->k.out[r].logp = token >= 0 ? a->k.z[r * a->k.ldz + token] - a->k.lse[r] : 0.0f;
     }
+    if (q->on != LF_SAMPLE_NOTE)
+        return;
+    __syncthreads(); /* all have read what stood there */
+    if (threadIdx.x == 0)
+        s->arg[0] = token;
+    __syncthreads();
+    token = s->arg[0];
+    if (token >= 0)
+        note(a, q, token, s);
 }

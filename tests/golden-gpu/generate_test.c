@@ -50,6 +50,7 @@ struct prompts {
 };
 
 static lf_err err = LF_ERR_INIT;
+static bool penalised; /* every job */
 #define MUST(x)                                                                                                        \
     do                                                                                                                 \
         if ((x) < 0)                                                                                                   \
@@ -129,6 +130,8 @@ static void ask_for(lf_gen_job *j, size_t i, bool alone)
         j->min_tokens = 3;
     }
     j->top_logprobs = i == 4 && !alone;
+    if (penalised)
+        j->params.repetition_penalty = 1.4;
 }
 
 static void generate(const struct model *r, const struct prompts *p, const struct setting *s, struct got *out)
@@ -288,6 +291,30 @@ static void test_ahead(const char *name, const family *f, const lf_model_config 
     tap_ok(same_tokens(&got[1], &want[2]), "%s: the CPU's tokens", name);
 }
 
+/* What a sequence has said stays where its tokens are drawn: a list goes there once for each. */
+static void test_lists(const char *name, const family *f, const lf_model_config *c, const struct prompts *p)
+{
+    struct setting s = {.cuda = true, .compute = LF_F32, .temperature = 1, .slots = 3, .step_rows = 8, .page = 64, .alone = true, .waits = true};
+    struct got got[2], want;
+    long copies[2];
+    struct model r = open_model(f, c, p, &s);
+    for (int i = 0; i < 2; i++) {
+        penalised = i;
+        const long before = lf_emu_stats()->copies;
+        generate(&r, p, &s, &got[i]);
+        copies[i] = lf_emu_stats()->copies - before;
+    }
+    close_model(&r);
+    s.cuda = false;
+    r = open_model(f, c, p, &s);
+    generate(&r, p, &s, &want);
+    close_model(&r);
+    penalised = false;
+    tap_ok(same_tokens(&got[1], &want) && !same_tokens(&got[0], &want) && got[1].drawn > 0, "%s: penalties, the CPU's tokens", name);
+    tap_ok(golden_on_gpu() || (got[0].steps == got[1].steps && copies[1] > copies[0] && copies[1] <= copies[0] + JOBS),
+           "%s: %ld lists for %d sequences in %lld steps", name, copies[1] - copies[0], JOBS, (long long)got[1].steps);
+}
+
 static void test_model(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, bool all)
 {
     const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false, false, false, NULL}, hot = {true, LF_F32, 0.7, 3, 8, 64, false, false, false, false, NULL};
@@ -315,6 +342,7 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     }
     test_half(name, f, c, p, &first);
     test_ahead(name, f, c, p);
+    test_lists(name, f, c, p);
     if (!all)
         return;
     const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false, false, false, NULL}, f16 = {true, LF_F16, 1, 2, 33, 64, true, false, false, false, NULL};

@@ -336,6 +336,55 @@ static void test_alone(const struct lf_kernels *k, lf_queue *q)
     tap_i64(k->sample.check(&a), LF_K_EINVAL, "and one of too many");
 }
 
+/* ---- lists that the kernel keeps ---- */
+
+/* The list of a sequence with penalties is written once; from then on the kernel makes it what the host would. */
+static void test_notes(const struct lf_kernels *k, lf_queue *q)
+{
+    enum { V = 40, ROWS = 6, STEPS = 40 };
+    static const lf_sample_params kinds[ROWS] = {{1, 1, 0, 1.3, 0, 0, 0}, {0, 1, 0, 1.1, 0.4, 0.2, 0}, {0.8, 0.9, 0, 1.2, 0, 0.1, 0},
+                                                 {1.2, 1, 0, 1, 0.5, 0, 7}, {0.9, 1, 0.02, 1, 0, 0.3, 0}, {1, 1, 0, 1.3, 0, 0, 0}};
+    static const int32_t prompt[] = {3, 8, 3}, biased[] = {8, 11};
+    static const double bias[] = {0.5, 1.5};
+    const lf_sample_limits limits = {.bias_ids = biased, .bias = bias, .n_bias = 2};
+    struct lf_sample_token want[V];
+    struct batch b;
+    int64_t wrong = 0, lists = 0, grew = 0, counted = 0;
+    open_batch(&b, ROWS, V);
+    for (int64_t r = 0; r < ROWS; r++) {
+        lf_sampler_begin(b.s[r], prompt, 3);
+        if (r % 2)
+            lf_sampler_limit(b.s[r], &limits);
+    }
+    for (uint64_t t = 0; t < STEPS; t++) {
+        for (int64_t r = 0; r < ROWS; r++) {
+            struct lf_sample_row *row = (struct lf_sample_row *)b.row.p + r;
+            struct lf_sample_token *list = (struct lf_sample_token *)b.list.p + r * MOST_LIST;
+            const int32_t before = row->list_n;
+            float *z = (float *)b.z.p + r * b.ld;
+            for (int64_t i = 0; i < V; i++)
+                z[i] = logit_of(PLAIN, 900 + t * ROWS + (uint64_t)r, V, i) / 3;
+            const int64_t n = lf_sampler_row(b.s[r], &kinds[r], 77, t, row, want, V);
+            row->list_at = (int32_t)(r * MOST_LIST);
+            row->on = r == ROWS - 1 ? 1 : LF_SAMPLE_NOTE;
+            grew += t > 0 && n == before + 1;
+            counted += t > 0 && n == before;
+            if (t == 0 || r == ROWS - 1)
+                memcpy(list, want, (size_t)n * sizeof *want);
+            lists += memcmp(list, want, (size_t)n * sizeof *want) != 0;
+            b.want[r] = lf_sampler_draw(b.s[r], &kinds[r], z, 77, t);
+        }
+        draw(k, q, &b);
+        for (int64_t r = 0; r < ROWS; r++) {
+            wrong += out_of(&b)[r].token != b.want[r];
+            lf_sampler_accept(b.s[r], b.want[r]);
+        }
+    }
+    tap_ok(wrong == 0 && lists == 0 && grew > 20 && counted > 20, "%d draws with lists that the kernel keeps: %lld tokens, %lld lists are not the host's (%lld grew)",
+           ROWS * STEPS, (long long)wrong, (long long)lists, (long long)grew);
+    tap_ok(close_batch(&b), "and nothing else is written");
+}
+
 /* ---- the law ---- */
 
 static void test_law(const struct lf_kernels *k, lf_queue *q, const lf_sample_params *p, int tokens, const char *name)
@@ -389,6 +438,7 @@ int main(void)
     test_reference(k, q, 4096, 40);
     test_reference(k, q, 50257, 12);
     test_left(k, q);
+    test_notes(k, q);
     test_alone(k, q);
     test_law(k, q, &whole, 12, "softmax");
     test_law(k, q, &cold, 12, "temperature 0.6");

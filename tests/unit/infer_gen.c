@@ -146,8 +146,8 @@ static void fake_close(struct fake *f)
 static void fake_draws(struct fake *f, size_t list)
 {
     const size_t slots = (size_t)f->m.slots;
-    f->draws = (lf_gen_draws){.row = calloc(slots, sizeof(struct lf_sample_row)), .list = calloc(list + 1, sizeof(struct lf_sample_token)),
-                              .cap_list = list, .out = calloc(slots, sizeof(struct lf_sample_out))};
+    f->draws = (lf_gen_draws){.row = calloc(slots, sizeof(struct lf_sample_row)), .list = calloc(slots * list + 1, sizeof(struct lf_sample_token)),
+                              .room = list, .out = calloc(slots, sizeof(struct lf_sample_out))};
     if (!f->draws.row || !f->draws.list || !f->draws.out)
         tap_bail("no memory");
     f->m.draws = &f->draws;
