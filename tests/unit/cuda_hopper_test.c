@@ -199,7 +199,10 @@ static int describe(uint64_t width, uint64_t rows, uint64_t stride, uint32_t box
 
 int main(void)
 {
+    lf_cu_context context;
     lf_emu_driver(&cu);
+    if (cu.PrimaryCtxRetain(&context, 0) || cu.CtxSetCurrent(context))
+        tap_bail("no context");
     for (int order = 0; order < 4; order++)
         for (int i = 0; i < 4; i++)
             tap_ok(right_apart(NONE, (const char *[]){"0", "1", "2", "3"}[order], i & 1, i & 2),

@@ -393,7 +393,10 @@ static void test_hopper(void)
 int main(void)
 {
     lf_cu_ptr p;
+    lf_cu_context context;
     lf_emu_driver(&cu);
+    if (cu.PrimaryCtxRetain(&context, 0) || cu.CtxSetCurrent(context))
+        tap_bail("no context");
     if (cu.MemAlloc(&p, WORDS * 4))
         tap_bail("no memory");
     in = (uint32_t *)(uintptr_t)p;
