@@ -315,6 +315,19 @@ static void test_lists(const char *name, const family *f, const lf_model_config 
            "%s: %ld lists for %d sequences in %lld steps", name, copies[1] - copies[0], JOBS, (long long)got[1].steps);
 }
 
+/* Generation and the forward pass by the products of compute capability 9.0 (LF_GEMM_CUDA). */
+static void test_wgmma(const family *f, const lf_model_config *c, const struct prompts *p, const struct setting *bf16, const struct setting *f16)
+{
+    struct got got;
+    setenv("LF_GEMM_CUDA", "wgmma", 1);
+    struct model r = open_model(f, c, p, bf16);
+    tap_str(r.back->ops->products(r.back, LF_INVARIANT), "own wgmma", "LF_GEMM_CUDA=wgmma");
+    close_model(&r);
+    test_bits("llama by wgmma", f, c, p, bf16, 0.1, &got);
+    test_bits("llama by wgmma", f, c, p, f16, 0.02, &got);
+    unsetenv("LF_GEMM_CUDA");
+}
+
 static void test_model(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, bool all)
 {
     const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false, false, false, NULL}, hot = {true, LF_F32, 0.7, 3, 8, 64, false, false, false, false, NULL};
@@ -348,6 +361,8 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false, false, false, NULL}, f16 = {true, LF_F16, 1, 2, 33, 64, true, false, false, false, NULL};
     test_bits(name, f, c, p, &bf16, 0.1, &other);
     test_bits(name, f, c, p, &f16, 0.02, &other);
+    if (golden_cuda_target()->sm == 90)
+        test_wgmma(f, c, p, &bf16, &f16);
     float lp[JOBS][MAX_NEW] = {{0}};
     test_bits(name, f, c, p, &hot, 1e-5, &other);
     r = open_model(f, c, p, &first);
