@@ -1,5 +1,5 @@
 # The interpreter of PTX, behind the same emulated driver (LF_EMU_PTX).
-LF_PTX_CODE = kernels/cuda/ptx/launch.c kernels/cuda/ptx/text.c kernels/cuda/ptx/parse.c kernels/cuda/ptx/module.c kernels/cuda/ptx/run.c kernels/cuda/ptx/arith.c kernels/cuda/ptx/float.c \
+LF_PTX_CODE = kernels/cuda/ptx/launch.c kernels/cuda/ptx/text.c kernels/cuda/ptx/parse.c kernels/cuda/ptx/module.c kernels/cuda/ptx/run.c kernels/cuda/ptx/step.c kernels/cuda/ptx/arith.c kernels/cuda/ptx/float.c \
   kernels/cuda/ptx/cvt.c kernels/cuda/ptx/memory.c kernels/cuda/ptx/async.c kernels/cuda/ptx/tma.c kernels/cuda/ptx/wgmma.c kernels/cuda/ptx/warp.c kernels/cuda/ptx/matrix.c
 EXTRA_DIST += kernels/cuda/ptx/README.md
 

@@ -192,6 +192,9 @@ _Noreturn void lf_ptx_fail(const struct ptx_warp *w, const struct ptx_ins *i, in
 /* Host address of `bytes` at address a of lane's space, checked. */
 char *lf_ptx_at(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a, uint32_t bytes, enum ptx_space space);
 
+/* Runs a warp until all its parts wait or have ended (step.c). */
+void lf_ptx_run_warp(struct ptx_warp *w);
+
 /* ---- decoding ---- */
 
 /* An operand as it stands in the text. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grids, blocks and warps of the interpreter of PTX. A warp is a list of parts, each a program counter and lanes; the
- * runnable part with the least counter goes on until it branches apart, waits, or comes to a place where another part
- * may be (3.2 "Independent thread scheduling" promises no order; this one is enough for whatever ends on a GPU without
- * spinning on memory).
+ * Grids and blocks of the interpreter of PTX, and how it ends when a kernel does what it must not.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,13 +8,7 @@
 
 #include "kernels/cuda/ptx/ins.h"
 
-static uint64_t executed;
 static uint32_t shuffle;
-
-uint64_t lf_ptx_count(void)
-{
-    return executed;
-}
 
 /* The text of the line that the instruction stands on. */
 static void print_line(const struct ptx_module *m, uint32_t line)
@@ -45,289 +36,6 @@ void lf_ptx_fail(const struct ptx_warp *w, const struct ptx_ins *i, int lane, co
     fprintf(stderr, "\n");
     print_line(m, i->line);
     abort();
-}
-
-/* ---- defined registers ---- */
-
-static void undefined(const struct ptx_warp *w, const struct ptx_ins *i, uint32_t lanes)
-{
-    lf_ptx_fail(w, i, __builtin_ctz(lanes), "a register that was never written");
-}
-
-/* Lanes of mask with a source that has no value; sets the destinations' state. */
-static void track(struct ptx_warp *w, const struct ptx_ins *i, uint32_t mask)
-{
-    uint32_t *def = w->defined, bad = 0;
-    for (unsigned k = i->nd; k < i->n; k++)
-        bad |= ~def[i->o[k] / 64];
-    bad &= mask;
-    if (bad && !i->passes_on)
-        undefined(w, i, bad);
-    for (unsigned k = 0; k < i->nd; k++)
-        def[i->o[k] / 64] = (def[i->o[k] / 64] | mask) & ~bad;
-}
-
-static uint32_t guarded(struct ptx_warp *w, const struct ptx_ins *i, uint32_t mask)
-{
-    if (!i->guard)
-        return mask;
-    const uint32_t p = ptx_pred(w, i->guard);
-    if (mask & ~w->defined[i->guard / 64])
-        undefined(w, i, mask & ~w->defined[i->guard / 64]);
-    return mask & (i->negate ? ~p : p);
-}
-
-/* ---- parts ---- */
-
-static void add_part(struct ptx_warp *w, uint32_t pc, uint32_t mask)
-{
-    if (mask)
-        w->part[w->parts++] = (struct ptx_part){pc, mask, PART_RUNS};
-}
-
-static void drop_part(struct ptx_warp *w, int k)
-{
-    w->part[k] = w->part[--w->parts];
-}
-
-/* The runnable part that is furthest behind, joined with others at the same place; -1: none. */
-static int pick(struct ptx_warp *w)
-{
-    int best = -1;
-    for (int k = 0; k < w->parts; k++)
-        if (w->part[k].state == PART_RUNS && (best < 0 || w->part[k].pc < w->part[best].pc))
-            best = k;
-    for (int k = w->parts - 1; k > best && best >= 0; k--)
-        if (w->part[k].state == PART_RUNS && w->part[k].pc == w->part[best].pc) {
-            w->part[best].mask |= w->part[k].mask;
-            drop_part(w, k);
-        }
-    return best;
-}
-
-/* A convergence point: true when all lanes that it asks for are here; otherwise the part waits. Lanes that wait at the
- * same instruction are joined first. */
-static bool met(struct ptx_warp *w, int k, const struct ptx_ins *i, uint32_t *mask)
-{
-    struct ptx_part *me = &w->part[k];
-    for (int j = w->parts - 1; j >= 0; j--)
-        if (j != k && w->part[j].state == PART_MEETS && w->part[j].pc == me->pc) {
-            me->mask |= w->part[j].mask;
-            drop_part(w, j);
-            if (k == w->parts) /* the last one moved into j's place */
-                me = &w->part[k = j];
-        }
-    me->state = PART_MEETS;
-    *mask = guarded(w, i, me->mask);
-    uint32_t want = w->live;
-    if (i->members && *mask) {
-        const ptx_w *members = ptx_lanes(w, i->members);
-        const uint32_t first = members[__builtin_ctz(*mask)];
-        for (int l = 0; l < PTX_LANES; l++)
-            if (*mask >> l & 1 && members[l] != first)
-                lf_ptx_fail(w, i, l, "another member mask than other lanes");
-        if (*mask & ~first)
-            lf_ptx_fail(w, i, __builtin_ctz(*mask & ~first), "a thread that is not in the member mask 0x%08x", first);
-        want = first & w->live;
-    }
-    if (i->guard && me->mask == w->live && !*mask)
-        return true; /* nobody does it */
-    if ((*mask & want) != want)
-        return false;
-    return true;
-}
-
-static int part_at(const struct ptx_warp *w, uint32_t pc, int state)
-{
-    for (int k = 0; k < w->parts; k++)
-        if ((int)w->part[k].state == state && w->part[k].pc == pc)
-            return k;
-    return -1;
-}
-
-/* ---- barriers ---- */
-
-static unsigned barrier_threads(struct ptx_block *b, const struct ptx_warp *w, const struct ptx_ins *i, int lane)
-{
-    if (i->n < 2)
-        return b->threads;
-    const unsigned n = ((ptx_w *)PTX_O(w, i, 1))[lane];
-    if (!n || n % PTX_LANES)
-        lf_ptx_fail(w, i, lane, "a barrier of %u threads", n);
-    return n;
-}
-
-/* bar.sync, bar.arrive (9.7.13.1): a warp arrives as a whole. */
-static void arrive(struct ptx_warp *w, int k, const struct ptx_ins *i)
-{
-    struct ptx_block *b = w->b;
-    struct ptx_part *me = &w->part[k];
-    const uint32_t mask = guarded(w, i, me->mask);
-    if (!mask) {
-        me->pc++;
-        return;
-    }
-    const uint32_t all = w->index + 1 == b->warps && b->threads % PTX_LANES ? (1u << b->threads % PTX_LANES) - 1 : ~0u;
-    if (mask != all)
-        lf_ptx_fail(w, i, __builtin_ctz(mask), "a barrier that lanes 0x%08x of the warp do not reach", all & ~mask);
-    const int lane = __builtin_ctz(mask);
-    const unsigned id = ((ptx_w *)PTX_O(w, i, 0))[lane], n = barrier_threads(b, w, i, lane);
-    if (id >= PTX_BARRIERS)
-        lf_ptx_fail(w, i, lane, "barrier %u", id);
-    struct ptx_bar *bar = &b->bar[id];
-    if (bar->arrived && bar->expected != n)
-        lf_ptx_fail(w, i, lane, "barrier %u of %u and of %u threads", id, bar->expected, n);
-    bar->expected = n;
-    bar->arrived += PTX_LANES < b->threads ? PTX_LANES : b->threads;
-    me->pc++;
-    if (i->imm) { /* sync */
-        me->state = PART_AT_BARRIER;
-        w->barrier = (int)id;
-    }
-    const unsigned full = (n + PTX_LANES - 1) / PTX_LANES * (PTX_LANES < b->threads ? PTX_LANES : b->threads);
-    if (bar->arrived > full)
-        lf_ptx_fail(w, i, lane, "more threads than the %u of barrier %u", n, id);
-    if (bar->arrived < full)
-        return;
-    bar->arrived = 0;
-    for (unsigned j = 0; j < b->warps; j++) {
-        struct ptx_warp *o = &b->warp[j];
-        for (int x = 0; x < o->parts; x++)
-            if (o->part[x].state == PART_AT_BARRIER && o->barrier == (int)id)
-                o->part[x].state = PART_RUNS;
-    }
-}
-
-/* ---- running ---- */
-
-/* Runs part k until something else may have to run. */
-static void run_part(struct ptx_warp *w, int k)
-{
-    struct ptx_ins *const code = w->b->k->code;
-    struct ptx_part *me = &w->part[k];
-    const size_t n = w->b->k->n;
-    for (;;) {
-        if (me->pc >= n) {
-            struct ptx_ins *last = &code[n - 1];
-            lf_ptx_fail(w, last, __builtin_ctz(me->mask), "the end of the function");
-        }
-        struct ptx_ins *i = &code[me->pc];
-        uint32_t mask = me->mask;
-        executed += (unsigned)__builtin_popcount(mask);
-        switch (i->kind) {
-        case PTX_PLAIN:
-            mask = guarded(w, i, mask);
-            if (mask) {
-                if (!i->own_defined)
-                    track(w, i, mask);
-                i->fn(w, i, mask);
-            }
-            me->pc++;
-            break;
-        case PTX_BRANCH: {
-            const uint32_t taken = guarded(w, i, mask), rest = mask & ~taken, pc = me->pc;
-            if (!rest) {
-                me->pc = i->target;
-                break;
-            }
-            if (!taken) {
-                me->pc++;
-                break;
-            }
-            me->mask = rest;
-            me->pc++;
-            if (pc + 1 != i->target)
-                add_part(w, i->target, taken);
-            else
-                me->mask |= taken;
-            return;
-        }
-        case PTX_INDEXED: {
-            const uint32_t taken = guarded(w, i, mask);
-            const ptx_w *index = PTX_O(w, i, 0);
-            track(w, i, taken);
-            const uint32_t pc = me->pc;
-            drop_part(w, k);
-            add_part(w, pc + 1, mask & ~taken);
-            for (uint32_t left = taken; left;) {
-                const uint32_t x = index[__builtin_ctz(left)];
-                uint32_t same = 0;
-                for (int l = 0; l < PTX_LANES; l++)
-                    same |= (left >> l & 1 && index[l] == x) ? 1u << l : 0;
-                if (x >= i->imm)
-                    lf_ptx_fail(w, i, __builtin_ctz(left), "branch %u of %d", x, (int)i->imm);
-                add_part(w, i->targets[x], same);
-                left &= ~same;
-            }
-            return;
-        }
-        case PTX_RETURN: {
-            const uint32_t gone = guarded(w, i, mask);
-            w->live &= ~gone;
-            me->mask &= ~gone;
-            me->pc++;
-            if (!me->mask)
-                drop_part(w, k);
-            /* who waits for all living lanes may go on */
-            for (int j = 0; j < w->parts; j++)
-                if (w->part[j].state == PART_MEETS)
-                    w->part[j].state = PART_RUNS;
-            return;
-        }
-        case PTX_BARRIER:
-            if (mask != w->live && w->parts > 1) {
-                /* others may be about to come: wait for them */
-                if (!met(w, k, i, &mask))
-                    return;
-                k = part_at(w, (uint32_t)(i - code), PART_MEETS);
-                w->part[k].state = PART_RUNS;
-                me = &w->part[k];
-            }
-            track(w, i, me->mask);
-            arrive(w, k, i);
-            return;
-        case PTX_CONVERGE: {
-            if (!met(w, k, i, &mask))
-                return;
-            k = part_at(w, (uint32_t)(i - code), PART_MEETS);
-            me = &w->part[k];
-            me->state = PART_RUNS;
-            if (mask) {
-                if (!i->own_defined)
-                    track(w, i, mask);
-                i->fn(w, i, mask);
-            }
-            me->pc++;
-            if (w->parts > 1)
-                return;
-            break;
-        }
-        case PTX_WAIT:
-            mask = guarded(w, i, mask);
-            if (mask) {
-                w->again = w->idle = false;
-                if (!i->own_defined)
-                    track(w, i, mask);
-                i->fn(w, i, mask);
-                if (w->again) {
-                    executed -= w->idle ? (unsigned)__builtin_popcount(me->mask) : 0; /* so nothing happened */
-                    me->state = PART_WAITS;
-                    return;
-                }
-            }
-            me->pc++;
-            break;
-        }
-        if (w->parts > 1 && me->pc < n && code[me->pc].leader)
-            return;
-    }
-}
-
-/* Runs a warp until all its parts wait or have ended. */
-static void run_warp(struct ptx_warp *w)
-{
-    for (int k; (k = pick(w)) >= 0;)
-        run_part(w, k);
 }
 
 static void order_warps(unsigned *to, unsigned n, int order)
@@ -369,11 +77,11 @@ static void run_block(struct ptx_block *b, int order)
 {
     unsigned turn[PTX_MAX_WARPS];
     while (alive(b)) {
-        const uint64_t before = executed;
+        const uint64_t before = lf_ptx_count();
         order_warps(turn, b->warps, order);
         for (unsigned x = 0; x < b->warps; x++)
-            run_warp(&b->warp[turn[x]]);
-        bool ran = executed != before;
+            lf_ptx_run_warp(&b->warp[turn[x]]);
+        bool ran = lf_ptx_count() != before;
         if (!ran || (order > 1 && (shuffle >> 16) % 4 == 0))
             ran = lf_ptx_tile_lands(b) || ran;
         for (unsigned x = 0; x < b->warps; x++)
@@ -424,8 +132,8 @@ static void start_warp(struct ptx_block *b, unsigned index)
     for (size_t c = 0; c < b->k->n_unwritten; c++)
         w->defined[b->k->unwritten[c]] = ~0u;
     w->live = left >= PTX_LANES ? ~0u : (1u << left) - 1;
-    w->parts = 0;
-    add_part(w, 0, w->live);
+    w->part[0] = (struct ptx_part){0, w->live, PART_RUNS};
+    w->parts = 1;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         const unsigned t = index * PTX_LANES + l;
         lanes[S_TID_X][l] = t % b->dim.x;
