@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/id.h"
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/lock.h"
@@ -234,6 +235,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         return print_config(o, err);
     if (!plan)
         rc = lf_stop_install(lf_optset_str(o, "stop_file"), err);
+    if (rc == 0 && !plan)
+        rc = lf_fence_install(getenv(LF_FENCE_ENV), err);
     if (rc == 0) {
         rc = st->setup(&self, o, err);
         *usage = rc == LF_EINVAL;

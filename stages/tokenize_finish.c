@@ -128,17 +128,6 @@ static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const ch
     return rc;
 }
 
-static int copy_file(const char *from, const char *to, lf_err *err)
-{
-    lf_buf b;
-    lf_buf_init(&b);
-    int rc = lf_io_read_file(from, SIZE_MAX / 2, &b, err);
-    if (rc == 0)
-        rc = lf_io_replace(to, b.data, b.len, LF_ARTIFACT_MODE, err);
-    lf_buf_fini(&b);
-    return rc;
-}
-
 /* Make DIR/sub/name available below OUT: a hard link, or a copy where links are refused. */
 static int take_file(const tok_writer *w, const char *dir, const char *sub, const char *name, lf_err *err)
 {
@@ -153,9 +142,9 @@ static int take_file(const tok_writer *w, const char *dir, const char *sub, cons
         return 0;
     if (strcmp(sub, "shards") == 0 && unlink(to) != 0 && errno != ENOENT) /* half written, without a record */
         return lf_fail_errno(err, "cannot replace %s", to);
-    if (link(from, to) == 0 || errno == EEXIST)
-        return 0;
-    return copy_file(from, to, err);
+    lf_err why = LF_ERR_INIT;
+    int rc = lf_io_link_or_copy(from, to, LF_ARTIFACT_MODE, &why);
+    return rc == 0 || rc == LF_EEXIST ? 0 : lf_fail(err, rc, "%s", why.text);
 }
 
 /* Are all shards of a group below dir? Asked before any of them is counted. */

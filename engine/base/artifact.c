@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
@@ -260,6 +261,8 @@ int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err)
         goto out;
     }
     if ((rc = sync_files(a, dir, err)) < 0 || (rc = lf_io_fsync_path(dir, err)) < 0)
+        goto out;
+    if ((rc = lf_fence_check(dir, err)) < 0)
         goto out;
     rc = lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, err);
 out:

@@ -58,8 +58,17 @@ int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes, const uint8
 int lf_artifact_add_hashed(lf_artifact *a, const char *dir, const char *path, lf_err *err);
 
 /* Commit: check that every file is there with its length, fsync the files and their directories, then write
- * dir/manifest.json durably with link(2). dir itself is durable when lf_io_mkdirs made it. LF_EEXIST when dir holds a manifest already (it is left alone). */
+ * dir/manifest.json durably with link(2). dir itself is durable when lf_io_mkdirs made it. LF_EEXIST when dir holds a manifest already (it is left alone).
+ * LF_EBUSY when a newer start of the stage has begun (fence.h): nothing is published. */
 int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err);
+
+/* Make the artifact `from` available as `to` too: its files become hard links, or copies where links are refused, its
+ * manifest last. So nothing that happens to `from` later, its removal included, can take it away. sha256, when not NULL: what
+ * the bytes of the manifest must hash to. `to` must not exist. LF_ENOENT: there is no such artifact (any more), or one of its
+ * files is gone; then `to` does not exist either. */
+int lf_artifact_take(const char *from, const char *to, const uint8_t sha256[LF_HASH_BYTES], lf_err *err);
+/* SHA-256 of the bytes of dir/manifest.json. LF_ENOENT: there is none. */
+int lf_artifact_manifest_hash(uint8_t out[LF_HASH_BYTES], const char *dir, lf_err *err);
 
 /* Read and validate dir/manifest.json. kind NULL: any. Does not look at the files. LF_ENOENT: no manifest. */
 int lf_artifact_load(lf_artifact *out, const char *dir, const char *kind, lf_err *err);

@@ -433,3 +433,53 @@ char *lf_path_join(const char *dir, const char *name, lf_err *err)
     lf_buf_fini(&b);
     return p;
 }
+
+/* ---- taking a file over ---- */
+
+#define COPY_BYTES ((size_t)4 << 20)
+
+static int copy_bytes(int in, int out, const char *from, const char *to, lf_err *err)
+{
+    char *buf = lf_malloc(COPY_BYTES, 1, err);
+    int rc = buf ? 0 : LF_ENOMEM;
+    while (rc == 0) {
+        ssize_t n = read(in, buf, COPY_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = lf_fail_errno(err, "cannot read %s", from);
+        if (n <= 0)
+            break;
+        rc = lf_io_write_all(out, buf, (size_t)n, to, err);
+    }
+    free(buf);
+    return rc == 0 ? lf_io_fsync(out, to, err) : rc;
+}
+
+int lf_io_copy(const char *from, const char *to, mode_t mode, lf_err *err)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc = 0;
+    if (in < 0)
+        return lf_fail_errno(err, "cannot open %s", from);
+    int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (out < 0) {
+        rc = lf_fail_errno(err, "cannot create %s", to);
+    } else {
+        rc = copy_bytes(in, out, from, to, err);
+        if (close(out) < 0 && rc == 0)
+            rc = lf_fail_errno(err, "cannot close %s", to);
+        if (rc < 0)
+            unlink(to);
+    }
+    close(in);
+    return rc;
+}
+
+int lf_io_link_or_copy(const char *from, const char *to, mode_t mode, lf_err *err)
+{
+    if (link(from, to) == 0)
+        return 0;
+    if (errno == ENOENT || errno == EEXIST)
+        return lf_fail_errno(err, "cannot link %s to %s", from, to);
+    return lf_io_copy(from, to, mode, err);
+}

@@ -45,6 +45,11 @@ int lf_io_publish_tmp(const char *tmp_path, const char *path, lf_err *err);
 int lf_io_replace(const char *path, const void *data, size_t n, mode_t mode, lf_err *err);
 /* Remove a tree below an existing directory; follows no symbolic link; a missing path is fine. */
 int lf_io_remove_tree(const char *path, lf_err *err);
+/* `to` becomes a copy of `from` in a new file, in blocks, durable. LF_EEXIST: `to` is there and stays as it is. */
+int lf_io_copy(const char *from, const char *to, mode_t mode, lf_err *err);
+/* `to` becomes another name of the file `from`, which must not change any more; a copy where hard links are refused
+ * (another file system, another owner's file, too many links). LF_EEXIST as above. */
+int lf_io_link_or_copy(const char *from, const char *to, mode_t mode, lf_err *err);
 
 /* "dir/name" as an owned string. */
 char *lf_path_join(const char *dir, const char *name, lf_err *err);

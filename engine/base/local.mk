@@ -4,10 +4,11 @@ engine_libbase_a_SOURCES += \
   engine/base/num.c engine/base/le.h engine/base/bits.h engine/base/bf16.h engine/base/f16.h engine/base/f8.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h \
   engine/base/opt.c engine/base/opt.h engine/base/opt_priv.h engine/base/opt_print.c \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
-  engine/base/sys.c engine/base/sys.h engine/base/json.c engine/base/json.h engine/base/id.c engine/base/id.h \
+  engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
+  engine/base/json.c engine/base/json.h engine/base/id.c engine/base/id.h \
   engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
 # the store helper's
-engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c \
+engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c engine/base/artifact_take.c \
   engine/base/sha_lanes.h engine/base/sha_lanes_body.inc engine/base/sha_lanes.c
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \

@@ -54,6 +54,13 @@ typedef struct lf_opt {
     const char *help;    /* one sentence, no full stop needed; no newline */
 } lf_opt;
 
+/* What a later start of a stage goes on from (flow/handover.h): names below out as patterns of fnmatch(3) in which '*' does not
+ * match '/'. A directory counts once it is an artifact, a file at once. */
+typedef struct lf_opt_carry {
+    const char *pattern; /* "checkpoints/step-*" */
+    bool grows;          /* a file that is appended to: it is copied, others get a second name */
+} lf_opt_carry;
+
 typedef struct lf_opt_table {
     const char *stage;   /* "pretrain" */
     int spec_version;    /* raised when the meaning of the stage's output changes */
@@ -62,6 +69,9 @@ typedef struct lf_opt_table {
     size_t n_opts;
     const char *const *outputs; /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
     bool any_output; /* which outputs there are follows from the options: at least one. Else the first is always there */
+    /* A pattern of NULL ends the list. NULL: a later start looks into the directories of all before it, whose pieces it checks
+     * one by one. */
+    const lf_opt_carry *carry;
 } lf_opt_table;
 
 /* Values of one table. Reading an option that is not in the table, or with the wrong type, is LF_BUG. Reads are noted, so

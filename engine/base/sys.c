@@ -18,13 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/fence.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 
-enum { STOP_FILE = -1 };
+enum { STOP_FILE = -1, STOP_FENCE = -2 };
 
 static struct {
-    volatile sig_atomic_t signum; /* 0: none, STOP_FILE, or the signal */
+    volatile sig_atomic_t signum; /* 0: none, STOP_FILE, STOP_FENCE, or the signal */
     char *path;
     _Atomic int64_t next_look_ms;
 } stop;
@@ -81,14 +82,14 @@ bool lf_stop_requested(void)
 {
     if (stop.signum)
         return true;
-    if (!stop.path)
-        return false;
     int64_t now = coarse_ms(), due = atomic_load_explicit(&stop.next_look_ms, memory_order_relaxed);
     if (now < due || !atomic_compare_exchange_strong(&stop.next_look_ms, &due, now + 1000))
         return false;
     struct stat st;
-    if (stat(stop.path, &st) == 0 && stop.signum == 0)
+    if (stop.path && stat(stop.path, &st) == 0 && stop.signum == 0)
         stop.signum = STOP_FILE;
+    if (lf_fence_closed() && stop.signum == 0)
+        stop.signum = STOP_FENCE;
     return stop.signum != 0;
 }
 
@@ -99,6 +100,8 @@ const char *lf_stop_reason(void)
         return NULL;
     case STOP_FILE:
         return "stop file";
+    case STOP_FENCE:
+        return "a newer start has taken over";
     case SIGTERM:
         return "SIGTERM";
     case SIGUSR2:

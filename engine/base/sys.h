@@ -12,11 +12,11 @@
 
 /* Stop requests. Installs handlers for SIGTERM, SIGINT, SIGUSR2 that only set a flag (and ignores SIGPIPE and SIGXFSZ, so
  * that write(2) fails instead); a second SIGINT ends the process at once. stop_path, when not NULL, is a file whose
- * existence is a stop request too, looked for at most once a second. Call once, from a stage's main. */
+ * existence is a stop request too, and so is a closed fence (fence.h); both are looked for at most once a second. Call once, from a stage's main. */
 int lf_stop_install(const char *stop_path, lf_err *err);
 /* Has a stop been asked for? Cheap; callable from the step loop. */
 bool lf_stop_requested(void);
-/* "SIGTERM", "SIGUSR2", "SIGINT", "stop file" or NULL. */
+/* "SIGTERM", "SIGUSR2", "SIGINT", "stop file", "a newer start has taken over" or NULL. */
 const char *lf_stop_reason(void);
 
 double lf_now_s(void);        /* monotonic seconds */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
@@ -200,7 +201,7 @@ int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, 
 int lf_ckpt_retain(const char *out_dir, int keep_last, int64_t keep_every, lf_err *err)
 {
     struct finds f = {0};
-    int kept = 0, rc = scan_steps(&f, out_dir, 0, err);
+    int kept = 0, rc = lf_fence_closed() ? 0 : scan_steps(&f, out_dir, 0, err);
     if (rc == 0 && f.n)
         qsort(f.v, f.n, sizeof *f.v, cmp_found);
     for (size_t i = 0; i < f.n && rc == 0; i++) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/fence.h"
 #include "engine/base/frame.h"
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
@@ -265,7 +266,8 @@ int main(int argc, char **argv)
         code = puts("fake") < 0;
     else if (lf_optset_bool(o, "plan"))
         code = print_plan(o, join ? "join" : "work");
-    else if (lf_stop_install(lf_optset_str(o, "stop_file"), &err) == 0)
+    else if (lf_stop_install(lf_optset_str(o, "stop_file"), &err) == 0 &&
+             lf_fence_install(getenv(LF_FENCE_ENV), &err) == 0)
         code = join ? run_join(o, &err) : run_work(o, &err);
     if (err.rc != 0)
         fprintf(stderr, "lf-%s: %s\n", join ? "join" : "work", err.text);
