@@ -7,19 +7,19 @@
 #include "flow/epoch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 
 #define EPOCH_MAX 1000000
-#define RECORD_MAX_BYTES ((size_t)8 << 20)
+#define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
 
 static int epoch_path(char out[PATH_MAX], const char *stage_dir, int epoch, lf_err *err)
 {
@@ -110,10 +110,31 @@ static int link_record(const char *stage_dir, int e, const json_t *record, lf_er
     return rc;
 }
 
-int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record, lf_err *err)
+/* The claim's text: what the caller says of itself, and what hooks add. */
+static int make_claim(json_t **out, int attempt, int e, const json_t *record, const lf_epoch_hooks *hooks, lf_err *err)
+{
+    json_t *claim = json_deep_copy(record);
+    int rc = claim == NULL || json_object_set_new(claim, "lf_epoch", json_integer(1)) < 0 ||
+                     json_object_set_new(claim, "kind", json_string("claim")) < 0 ||
+                     json_object_set_new(claim, "attempt", json_integer(attempt)) < 0 ||
+                     json_object_set_new(claim, "epoch", json_integer(e)) < 0
+                 ? lf_fail(err, LF_ENOMEM, "out of memory")
+                 : 0;
+    if (rc == 0 && hooks != NULL)
+        rc = hooks->prepare(hooks->user, e - 1, claim, err);
+    if (rc < 0)
+        json_decref(claim);
+    else
+        *out = claim;
+    return rc;
+}
+
+int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record,
+                   const lf_epoch_hooks *hooks, lf_err *err)
 {
     for (int tries = 0; tries < 1000; tries++) {
         lf_epoch_log l;
+        json_t *claim = NULL;
         int rc = lf_epoch_read(&l, stage_dir, err);
         if (rc < 0)
             return rc;
@@ -125,21 +146,18 @@ int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *s
             return lf_fail(err, LF_EEXIST, "%s: committed already", stage_dir);
         }
         lf_epoch_fini(&l);
-        json_t *claim = json_deep_copy(record);
-        if (claim == NULL || json_object_set_new(claim, "lf_epoch", json_integer(1)) < 0 ||
-            json_object_set_new(claim, "kind", json_string("claim")) < 0 ||
-            json_object_set_new(claim, "attempt", json_integer(attempt)) < 0 ||
-            json_object_set_new(claim, "epoch", json_integer(e)) < 0) {
-            json_decref(claim);
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-        }
         lf_err local = LF_ERR_INIT;
+        rc = make_claim(&claim, attempt, e, record, hooks, err);
+        if (rc < 0)
+            return rc;
         rc = link_record(stage_dir, e, claim, &local);
         json_decref(claim);
         if (rc == 0) {
             *epoch = e;
             return 0;
         }
+        if (hooks != NULL)
+            hooks->drop(hooks->user);
         if (rc != LF_EEXIST)
             return lf_fail(err, rc, "%s", local.text);
     }
@@ -169,9 +187,5 @@ int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t 
 int lf_epoch_superseded(const char *stage_dir, int epoch)
 {
     char path[PATH_MAX];
-    /* An NFS client remembers for up to a minute that a name was not there; opening the directory makes it ask again. */
-    int fd = open(stage_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    return epoch_path(path, stage_dir, epoch + 1, NULL) == 0 && lf_io_exists(path);
+    return epoch_path(path, stage_dir, epoch + 1, NULL) == 0 && lf_fence_there(path);
 }

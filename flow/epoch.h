@@ -29,10 +29,18 @@ typedef struct lf_epoch_log {
 int lf_epoch_read(lf_epoch_log *out, const char *stage_dir, lf_err *err);
 void lf_epoch_fini(lf_epoch_log *l);
 
+/* What a claim needs that depends on the record before it. prepare is called with the number of that record and adds members to
+ * the claim; drop takes back what it did when another process was faster, or the claim failed. */
+typedef struct lf_epoch_hooks {
+    int (*prepare)(void *user, int highest, json_t *claim, lf_err *err);
+    void (*drop)(void *user);
+    void *user;
+} lf_epoch_hooks;
+
 /* Claim the next epoch for an attempt: sets *epoch. record: its members are added to the claim. LF_EEXIST when a commit
- * of spec_id is the highest record (nothing is left to do). */
+ * of spec_id is the highest record (nothing is left to do). hooks may be NULL. */
 int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record,
-                   lf_err *err);
+                   const lf_epoch_hooks *hooks, lf_err *err);
 /* Publish a commit record for `epoch`; LF_EBUSY when a higher epoch exists (fenced). done: the marker's contents. */
 int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t *done, lf_err *err);
 /* Does an epoch above this one exist? Cheap; for polling. */

@@ -9,6 +9,7 @@
  *   stage.json   the stage's process         metrics   framed metrics
  *   ranks/       HOST.PID.json of each rank  stop      made to ask for a stop
  *   out/         outputs and checkpoints     done.json the commit marker, only when it is done
+ *   from/        what earlier starts handed over (handover.h), until the commit
  *   end.json     how it ended                spool/    event files
  * and beside it, in RUN/<stage>/:
  *   successor.<attempt>.<job>.json  a job that the wrapper submitted in place of one that may not be requeued
@@ -69,7 +70,8 @@ typedef struct lf_exec {
     char *stage_dir, *dir;
     int epoch;
     json_t *inputs;  /* resolved: [{"name","path","run","stage","attempt","epoch","spec_id","output"}] */
-    json_t *resume;  /* out directories of earlier incarnations, oldest first */
+    json_t *resume;  /* directories laid out as out that the stage may go on from, oldest first */
+    bool taken;      /* <dir>/from holds what earlier starts handed over (handover.h) */
     double t_start;
     bool planning;   /* inputs that are not made yet are no error */
     lf_jobside job;
@@ -88,6 +90,15 @@ int lf_exec_open(lf_exec *x, lf_err *err);
  * code is 0). Waits a moment for files of other nodes inside a job. */
 int lf_exec_may_start(lf_exec *x, int *code, lf_err *err);
 int lf_exec_claim(lf_exec *x, lf_err *err);
+
+/* exec_evict.c: processes of starts that are superseded. */
+/* Those before x: each is asked by its stop file, and what runs on this host is killed. What cannot be reached looks at the
+ * fence itself (base/fence.h). */
+void lf_exec_evict(const lf_exec *x);
+/* Those of x, which has been superseded itself. */
+void lf_exec_evict_own(const lf_exec *x);
+/* Make the stop file of the start in dir. */
+void lf_exec_ask_by_file(const char *dir);
 
 /* exec_config.c: fills x->inputs and x->resume, writes config.ini. LF_ENOENT: something it depends on is not done. */
 int lf_exec_prepare(lf_exec *x, lf_err *err);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
@@ -31,6 +32,7 @@
 #define LOOK_EVERY_S 1.0
 #define WARNED_EARLY_S 60.0
 #define PACE_EVERY_S 5.0
+#define SUPERSEDED_S 10.0 /* a superseded stage has nothing to save, only messages to its other ranks */
 #define LAST_MOMENT_S 15.0 /* what the wrapper keeps for itself before a scheduler's end: records, putting the job back */
 
 struct child {
@@ -59,10 +61,12 @@ static int stop_signal(const lf_exec *x, int sig) { return x->launch.launcher ==
 
 static void set_environment(const lf_exec *x, const char *ranks)
 {
-    char n[16];
+    char n[16], fence[PATH_MAX];
     setenv("LOONG_RUN", x->run.id, 1);
     setenv("LOONG_STAGE", x->args.stage, 1);
     setenv("LOONG_RANKS_DIR", ranks, 1);
+    if (lf_path_set(fence, NULL, "%s/epoch.%d", x->stage_dir, x->epoch + 1) == 0)
+        setenv(LF_FENCE_ENV, fence, 1);
     snprintf(n, sizeof n, "%d", x->launch.omp_threads);
     if (x->launch.omp_threads > 0)
         setenv("OMP_NUM_THREADS", n, 1);
@@ -216,6 +220,19 @@ static void watch_the_clock(struct child *c, lf_exec *x)
     }
 }
 
+/* By every way there is: the stop file, the launcher, and soon the end of everything that this host can reach. Ranks also look
+ * at the fence themselves. */
+static void leave_the_field(struct child *c, lf_exec *x)
+{
+    if (x->ev.superseded)
+        return;
+    x->ev.superseded = true;
+    lf_exec_ask_by_file(x->dir);
+    ask_to_stop(c, x, SIGTERM);
+    if (c->kill_at > lf_now_s() + SUPERSEDED_S)
+        c->kill_at = lf_now_s() + SUPERSEDED_S;
+}
+
 /* Once a second: a cancel, a newer epoch, the clock. */
 static void look_around(struct child *c, lf_exec *x)
 {
@@ -234,9 +251,9 @@ static void look_around(struct child *c, lf_exec *x)
         c->next_pace = now + PACE_EVERY_S;
         lf_exec_pace_read(x);
     }
-    bool newer = lf_epoch_superseded(x->stage_dir, x->epoch);
-    x->ev.superseded = x->ev.superseded || newer;
-    if (c->kill_at <= 0 && (newer || cancel_asked(x)))
+    if (lf_epoch_superseded(x->stage_dir, x->epoch))
+        leave_the_field(c, x);
+    if (c->kill_at <= 0 && cancel_asked(x))
         ask_to_stop(c, x, SIGTERM);
 }
 
@@ -309,6 +326,8 @@ int lf_exec_child(lf_exec *x, lf_err *err)
     x->ev.oom_kills = oom_before >= 0 && oom_after > oom_before ? oom_after - oom_before : 0;
     x->ev.cancelled = cancel_asked(x);
     x->ev.superseded = x->ev.superseded || lf_epoch_superseded(x->stage_dir, x->epoch);
+    if (x->ev.superseded)
+        lf_exec_evict_own(x);
     lf_exec_pace_read(x);
     char *log = lf_path_join(x->dir, "log", err);
     x->log_tail = log != NULL ? lf_log_tail(log, TAIL_BYTES, err) : NULL;

@@ -18,6 +18,7 @@
 #include "engine/base/sys.h"
 #include "flow/epoch.h"
 #include "flow/exec.h"
+#include "flow/handover.h"
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
 
@@ -128,8 +129,10 @@ void lf_exec_commit(lf_exec *x, lf_end_class *c)
 {
     lf_err e = LF_ERR_INIT;
     int rc = commit_result(x, &e);
-    if (rc == 0)
+    if (rc == 0) {
+        lf_handover_discard(x->dir);
         return;
+    }
     bool fenced = rc == LF_EBUSY;
     c->state = fenced ? "stopped" : "failed";
     c->cls = fenced ? "superseded" : e.errnum == ENOSPC || e.errnum == EDQUOT ? "disk" : "unknown";

@@ -16,6 +16,7 @@
 #include "engine/base/str.h"
 #include "flow/exec.h"
 #include "flow/pipeline_priv.h"
+#include "flow/record.h"
 
 /* The result a stage of this run stands for: its directory and marker, checked file by file. */
 static int find_upstream(lf_stage_view *out, lf_exec *x, const char *name, lf_err *err)
@@ -172,10 +173,20 @@ static int write_config(lf_exec *x, lf_err *err)
     return rc;
 }
 
-/* Earlier incarnations whose checkpoints this one may continue from, oldest first. */
+static int resume_from_taken(lf_exec *x, lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = x->taken ? lf_path_set(path, err, "%s/from", x->dir) : 0;
+    return rc == 0 && x->taken ? lf_json_push_new(x->resume, json_string(path), err) : rc;
+}
+
+/* A stage that hands nothing over looks for its pieces in the directories of earlier starts itself, oldest first. Each piece is
+ * checked against its hash, and whoever made it made the same bytes. */
 static int find_resume(lf_exec *x, lf_err *err)
 {
     lf_stage_view s;
+    if (json_object_get(x->stage, "carry") != NULL)
+        return resume_from_taken(x, err);
     int rc = lf_stage_scan(&s, x->run.dir, x->stage, err);
     if (rc < 0)
         return rc;

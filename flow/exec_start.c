@@ -20,6 +20,7 @@
 #include "engine/base/sys.h"
 #include "flow/epoch.h"
 #include "flow/exec.h"
+#include "flow/handover.h"
 #include "flow/policy.h"
 #include "flow/record.h"
 #include "flow/who.h"
@@ -300,28 +301,77 @@ int lf_exec_may_start(lf_exec *x, int *code, lf_err *err)
 
 /* ---- the claim ---- */
 
-int lf_exec_claim(lf_exec *x, lf_err *err)
+static json_t *claim_record(const lf_exec *x, lf_err *err)
 {
     json_t *who = lf_who_make(0, err);
     json_t *rec = who != NULL ? json_pack("{s:o, s:s, s:f}", "process", who, "token", x->args.token, "t", lf_wall_s()) : NULL;
-    if (rec == NULL)
-        return lf_fail(err, LF_ENOMEM, "cannot describe this process");
-    int rc = 0;
-    if (x->job.ops != NULL &&
+    if (rec != NULL && x->job.ops != NULL &&
         (json_object_set_new(rec, "jobid", json_string(x->job.id)) < 0 ||
-         json_object_set_new(rec, "restarts", json_integer(x->job.restarts)) < 0))
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    const char *spec = json_string_value(json_object_get(x->stage, "spec_id"));
-    if (rc == 0)
-        rc = lf_epoch_claim(&x->epoch, x->stage_dir, x->args.attempt, spec, rec, err);
-    json_decref(rec);
+         json_object_set_new(rec, "restarts", json_integer(x->job.restarts)) < 0)) {
+        json_decref(rec);
+        rec = NULL;
+    }
+    if (rec == NULL)
+        lf_fail(err, LF_ENOMEM, "cannot describe this process");
+    return rec;
+}
+
+/* Which attempts' checkpoints this one may go on from: usable[i] for attempt i + 1, owned. */
+static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *err)
+{
+    lf_stage_view s;
+    int rc = lf_stage_scan(&s, x->run.dir, x->stage, err);
     if (rc < 0)
         return rc;
+    const json_t *accepted = json_object_get(x->attempt, "accepted");
+    const bool fresh = json_is_true(json_object_get(x->attempt, "fresh"));
+    bool *u = lf_calloc(s.n_attempts + 1, sizeof *u, err);
+    for (size_t i = 0; u != NULL && i < s.n_attempts; i++)
+        u[i] = !fresh && s.attempts[i] != NULL && lf_spec_continues(s.attempts[i], x->stage, accepted);
+    *usable = u;
+    *n = s.n_attempts;
+    lf_stage_scan_fini(&s);
+    return u != NULL ? 0 : LF_ENOMEM;
+}
+
+static int claim_epoch(lf_exec *x, lf_handover *h, lf_err *err)
+{
+    const lf_epoch_hooks hooks = {lf_handover_prepare, lf_handover_drop, h};
+    json_t *rec = claim_record(x, err);
+    if (rec == NULL)
+        return LF_ENOMEM;
+    const char *spec = json_string_value(json_object_get(x->stage, "spec_id"));
+    int rc = lf_epoch_claim(&x->epoch, x->stage_dir, x->args.attempt, spec, rec, &hooks, err);
+    json_decref(rec);
+    return rc;
+}
+
+static int make_start_dir(lf_exec *x, lf_err *err)
+{
     char name[64];
     snprintf(name, sizeof name, "%d.%d", x->args.attempt, x->epoch);
     x->dir = lf_path_join(x->stage_dir, name, err);
     char *out = x->dir != NULL ? lf_path_join(x->dir, "out", err) : NULL;
-    rc = out == NULL ? LF_ENOMEM : lf_io_mkdirs(out, 0750, err);
+    int rc = out == NULL ? LF_ENOMEM : lf_io_mkdirs(out, 0750, err);
     free(out);
+    return rc;
+}
+
+int lf_exec_claim(lf_exec *x, lf_err *err)
+{
+    bool *usable = NULL;
+    lf_handover h = {.stage_dir = x->stage_dir, .carry = json_object_get(x->stage, "carry")};
+    int rc = usable_attempts(&usable, &h.n_usable, x, err);
+    h.usable = usable;
+    if (rc == 0)
+        rc = claim_epoch(x, &h, err);
+    if (rc == 0) {
+        lf_exec_evict(x);
+        rc = make_start_dir(x, err);
+    }
+    if (rc == 0)
+        rc = lf_handover_settle(&h, x->dir, x->epoch, &x->taken, err);
+    lf_handover_fini(&h);
+    free(usable);
     return rc;
 }

@@ -275,6 +275,16 @@ static int set_outputs(json_t *stage, const lf_opt_table *t, lf_err *err)
     return rc;
 }
 
+/* What a start hands over to the next one (handover.h). */
+static int set_carry(json_t *stage, const lf_opt_table *t, lf_err *err)
+{
+    json_t *carry = t->carry != NULL ? json_array() : NULL;
+    int rc = t->carry != NULL ? lf_json_set_new(stage, "carry", carry, err) : 0;
+    for (const lf_opt_carry *c = t->carry; rc == 0 && c != NULL && c->pattern != NULL; c++)
+        rc = lf_json_push_new(carry, json_pack("[s, b]", c->pattern, c->grows), err);
+    return rc;
+}
+
 static int set_after(json_t *stage, lf_conf *c, const char *section, lf_err *err)
 {
     json_t *list = json_array();
@@ -323,6 +333,8 @@ static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *arg
         rc = set_classes(st, t, set, err);
     if (rc == 0)
         rc = set_outputs(st, t, err);
+    if (rc == 0)
+        rc = set_carry(st, t, err);
     if (rc == 0)
         rc = set_after(st, &p->conf, s->name, err);
     if (rc == 0)

@@ -23,7 +23,7 @@
 #include "flow/record.h"
 #include "flow/spec.h"
 
-#define RECORD_MAX_BYTES ((size_t)8 << 20)
+#define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
 
 const char *lf_state_name(enum lf_state s)
 {

@@ -50,4 +50,5 @@ const lf_opt_table lf_dpo_opts = {
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,
     .any_output = true, /* mode = reference makes no checkpoint */
+    .carry = lf_train_carry,
 };

@@ -124,4 +124,5 @@ const lf_opt_table lf_ppo_opts = {
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,
+    .carry = lf_train_carry,
 };

@@ -46,4 +46,5 @@ const lf_opt_table lf_pretrain_opts = {
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,
+    .carry = lf_train_carry,
 };

@@ -37,10 +37,10 @@ static void epochs_run(const char *dir)
     lf_err e = LF_ERR_INIT;
     int epoch = 0;
     need(lf_io_mkdirs(at(dir, "stage"), 0750, &crash_err));
-    need(lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, &crash_err));
+    need(lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, NULL, &crash_err));
     need(lf_io_mkdirs(at(dir, "stage/1.1/out"), 0750, &crash_err));
     mark(1);
-    need(lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, &crash_err));
+    need(lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, NULL, &crash_err));
     need(lf_io_mkdirs(at(dir, "stage/1.2/out"), 0750, &crash_err));
     mark(2);
     need(epoch == 2 && commit(dir, 1, &e) == LF_EBUSY ? 0 : lf_fail(&crash_err, LF_EINVAL, "the zombie was let through"));
@@ -85,7 +85,7 @@ static int epochs_recover(const char *dir)
     lf_err e = LF_ERR_INIT;
     int epoch = 0, rc = lf_io_mkdirs(at(dir, "stage"), 0750, &crash_err);
     if (rc == 0) {
-        rc = lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, &e);
+        rc = lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, NULL, &e);
         if (rc == 0) {
             char name[64];
             snprintf(name, sizeof name, "stage/1.%d", epoch);

@@ -11,6 +11,8 @@
  *                    erofs    this call and every later one fail, as on a filesystem that is mounted read-only
  *                    killall  so are its parent (the wrapper of a stage) and the parent of that (loong-flow), all before it
  *                    term     the process gets SIGTERM, the call is done
+ *                    stop     the process is stopped before the call, which is done when it gets SIGCONT
+ *   LF_FAIL_MATCH    count only calls whose "name path" fits this pattern of fnmatch(3), as in "link *manifest.json"
  *   LF_FAIL_ONCE     a file that the first process to reach its call makes; where it exists nothing fails any more
  *   LF_FAIL_LOG      a file to which every counted call is added as "number name path"
  *   LF_FAIL_DELAY    microseconds that every counted call takes longer, to make a short stage one that can be hit
@@ -21,6 +23,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -34,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum action { NONE, ENOSPC_STAYS, EIO_ONCE, KILL, KILL_ALL, TERM, READ_ONLY };
+enum action { NONE, ENOSPC_STAYS, EIO_ONCE, KILL, KILL_ALL, TERM, READ_ONLY, STOP };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
@@ -64,7 +67,7 @@ static int my_program(const char *want)
 
 static void start(void)
 {
-    static const char *const names[] = {"none", "enospc", "eio", "kill", "killall", "term", "erofs"};
+    static const char *const names[] = {"none", "enospc", "eio", "kill", "killall", "term", "erofs", "stop"};
     const char *dir = getenv("LF_FAIL_ROOT"), *program = getenv("LF_FAIL_PROGRAM"), *n = getenv("LF_FAIL_AFTER");
     const char *what = getenv("LF_FAIL_ACTION"), *file = getenv("LF_FAIL_LOG");
     started = 1;
@@ -147,6 +150,9 @@ static int count(const char *what, const char *path, int needs_space)
     char line[PATH_MAX + 64];
     if (!below_root(path) || (action == ENOSPC_STAYS && !needs_space))
         return 0;
+    snprintf(line, sizeof line, "%s %s", what, path + root_len);
+    if (getenv("LF_FAIL_MATCH") && fnmatch(getenv("LF_FAIL_MATCH"), line, 0) != 0)
+        return 0;
     calls++;
     if (delay_us > 0)
         usleep((useconds_t)delay_us);
@@ -164,6 +170,10 @@ static int count(const char *what, const char *path, int needs_space)
         die();
     if (action == TERM) {
         kill(getpid(), SIGTERM);
+        return 0;
+    }
+    if (action == STOP) { /* to this thread: another one would be stopped a moment later, and the call done by then */
+        syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), SIGSTOP);
         return 0;
     }
     full = action == ENOSPC_STAYS;

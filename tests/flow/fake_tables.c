@@ -40,8 +40,19 @@ static const lf_opt join_rows[] = {
 static const char *const work_outputs[] = {"result", "extra", NULL};
 static const char *const join_outputs[] = {"joined", NULL};
 
-const lf_opt_table lf_fake_work = {"work",       1,    "count", work_rows, sizeof work_rows / sizeof work_rows[0],
-                                   work_outputs, false};
-const lf_opt_table lf_fake_join = {"join",       1,    "join", join_rows, sizeof join_rows / sizeof join_rows[0],
-                                   join_outputs, false};
+static const lf_opt_carry work_carry[] = {{"ck-*", false}, {NULL, false}};
+
+const lf_opt_table lf_fake_work = {.stage = "work",
+                                   .spec_version = 1,
+                                   .summary = "count",
+                                   .opts = work_rows,
+                                   .n_opts = sizeof work_rows / sizeof work_rows[0],
+                                   .outputs = work_outputs,
+                                   .carry = work_carry};
+const lf_opt_table lf_fake_join = {.stage = "join",
+                                   .spec_version = 1,
+                                   .summary = "join",
+                                   .opts = join_rows,
+                                   .n_opts = sizeof join_rows / sizeof join_rows[0],
+                                   .outputs = join_outputs};
 const lf_opt_table *const lf_fake_tables[] = {&lf_fake_work, &lf_fake_join, NULL};

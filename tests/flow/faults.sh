@@ -7,55 +7,12 @@
 # A point is the n-th change that the victim makes to its files (tests/fault/fail.c), spread from the first to the last
 # (which publishes), or a time, or a file that appears. Under sanitizers fail.so cannot be loaded: times and files only.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-LF=$LF_BUILDDIR/loong-flow
-LOONG_LIBEXEC=$LF_BUILDDIR/stages
-LF_MODELS_DIR=$LF_SRCDIR/models
-export LF_MODELS_DIR
-tool=$LF_BUILDDIR/tests/stage/train_tool
-FAIL=$LF_BUILDDIR/tests/fault/fail.so
-! grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h" || FAIL=
-
-# 3,000 lines of invented words, some 240 KB.
-awk 'BEGIN { x = 7; for (i = 0; i < 3000; i++) { line = ""; m = 5 + i % 23
-    for (j = 0; j < m; j++) { x = (x * 16807) % 2147483647; w = ""; k = 2 + x % 5; y = x
-        for (q = 0; q < k; q++) { y = (y * 16807) % 2147483647; w = w substr("etaoinshrdlucmfw", 1 + y % 16, 1) }
-        line = line (j ? " " : "") w (x % 31 == 0 ? "," : "") }
-    print line "." } }' >text.txt
-cat >pipeline.ini <<'END_INI'
-[pipeline]
-name = faults
-[model]
-preset = tiny-llama
-[kind tokenize]
-threads = 1
-[kind pretrain]
-threads = 1
+. "$LF_SRCDIR/tests/flow/faults_lib.sh"
+cat >>pipeline.ini <<'END_INI'
 [kind generate]
 threads = 1
 [kind eval]
 threads = 1
-[stage tokenize]
-kind = tokenize
-inputs = text.txt
-doc_split = line
-vocab_size = 512
-valid_fraction = 0.05
-shard_tokens = 12k
-[stage train]
-kind = pretrain
-data = ${stage:tokenize.shards}
-seq_length = 64
-batch = 4
-micro_batch = 4
-steps = 30
-lr = 2e-3
-warmup = 3
-valid_interval = 10
-valid_tokens = 1k
-save_interval = 3
-save_time = 0
-keep = 2
-log_interval = 10
 [stage generate]
 kind = generate
 checkpoint = ${stage:train.checkpoint}

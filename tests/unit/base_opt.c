@@ -24,7 +24,7 @@ static const lf_opt opts[] = {
     {"name", LF_OPT_STR, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "a text"},
 };
 static const char *const outputs[] = {"checkpoint", NULL};
-static const lf_opt_table table = {"train", 1, "trains", opts, sizeof opts / sizeof opts[0], outputs, false};
+static const lf_opt_table table = {"train", 1, "trains", opts, sizeof opts / sizeof opts[0], outputs, false, NULL};
 
 static int argv_set(lf_optset *s, lf_err *err, char *a, char *b, char *c)
 {
@@ -174,7 +174,7 @@ static void test_canonical(void)
 static void test_table(void)
 {
     static const lf_opt bad[] = {{"x", LF_OPT_INT, LF_OPT_IDENTITY, 0, "many", 0, 0, NULL, NULL, "x"}};
-    static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false};
+    static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false, NULL};
     lf_err err = LF_ERR_INIT;
     lf_buf out;
     tap_ok(!lf_optset_create(&bad_table, &err), "a table with a wrong default");

@@ -43,7 +43,7 @@ static int claim(int *e)
 {
     json_t *rec = json_object();
     lf_err err = LF_ERR_INIT;
-    int rc = lf_epoch_claim(e, dir, 1, "spec", rec, &err);
+    int rc = lf_epoch_claim(e, dir, 1, "spec", rec, NULL, &err);
     json_decref(rec);
     return rc;
 }
