@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Medians.
+ * Medians, rates, and numbers that may be missing.
  */
 #include "kernels/bench/bench.h"
+
+#include <math.h>
+#include <stdio.h>
 
 static int compare(const void *a, const void *b)
 {
@@ -16,4 +19,18 @@ double bench_median(double *v, int n)
         return 0;
     qsort(v, (size_t)n, sizeof *v, compare);
     return v[n / 2];
+}
+
+double bench_per(double amount, double seconds)
+{
+    return seconds > 0 ? amount / seconds : (double)NAN;
+}
+
+const char *bench_number(char text[BENCH_NUMBER], int digits, double v)
+{
+    if (isfinite(v))
+        snprintf(text, BENCH_NUMBER, "%.*g", digits, v);
+    else
+        snprintf(text, BENCH_NUMBER, "null");
+    return text;
 }

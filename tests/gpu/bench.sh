@@ -91,8 +91,12 @@ row() { # I: the table's row of line I, as far as it is known
     _o=$(cat "$work/$1.ours") _p=$(cat "$work/$1.peer" 2>/dev/null)
     awk -v o="$(member "$_o" median_s)" -v r="$(member "$_o" tokens_per_s)" -v s="$(member "$_o" share)" -v h="$(member "$_o" overhead)" \
         -v p="$(member "$_p" median_s)" -v q="$(member "$_p" tokens_per_s)" -v name="$_name" 'BEGIN {
-        printf "| %s | %.1f ms | %.0f | %.1f %% | %.2f %% |", name, o * 1e3, r, 100 * s, 100 * h
-        if (p != "") printf " %.1f ms, %.0f | %.2f |\n", p * 1e3, q, (q > 0 ? r / q : 0); else printf " - | - |\n" }'
+        short = o == "null" # the difference of two times was not positive
+        if (short) printf "| %s | too short to tell | - | - | - |", name
+        else printf "| %s | %.1f ms | %.0f | %.1f %% | %.2f %% |", name, o * 1e3, r, 100 * s, 100 * h
+        if (p == "") printf " - | - |\n"
+        else if (short || q <= 0) printf " %.1f ms, %.0f | - |\n", p * 1e3, q
+        else printf " %.1f ms, %.0f | %.2f |\n", p * 1e3, q, r / q }'
 }
 numbers() { seq 1 "$(wc -l <"$work/lines")"; }
 report() {

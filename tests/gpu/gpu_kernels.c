@@ -102,7 +102,9 @@ static void row(struct bench *x, const char *name, int (*call)(lf_queue *, const
             break;
     }
     const double m = x->emulated ? at[1] : bench_median(s, SAMPLES);
-    if (flops > 0)
+    if (!(m > 0))
+        printf("| %s | " BENCH_TOO_SHORT " | | |\n", name);
+    else if (flops > 0)
         printf("| %s | %.3f ms | %.1f TFLOP/s | %.1f %% |\n", name, m * 1e3, flops / m * 1e-12, 100 * flops / m / x->peak.bf16_flops);
     else
         printf("| %s | %.3f ms | %.1f GB/s | %.1f %% |\n", name, m * 1e3, bytes / m * 1e-9, 100 * bytes / m / x->peak.bytes_per_s);

@@ -14,7 +14,8 @@
  * invariant kernels; a step is what NEW - 1 further tokens take by one.
  * share: causal FLOPs without recomputation over the peak of bf16 products, or bytes of the weights over the rate of copies within the
  * device. overhead: what the median step has beside its kernels, which further steps time one by one (decode: beside those of the
- * graph, so that drawing tokens is in it).
+ * graph, so that drawing tokens is in it). A step of decoding is a difference of two times; where noise makes it
+ * less than nothing, what follows from it is null: too short to tell.
  * LF_GPU_EMULATED=1: on the emulator, to see that it works; its times mean nothing.
  */
 #include <math.h>
@@ -390,17 +391,22 @@ static void tell(struct bench *b, const char *what, const char *model, double ke
     const bool training = strcmp(what, "train") == 0;
     struct lf_plan_bytes by;
     struct lf_back_peak peak;
+    char text[6][BENCH_NUMBER];
     double med = bench_median(b->seconds, b->steps);
     need(lf_plan_bytes(b->plan, &by));
     need(b->back->ops->probe(b->back, &peak, &err));
     double tokens = training ? (double)(b->B * b->T * b->micro) : (double)b->B;
     double work = training ? lf_model_train_flops_per_token(&b->c, b->T, true) * tokens : 2.0 * (double)lf_model_matmul_params(&b->c);
     double ceiling = training ? peak.bf16_flops : peak.bytes_per_s;
-    printf("{\"ours\":\"%s\",\"device\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"micro\":%lld,\"recompute\":\"%s\","
-           "\"median_s\":%.6g,\"tokens_per_s\":%.6g,\"share\":%.4f,\"rate\":%.4g,\"ceiling\":%.4g,\"overhead\":%.4f,\"kernels_s\":%.6g,"
-           "\"plan_bytes\":%zu}\n",
-           training ? "fast" : "invariant", b->back->device, what, model, (long long)b->B, (long long)b->T, (long long)b->micro,
-           recompute_names[b->recompute], med, tokens / med, work / med / ceiling, work / med, ceiling, 1 - kernels / med, kernels, by.total);
+    printf("{\"ours\":\"%s\",\"device\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,"
+           "\"micro\":%lld,\"recompute\":\"%s\",",
+           training ? "fast" : "invariant", b->back->device, what, model, (long long)b->B, (long long)b->T,
+           (long long)b->micro, recompute_names[b->recompute]);
+    printf("\"median_s\":%s,\"tokens_per_s\":%s,\"share\":%s,\"rate\":%s,\"ceiling\":%.4g,\"overhead\":%s,"
+           "\"kernels_s\":%s,\"plan_bytes\":%zu}\n",
+           bench_number(text[0], 6, med > 0 ? med : (double)NAN), bench_number(text[1], 6, bench_per(tokens, med)),
+           bench_number(text[2], 4, bench_per(work, med) / ceiling), bench_number(text[3], 4, bench_per(work, med)),
+           ceiling, bench_number(text[4], 4, 1 - bench_per(kernels, med)), bench_number(text[5], 6, kernels), by.total);
 }
 
 static int info(struct bench *b)
