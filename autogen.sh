@@ -155,6 +155,15 @@ stop_slurm() {
     slurm_dir=
 }
 
+# How many tests failed, from the logs of what did not pass. A program is counted by its failures; the error that follows from
+# them (its exit status) is not one more, and the errors of a program without a failure are one.
+failures() {
+    LC_ALL=C awk '/^(FAIL|XPASS|ERROR): / && NF > 2 { if ($1 == "ERROR:") error[$2] = 1; else n[$2]++ }
+        END { for (t in error) if (!n[t]) n[t] = 1
+              for (t in n) sum += n[t]
+              print sum + 0 }' "$1"
+}
+
 # Sum the TAP results, print them, bound the skips.
 summary() {
     log=$1/test-suite.log
@@ -162,6 +171,7 @@ summary() {
     count() { LC_ALL=C sed -n "s/^# $1: *//p" "$log" | head -n 1; }
     pass=$(count PASS) fail=$(count FAIL) error=$(count ERROR) skip=$(count SKIP)
     bad=$((${fail:-0} + ${error:-0}))
+    [ $bad -eq 0 ] || bad=$(failures "$log")
     echo "${pass:-0} passed, $bad failed, ${skip:-0} skipped"
     if [ "${skip:-0}" -gt "${LF_MAX_SKIP:-25}" ]; then
         echo "too many skipped tests: ${skip:-0}, at most ${LF_MAX_SKIP:-25} are expected (LF_MAX_SKIP)" >&2
