@@ -127,7 +127,7 @@ static bool waited(pmix_status_t st)
 {
     if (st == PMIX_OPERATION_SUCCEEDED)
         return true;
-    for (int i = 0; st == PMIX_SUCCESS && i < 1000 && !__atomic_load_n(&done, __ATOMIC_ACQUIRE); i++)
+    for (int i = 0; st == PMIX_SUCCESS && i < 24000 && !__atomic_load_n(&done, __ATOMIC_ACQUIRE); i++)
         usleep(5000);
     int d = __atomic_exchange_n(&done, 0, __ATOMIC_ACQ_REL);
     return st == PMIX_SUCCESS && d == 1;

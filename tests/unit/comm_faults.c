@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/io.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "engine/comm/comm.h"
@@ -23,9 +24,26 @@ static int fail(void)
     return 1;
 }
 
+/* A file that says that a rank has left the collective before and is about to enter the next one. */
+static const char *mark(int64_t pid)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "waits.%lld", (long long)pid);
+    return path;
+}
+
+/* The test says which collective the others wait in: they must have entered it. */
+static void wait_for_the_others(const lf_comm *c)
+{
+    for (int r = 0; r < c->size; r++)
+        for (int i = 0; r != c->rank && i < 12000 && access(mark(lf_comm_peer_pid(c, r)), F_OK) != 0; i++)
+            usleep(10000);
+    usleep(500000);
+}
+
 static void misbehave(lf_comm *c, const char *what)
 {
-    usleep(500000); /* until the others have left the collective before: the test says which one they wait in */
+    wait_for_the_others(c);
     if (strcmp(what, "kill") == 0)
         raise(SIGKILL);
     if (strcmp(what, "stop") == 0)
@@ -68,8 +86,14 @@ int main(int argc, char **argv)
         float x[3000] = {1};
         int64_t stop = lf_stop_requested();
         lf_comm_step(c, step);
-        if (step == 3 && c->rank == who)
+        if (step == 3 && strcmp(what, "steps") == 0) { /* whoever sends a signal waits for this line of each rank */
+            printf("at work\n");
+            fflush(stdout);
+        } else if (step == 3 && c->rank == who) {
             misbehave(c, what);
+        } else if (step == 3 && lf_io_write_file(mark(getpid()), "", 0, 0600, &err)) {
+            return fail();
+        }
         if (step == 3 && c->rank == who && strcmp(what, "leave") == 0)
             break;
         if (lf_comm_all_reduce(c, x, 3000, LF_COMM_F32, LF_COMM_SUM, &err) || lf_comm_agree_max(c, &stop, &err))

@@ -191,16 +191,16 @@ static int at_the_door(const char *hub_key, const char *daemon_key, int *code)
         tap_bail("%s", err.text);
     pid_t pid = fork();
     if (pid == 0) {
-        int s = lf_net_connect(&none, true, port, 5000, &err);
-        _exit(s >= 0 && lf_auth_answer(&daemon, s, 5000, &err) == 0 ? 0 : 1);
+        int s = lf_net_connect(&none, true, port, 120000, &err);
+        _exit(s >= 0 && lf_auth_answer(&daemon, s, 120000, &err) == 0 ? 0 : 1);
     }
     int s = -1;
-    for (int i = 0; i < 2000 && s < 0; i++, usleep(5000))
+    for (int i = 0; i < 24000 && s < 0; i++, usleep(5000))
         s = accept(fd, NULL, NULL);
     lf_wire_init(&w, s);
     if (s < 0 || lf_auth_ask(&hub, &w, &err) < 0)
         tap_bail("%s", err.text);
-    for (int i = 0; i < 2000 && rc == 0; i++, usleep(5000)) {
+    for (int i = 0; i < 24000 && rc == 0; i++, usleep(5000)) {
         lf_wire_send(&w, &err);
         if (lf_wire_recv(&w, &err) < 0)
             break;

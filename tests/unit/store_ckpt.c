@@ -563,17 +563,25 @@ static void test_killed(void)
     snprintf(out, sizeof out, "%s", at("killed"));
     const char *dirs[] = {out};
     for (uint64_t round = 0; round < 8; round++) {
+        int saved[2];
+        char one;
+        bad += pipe(saved) < 0;
         pid_t pid = fork();
         if (pid == 0) {
             for (int64_t step = last + 1;; step++) {
                 char *dir = lf_ckpt_step_dir(out, step, &err);
-                if (!dir || save_to(dir, step, &(lf_ckpt_options){.threads = 2, .file_bytes = 20000}, NULL, &err) < 0)
+                if (!dir || save_to(dir, step, &(lf_ckpt_options){.threads = 2, .file_bytes = 20000}, NULL, &err) < 0 ||
+                    write(saved[1], "x", 1) != 1)
                     _exit(1);
                 free(dir);
             }
         }
-        usleep(3000 + lf_rng_u32(11, 1, round) % 30000 + (round % 2 ? 200000 : 0));
+        close(saved[1]);
+        if (round % 2) /* behind one that is whole, at the latest the last time */
+            bad += read(saved[0], &one, 1) != 1;
+        usleep(3000 + lf_rng_u32(11, 1, round) % 30000);
         kill(pid, SIGKILL);
+        close(saved[0]);
         int status;
         waitpid(pid, &status, 0);
         bad += !WIFSIGNALED(status);
