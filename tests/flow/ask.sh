@@ -38,7 +38,8 @@ echo "a file of its own" >"$d/log.2"
 is "$("$LF" logs second --rank 2)" "a file of its own" "or the file of the rank"
 
 # -f goes on over attempts: the first is stopped, the second finishes.
-"$LF" run --new --set first.steps=60 --set first.step_time=60 >o1 2>&1 &
+hold
+"$LF" run --new --set first.steps=60 --set "first.hold=$HOLD" --set first.hold_at=5 >o1 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 20 sh -c "$LF logs first 2>/dev/null | grep -q 'step 3 of 60'"
@@ -51,6 +52,7 @@ BG="$BG $g"
 until_true 20 grep -q 'step 5 of' follow
 d=$(stage_dir first)
 kill -9 "$(pid_in "$d/../epoch.1")" "$(pid_in "$d/stage.json")" # a lost attempt is tried again
+let_go
 wait $p
 wait $f
 wait $g
@@ -62,10 +64,14 @@ like followjs '"line":"lf-work: step 60 of 60".*"schema":1' "in JSON a line is a
 like o '==> attempt 1 epoch 1 <==' "--all has every incarnation"
 
 # watch, not on a terminal: a line per change, the exit code of the run
-"$LF" run --new --set first.steps=40 --set first.step_time=50 >o1 2>&1 &
+hold
+"$LF" run --new --set first.steps=8 --set "first.hold=$HOLD" >o1 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 20 sh -c "$LF status | grep -q running"
+: >w
+let_go_when 20 grep -Eq 'first +running' w &
+BG="$BG $!"
 "$LF" watch --interval 1 >w 2>&1
 is $? 0 "watch ends with the run, and as it did"
 wait $p
@@ -75,14 +81,18 @@ unlike w "$esc" "no colours in a file"
 # watch on a terminal: a table that is drawn again over itself, with bars, in colour unless NO_COLOR
 if command -v script >/dev/null; then
     cat >tty.sh <<'END'
-"$LF" run --new --set first.steps=30 --set first.step_time=50 >o1 2>&1 &
+"$LF" run --new --set first.steps=30 --set "first.hold=$HOLD" --set first.hold_at=10 >o1 2>&1 &
 p=$!
 until "$LF" status 2>/dev/null | grep -q running; do sleep 0.1; done
 "$LF" watch --interval 1
 echo "exit $?" >code
 wait $p
 END
-    LF=$LF TERM=xterm script -qec "sh tty.sh" /dev/null >screen 2>&1 </dev/null
+    hold
+    : >screen
+    let_go_when 20 grep -q '\[#' screen &
+    BG="$BG $!"
+    HOLD=$HOLD LF=$LF TERM=xterm script -qec "sh tty.sh" /dev/null >screen 2>&1 </dev/null
     is "$(cat code)" "exit 0" "watch on a terminal ends with the run"
     like screen "$(printf '\033')\[4A" "and draws over what it drew"
     like screen '\[#+\.+\] +[0-9]+%' "with a bar"

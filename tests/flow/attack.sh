@@ -66,12 +66,16 @@ cat o1 o2 e1 e2 >out
 like out 'is done; results' "and it is done"
 
 # The driver dies, the settings change, the stage lives on under the old ones: one resume makes the new result.
-"$LF" run --new --only one --set one.step_time=200 >o 2>&1 &
+hold
+"$LF" run --new --only one --set "one.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/5'"
 kill -9 $p
 wait $p 2>/dev/null
+: >out
+let_go_when 30 grep -q adopted out &
+BG="$BG $!"
 runs 0 "$LF" resume --only one --set one.steps=6
 is "$(state one) $(tries one)" "done 2" "what is adopted under old settings does not count as a try"
 

@@ -27,7 +27,7 @@ struct work {
     lf_optset *o;
     const char *out;
     char state[LF_HASH_HEX];
-    int64_t step, steps;
+    int64_t step, steps, made; /* made: by this process */
     lf_frame_writer *metrics;
 };
 
@@ -153,6 +153,7 @@ static int one_step(struct work *w, lf_err *err)
     char text[128], path[4096];
     usleep((useconds_t)lf_optset_int(w->o, "step_time") * 1000);
     w->step++;
+    w->made++;
     chain(w->state, "step");
     int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f,\"t\":%.3f}", (long long)w->step,
                      10.0 / (double)w->step, lf_wall_s());
@@ -163,10 +164,19 @@ static int one_step(struct work *w, lf_err *err)
     return rc;
 }
 
+/* Until the test has done what it does while this stage runs, or somebody wants it to stop. */
+static void hold(const struct work *w)
+{
+    const char *file = lf_optset_str(w->o, "hold");
+    while (file && w->made >= lf_optset_int(w->o, "hold_at") && !lf_stop_requested() && lf_io_exists(file))
+        usleep(20000);
+}
+
 static int count_up(struct work *w, lf_err *err)
 {
     int64_t fail_at = lf_optset_int(w->o, "fail_at");
     while (w->step < w->steps) {
+        hold(w);
         if (lf_stop_requested()) {
             usleep((useconds_t)lf_optset_int(w->o, "save_time") * 1000);
             fprintf(stderr, "lf-work: stopped at step %lld (%s)\n", (long long)w->step, lf_stop_reason());

@@ -19,6 +19,8 @@ static const lf_opt work_rows[] = {
     {"model", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL, "model description"},
     {"note", LF_OPT_STR, OP, 0, NULL, 0, 0, NULL, NULL, "a text"},
     {"step_time", LF_OPT_INT, OP, 0, "5", 0, 100000, NULL, "ms", "how long a step takes"},
+    {"hold", LF_OPT_STR, OP, 0, NULL, 0, 0, NULL, NULL, "a file: while it is there no further step is made"},
+    {"hold_at", LF_OPT_INT, OP, 0, "1", 0, 1000000, NULL, "steps", "how many steps of this start are made before that"},
     {"save_time", LF_OPT_INT, OP, 0, "0", 0, 100000, NULL, "ms", "how long saving takes after a stop request"},
     {"fail_at", LF_OPT_INT, OP, 0, "0", 0, 1000000, NULL, "step", "step at which to fail, 0 = never"},
     {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin|oom|node|words", NULL,

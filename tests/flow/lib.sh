@@ -34,13 +34,21 @@ state() { "$LF" status --columns name,state | awk -v s="$1" '$1 == s { print $2 
 tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print $2 }'; }
 stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
 run_id() { "$LF" status | awk 'NR == 1 { print $2 }'; }
-# until_true SECONDS COMMAND...: poll, three times as long as a quiet machine needs. By the clock too: a command that takes a second
-# itself (a status under a sanitizer) would make hours of minutes.
+# until_true SECONDS COMMAND...: poll for an event. A quiet machine needs less than SECONDS; a busy one gets minutes, which only a
+# test that fails takes.
 until_true() {
-    left=$(($1 * 60)) end=$(($(date +%s) + $1 * 4)); shift
-    while [ $left -gt 0 ] && [ "$(date +%s)" -lt $end ]; do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; left=$((left - 1)); done
-    return 1
+    end=$(($(date +%s) + 120 + $1 * 10)); shift
+    while ! "$@" >/dev/null 2>&1; do
+        [ "$(date +%s)" -lt $end ] || return 1
+        sleep 0.05
+    done
 }
+# A start of a stage with `hold = $T/hold` makes one step (or hold_at) and waits while that file is there: what a test does meanwhile
+# does not race with the stage's end. It hears stop requests. let_go_when SECONDS COMMAND...: the file is taken away behind that event.
+HOLD=$T/hold
+hold() { : >"$HOLD"; }
+let_go() { rm -f "$HOLD"; }
+let_go_when() { until_true "$@"; let_go; }
 pid_in() { sed -n 's/.*"pid":\([0-9]*\).*/\1/p' "$1" | head -1; }
 finish() { echo "1..$n"; exit $((bad > 0)); }
 

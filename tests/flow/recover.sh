@@ -31,7 +31,7 @@ like out 'nothing to do' "nobody needs it: nothing runs"
 is "$(state second)" purged "damage that nobody reads is left alone"
 
 # The whole project moves.
-cd .. && mv "$T" "$T.moved" && T=$T.moved && cd "$T" || exit 99
+cd .. && mv "$T" "$T.moved" && T=$T.moved && HOLD=$T/hold && cd "$T" || exit 99
 is "$(state last)" done "a moved project has the same state"
 runs 0 "$LF" run
 like out 'nothing to do' "and nothing to do"
@@ -80,12 +80,14 @@ fi
 
 # Two at once.
 pipeline
-"$LF" run --new >o1 2>e1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o1 2>e1 &
 p1=$!
 BG="$BG $p1"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 runs 6 "$LF" resume
 like err 'driven by another loong-flow' "a second one on the same run is told who drives it"
+let_go
 "$LF" run --new --set first.factor=3 >o2 2>e2 &
 p2=$!
 BG="$BG $p2"
@@ -98,7 +100,8 @@ is $? 0 "and so does another run of the project at the same time"
 ok $? "the ledger has both" "$(cat out)"
 
 # A zombie: the stage of epoch 1 is through, its wrapper is held; a requeue runs as epoch 2 and publishes; the zombie wakes.
-"$LF" run --new --only first --set first.steps=6 --set first.step_time=150 >o 2>&1 &
+hold
+"$LF" run --new --only first --set first.steps=6 --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/6'"
@@ -106,6 +109,7 @@ d=$(stage_dir first)
 until_true 5 test -e "$d/stage.json"
 w=$(pid_in "$d/../epoch.1")
 kill -STOP "$w"
+let_go
 until_true 10 test -e "$d/out/result/manifest.json"
 token=$(sed -n 's/.*"token":"\([0-9a-f]*\)".*/\1/p' "$d/../attempt.1.json")
 rd=$(cd "$d/../.." && pwd)
@@ -128,12 +132,14 @@ chmod o-w "$rd"
 
 # The run is frozen: the executables of the revision are used, not those of today.
 mkdir mybin && cp "$LOONG_LIBEXEC"/lf-* mybin/
-LOONG_LIBEXEC=$T/mybin "$LF" run --new --set first.step_time=60 >o 2>&1 &
+hold
+LOONG_LIBEXEC=$T/mybin "$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 for f in mybin/lf-*; do printf '#!/bin/sh\nexit 9\n' >x && chmod +x x && mv -f x "$f"; done
 printf '[stage broken\n' >pipeline.ini
+let_go
 wait $p
 is $? 0 "an upgrade or edit during a run does not touch it"
 finish

@@ -56,13 +56,15 @@ like out '^  run  a' "another content of d.bin is another spec of the stage that
 cd "$top"
 
 # Ctrl-C: stages save, exit 75, resume continues and the result is the same.
-"$LF" run --new --set first.step_time=40 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 kill -INT $p
 wait $p
 is $? 75 "Ctrl-C: exit 75"
+let_go
 is "$(state first)" pending "the stage is pending"
 like "$(stage_dir first)/end.json" '"state":"stopped"' "it stopped at a good checkpoint"
 runs 0 "$LF" resume
@@ -71,37 +73,46 @@ is "$(result last joined)" "$ref" "and the result is that of an uninterrupted ru
 is "$(tries first)" 2 "in a second attempt"
 
 # kill -9 of the run command: the wrapper lives on, resume adopts it.
-"$LF" run --new --set first.step_time=40 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 kill -9 $p
 wait $p 2>/dev/null
 is "$(state first)" running "the stage runs on without the command"
+: >out
+let_go_when 30 grep -q adopted out &
+BG="$BG $!"
 runs 0 "$LF" resume
 like out 'adopted' "resume adopts what lives"
 is "$(tries first)" 1 "nothing ran twice"
 is "$(result last joined)" "$ref" "the result is the same"
 
 # kill -9 of the wrapper: the stage saves and ends, another attempt continues.
-"$LF" run --new --set first.step_time=40 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 kill -9 "$(pid_in "$(stage_dir first)/../epoch.1")"
+let_go_when 30 test -e "$(stage_dir first)/../epoch.2" &
+BG="$BG $!"
 wait $p
 is $? 0 "a killed wrapper is replaced"
 is "$(tries first)" 2 "by a second attempt"
 is "$(result last joined)" "$ref" "the result is the same"
 
 # kill -9 of the stage.
-"$LF" run --new --set first.step_time=40 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 kill -9 "$(pid_in "$(stage_dir first)/stage.json")"
 wait $p
 is $? 1 "a killed stage is a failure"
+let_go
 is "$(state first) $(state second)" "failed waiting" "the next ones wait"
 "$LF" status >out
 like out 'killed by signal 9' "status says how it ended"
@@ -110,12 +121,14 @@ like "$(stage_dir first)/log" 'continues at step' "resume continues from its che
 is "$(result last joined)" "$ref" "the result is the same"
 
 # kill -9 of wrapper and stage and command at once, as a power cut does.
-"$LF" run --new --set first.step_time=40 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 kill -9 $p "$(pid_in "$(stage_dir first)/../epoch.1")" "$(pid_in "$(stage_dir first)/stage.json")"
 wait $p 2>/dev/null
+let_go
 until_true 5 sh -c "$LF status | grep -q interrupted"
 is "$(state first)" pending "all gone: pending"
 "$LF" status >out
@@ -124,12 +137,14 @@ runs 0 "$LF" resume
 is "$(result last joined)" "$ref" "the result is the same"
 
 # An identity change restarts the stage, --accept lets it continue.
-"$LF" run --new --set first.step_time=40 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"
 kill -INT $p
 wait $p
+let_go
 sed 's/steps = 30/steps = 32/' pipeline.ini >p2 && cp p2 pipeline.ini
 runs 0 "$LF" resume --only first --accept steps
 like "$(stage_dir first)/log" 'continues at step' "--accept continues from the checkpoint"

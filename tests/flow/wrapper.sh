@@ -45,19 +45,23 @@ grace = 3
 [stage first]
 kind = work
 steps = 60
-step_time = 50
+step_time = 20
+hold = @HOLD@
 [stage second]
 kind = work
 input = ${stage:first}
 steps = 2
 END
+sed -i "s|@HOLD@|$HOLD|" pipeline.ini
 
-# A run with an attempt 1 that was stopped; attempt 2 is the one that a scheduler got.
+# A run with an attempt 1 that was stopped; attempt 2 is the one that a scheduler got. The stage is held behind its first step
+# until `job` lets it go, so that what a case does while it runs does not race with its end.
 new_run() { # new_run [--set ...]
+    hold
     "$LF" run --new --only first "$@" >o 2>&1 &
     p=$!
     BG="$BG $p"
-    until_true 20 sh -c "$LF status | grep -q 'running .*[0-9]/'"
+    until_true 20 sh -c "$LF status | grep -q '${seen:-running .*[0-9]/}'"
     kill -INT $p
     wait $p
     rd=$(cd "$(stage_dir first)/../.." && pwd)
@@ -84,6 +88,7 @@ go() {
 }
 # job ...: the same to its end; the exit code is left in `code`
 job() {
+    let_go
     (go "$@")
     code=$?
 }
@@ -193,8 +198,8 @@ SLURM_JOB_ID=60 "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage second -
 ready=$!
 
 # --- the clock ---
-new_run --set first.steps=100k
-echo $(($(date +%s) + 7)) >end # grace 3: asked to stop 3 s before
+new_run --set first.steps=100k --set first.grace=15
+echo $(($(date +%s) + 20)) >end # asked to stop 15 s before
 t0=$(date +%s)
 job 2 41 0
 t1=$(date +%s)
@@ -202,13 +207,16 @@ is $code 75 "before the job's end the stage stops"
 like "$rd/first/2.2/end.json" '"class":"timeout"' "because of the time"
 [ $((t1 - t0)) -ge 2 ] && [ "$t1" -le "$(cat end)" ]; ok $? "in time, and not at once" "after $((t1 - t0)) s"
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "and the job is put back"
-new_run --set first.step_time=100 --set first.steps=95
-echo $(($(date +%s) + 10)) >end
+new_run
+end_1=$(($(date +%s) + 15))
+echo $end_1 >end
 go 2 41 0 &
 j=$!
 BG="$BG $j"
 started 2.2
 echo $(($(date +%s) + 3600)) >end # somebody raised the limit
+past() { [ "$(date +%s)" -gt $((end_1 + 1)) ]; }
+let_go_when 20 past
 wait $j
 [ -e "$rd/first/2.2/done.json" ]; ok $? "a limit that was raised meanwhile is asked for again before it is obeyed"
 
@@ -220,7 +228,7 @@ like je.ready 'stage first is not done' "with the name of the stage"
 like out 'did not begin: stage first is not done' "status says so too"
 
 # --- caps and progress ---
-new_run --set first.steps=100k --set first.step_time=20
+new_run --set first.steps=100k
 attempt 2 '"max_segments":2'
 segment() { # segment COUNT EPOCH
     go 2 41 "$1" &
@@ -246,7 +254,9 @@ job 3 44 0
 is $code 1 "max_walltime over all incarnations"
 like je 'max_walltime is 1' "by name"
 
-new_run --set first.steps=100k --set first.step_time=1000
+seen=running
+new_run --set first.steps=100k --set first.hold_at=0
+seen=
 attempt 2 '"stall_segments":2'
 for e in 2 3; do # segments that end before their first step
     go 2 41 $((e - 2)) &
@@ -291,7 +301,7 @@ like "$rd/first/2.2/end.json" '"class":"unknown"' "ordinary text in a log is no 
 is "$code $(grep -c requeue calls)" "1 0" "and what is unknown is not tried again"
 
 # --- a requeue by the scheduler while the old processes live on ---
-new_run --set first.step_time=60
+new_run
 go 2 41 0 &
 j=$!
 BG="$BG $j"
@@ -302,18 +312,20 @@ BG="$BG $k"
 until_true 10 test -e "$rd/first/2.2/end.json"
 ok $? "the old incarnation notices the newer epoch and stops"
 like "$rd/first/2.2/end.json" '"class":"superseded"' "and says why"
+let_go
 wait $j
 is "$(grep -c requeue calls)" 0 "it does not put the job back"
 wait $k
 [ -e "$rd/first/2.3/done.json" ] && [ ! -e "$rd/first/2.2/done.json" ]; ok $? "the newer one publishes, alone"
 # Both reach publication: the wrapper of the first is held when its stage ends well.
-new_run --set first.step_time=30
+new_run
 go 2 41 0 &
 j=$!
 BG="$BG $j"
 started 2.2
 w=$(wrapper_of 2)
 kill -STOP "$w"
+let_go
 until_true 20 test -e "$rd/first/2.2/out/result/manifest.json"
 job 2 41 1
 is $code 0 "the newer incarnation is done"
@@ -336,12 +348,13 @@ ok $? "a controller that does not answer is waited for"
 rm away
 wait $j
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "then the job is put back"
-new_run --set first.steps=200
+new_run --set first.grace=10
 sed 's/"backend":"slurm"/"backend":"pbs"/' "$rd/first/attempt.2.json" >a && cp a "$rd/first/attempt.2.json"
-echo 00:00:06 >walltime
+echo 00:00:15 >walltime
 LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
 PBS_JOBID=7.server "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 2 --token abc2 --project "$T"
 is $? 75 "PBS: stopped before the walltime that qstat tells"
+let_go
 like "$rd/first/2.2/end.json" '"class":"timeout"' "because of the time"
 echo 01:00:00 >walltime
 LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
