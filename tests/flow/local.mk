@@ -59,6 +59,10 @@ TESTS += tests/unit/flow_slurm
 tests_unit_flow_slurm_SOURCES = tests/unit/flow_slurm.c
 tests_unit_flow_slurm_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
+# What takes long (make check-long).
+LONG_TESTS += tests/flow/launch_again.sh
+EXTRA_DIST += tests/flow/launch_again.sh tests/flow/launches.sh
+
 # The wrapper inside a job.
 TESTS += tests/flow/wrapper.sh tests/flow/ranks.sh tests/unit/flow_jobside
 EXTRA_DIST += tests/flow/wrapper.sh tests/flow/ranks.sh

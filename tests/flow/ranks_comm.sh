@@ -3,14 +3,8 @@
 # Ranks under our own launcher (one node, simulated nodes, ssh, pbsdsh and srun by stand-ins) and under others where they
 # exist: start-up, collectives with the same bits everywhere, output, exit codes, signals, nothing left behind.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-R=$LF_BUILDDIR/tests/unit/comm_ranks F=$LF_BUILDDIR/tests/unit/comm_faults
-TMPDIR=$T/tmp
-mkdir "$TMPDIR"
-export TMPDIR
-UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
-ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
-export ASAN_OPTIONS
-export UCX_LOG_LEVEL
+. "$LF_SRCDIR/tests/flow/launches.sh"
+F=$LF_BUILDDIR/tests/unit/comm_faults
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
 if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
@@ -98,7 +92,7 @@ for s in TERM USR2 INT; do
     "$LF" launch -n 2 --nodes 2 --start local -- "$F" steps >out.$s 2>err.$s &
     p=$!
     BG="$BG $p"
-    sleep 1.5
+    until_true 60 sh -c "[ \$(grep -c 'at work' out.$s) -eq 2 ]"
     kill -$s $p
     wait $p
     is $? 75 "SIG$s reaches the ranks of both nodes"
@@ -219,15 +213,8 @@ else
     skip "MPI_Allreduce agrees with our sums" "no mpicc and mpirun that work here"
 fi
 
-# ---- again and again ----
-i=0 failed=0
-while [ $i -lt 100 ]; do
-    timeout 60 "$LF" launch -n 2 $([ $((i % 4)) -ne 0 ] || echo --nodes 2 --start local) -- "$R" fence >/dev/null 2>err || {
-        failed=$((failed + 1))
-        echo "# $(head -c 300 err)"
-    }
-    i=$((i + 1))
-done
-is $failed 0 "100 launches, none failed"
+# ---- again and again; more of it is in `make check-long` ----
+launches 12
+is $failed 0 "12 launches, none failed"
 [ -z "$(ls "$TMPDIR")" ]; ok $? "and nothing is left of them"
 finish
