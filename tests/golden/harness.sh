@@ -9,6 +9,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-harness.XXXXXX") || exit 99
 n=0
 failed=0
 trap 'rm -rf "$dir"' EXIT
+. "$LF_SRCDIR/tests/stage/slowly.sh"
 
 ok() { # ok STATUS NAME
     n=$((n + 1))
@@ -49,14 +50,10 @@ run small --requests "$golden/requests.jsonl" --threads 1 --batch 2 --step-rows 
 same small "small batches, one thread: the same bytes"
 run alone --requests "$golden/requests.jsonl" --threads 2 --no-share --block 200 --page-tokens 128
 same alone "nothing shared: the same bytes"
-"$stages/lf-eval" --checkpoint "$dir/model/checkpoint" --tokenizer "$golden/model" --bootstrap 2000 --out "$dir/kill" --block 1 --threads 1 \
+slowly 20000 "$stages/lf-eval" --checkpoint "$dir/model/checkpoint" --tokenizer "$golden/model" --bootstrap 2000 --out "$dir/kill" --block 1 --threads 1 \
     --requests "$golden/requests.jsonl" >"$dir/stdout" 2>"$dir/err" &
 pid=$!
-i=0
-while [ $i -lt 500 ] && ! [ "$(cat "$dir/kill/results/samples.jsonl.part" 2>/dev/null | wc -l)" -ge 12 ] && kill -0 $pid 2>/dev/null; do
-    sleep 0.01
-    i=$((i + 1))
-done
+until [ "$(cat "$dir/kill/results/samples.jsonl.part" 2>/dev/null | wc -l)" -ge 12 ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
 kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 printf '{"task":"arc' >>"$dir/kill/results/samples.jsonl.part"

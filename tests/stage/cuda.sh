@@ -47,7 +47,7 @@ ok $? "by two different programs"
 ok $? "the checkpoint of the GPU says who multiplied matrices"
 
 mkdir -p "$dir/kill"
-"$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
+slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/kill/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 $pid
@@ -108,7 +108,7 @@ says "MiB of the host's for offloaded masters and moments" "and it says so"
 same "$(id there)" "$(id here)" "with the same checkpoint"
 mkdir -p "$dir/away"
 # shellcheck disable=SC2086
-"$pretrain" --config "$dir/run.ini" --out "$dir/away/out" --metrics "$dir/away/metrics" $state --optimizer-offload 1 2>"$dir/err" &
+slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/away/out" --metrics "$dir/away/metrics" $state --optimizer-offload 1 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/away/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 $pid

@@ -91,7 +91,7 @@ says "diverged at step 1: the loss is not finite" "a weight that is no number st
 # Killed and stopped while a step is under way.
 for how in KILL TERM; do
     mkdir -p "$dir/$how"
-    "$pretrain" --config "$dir/run.ini" --out "$dir/$how/out" --metrics "$dir/$how/metrics" --steps 12 --save-interval 3 2>"$dir/err" &
+    slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/$how/out" --metrics "$dir/$how/metrics" --steps 12 --save-interval 3 2>"$dir/err" &
     pid=$!
     until [ -e "$dir/$how/out/checkpoints/step-00000003" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
     kill -$how $pid

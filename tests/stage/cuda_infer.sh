@@ -69,16 +69,17 @@ done
 generate refused --device cpu --precision fp16
 same $rc 1 "fp16 on a CPU is refused"
 says "GPUs have" "and it says where to run it"
-"$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/kill" $tok --prompts "$dir/requests.jsonl" --logprobs 1 --device cuda --batch 1 \
+slowly 20000 "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/kill" $tok --prompts "$dir/requests.jsonl" --logprobs 1 --device cuda --batch 1 \
     --step-rows 8 2>"$dir/err" &
 pid=$!
 until [ "$(wc -l 2>/dev/null <"$dir/kill/text/out.jsonl.part")" -ge 2 ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 $pid
 wait $pid 2>/dev/null
 same $? 137 "kill -9 behind the second result"
+made=$(wc -l <"$dir/kill/text/out.jsonl.part")
 generate kill --device cuda --batch 3 --step-rows 16
 same "$rc $(sum kill)" "0 $(sum gpu)" "started again: the bytes of a run that was never killed"
-says "2 of 6" "and goes on behind them"
+says "continuing behind $made of 6" "and goes on behind them"
 LF_EMU_FAIL=launch:1:attn_paged_f32 generate fail --device cuda
 same $rc 1 "a launch that fails ends the run with 1"
 says "attn_paged" "and names the operation"

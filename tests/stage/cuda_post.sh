@@ -103,7 +103,7 @@ killed() { # killed NAME STAGE ARGS...
         run "$@"
     else
         shift 2
-        "$stages/lf-$_s" --config "$dir/train.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@" 2>"$dir/err" >"$dir/stdout" &
+        slowly 5000 "$stages/lf-$_s" --config "$dir/train.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@" 2>"$dir/err" >"$dir/stdout" &
         pid=$!
         until [ -e "$dir/$_k/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
         kill -9 $pid

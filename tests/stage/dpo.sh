@@ -112,18 +112,9 @@ grep -q 'train split), from sample [1-9]' "$dir/err"
 ok $? "the next incarnation goes on from there"
 same "$(id stop2)" "$base" "to the same bits"
 mkdir -p "$dir/kill"
-kills=0
-rc=137
-while [ $kills -lt 5 ] && [ $rc -ne 0 ]; do
-    "$dpo" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
-    pid=$!
-    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 5 + int(rand() * 40) }')"
-    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
-    wait $pid 2>/dev/null
-    rc=$?
-done
+killed_often 5 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" "$dpo" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
 run kill
-same "$rc $(id kill)" "0 $base" "after $kills kills -9 the run ends with the same bits"
+same "$rc $((kills > 0)) $(id kill)" "0 1 $base" "after $kills kills -9 the run ends with the same bits"
 same "$(metrics kill)" "$(metrics base)" "and the same metrics"
 mkdir -p "$dir/gone/out"
 cp -r "$dir/base/out/checkpoints" "$dir/gone/out/"

@@ -142,16 +142,11 @@ fails 1 "made with another tokenizer" "shards of another tokenizer" --tokenizer 
 # --- interrupted ---
 lines() { if [ -f "$dir/$1/results/samples.jsonl.part" ]; then wc -l <"$dir/$1/results/samples.jsonl.part" | tr -d ' '; else echo 0; fi; }
 start() { # slowly; the bytes do not depend on it
-    "$eval" --checkpoint "$dir/ckpt" --out "$dir/$1" --threads 1 --batch-tokens 256 --block 1 $all 2>"$dir/err" &
+    slowly 20000 "$eval" --checkpoint "$dir/ckpt" --out "$dir/$1" --threads 1 --batch-tokens 256 --block 1 $all 2>"$dir/err" &
     pid=$!
 }
 wait_lines() {
-    _i=0
-    while [ $_i -lt 400 ] && [ "$(lines "$1")" -lt "$2" ]; do
-        kill -0 $pid 2>/dev/null || break
-        sleep 0.01
-        _i=$((_i + 1))
-    done
+    until [ "$(lines "$1")" -ge "$2" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
 }
 kills=0
 for at in 3 40 90 170; do

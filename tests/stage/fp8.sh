@@ -45,7 +45,7 @@ ok $? "learn as bf16 does: $(losses base | tr '\n' ' ')"
 ok $? "with other numbers"
 
 mkdir -p "$dir/kill"
-"$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
+slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/kill/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 $pid

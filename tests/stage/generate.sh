@@ -273,17 +273,12 @@ lines() { if [ -f "$dir/$1/text/out.jsonl.part" ]; then wc -l <"$dir/$1/text/out
 start() { # start NAME ARGS...: in the background, slowly; the bytes do not depend on it
     _name=$1
     shift
-    "$generate" --checkpoint "$dir/ckpt" --out "$dir/$_name" --threads 1 --batch 1 --step-rows 1 $tok --prompts "$dir/requests.jsonl" "$@" \
+    slowly 20000 "$generate" --checkpoint "$dir/ckpt" --out "$dir/$_name" --threads 1 --batch 1 --step-rows 1 $tok --prompts "$dir/requests.jsonl" "$@" \
         2>"$dir/err" &
     pid=$!
 }
 wait_lines() { # wait_lines NAME COUNT
-    _i=0
-    while [ $_i -lt 400 ] && [ "$(lines "$1")" -lt "$2" ]; do
-        kill -0 $pid 2>/dev/null || break
-        sleep 0.01
-        _i=$((_i + 1))
-    done
+    until [ "$(lines "$1")" -ge "$2" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
 }
 kills=0
 for at in 2 9 17 30 45; do

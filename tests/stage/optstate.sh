@@ -76,7 +76,7 @@ state="--moments bf16 --masters bf16 --steps 24 --save-interval 3"
 run whole $state
 mkdir -p "$dir/kill"
 # shellcheck disable=SC2086
-"$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" $state 2>"$dir/err" &
+slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" $state 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/kill/out/checkpoints/step-00000006" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 $pid

@@ -121,7 +121,7 @@ check "$(scales scaled2 | awk 'NR > 1 && $1 == 2 * last { n++ } { last = $1 } EN
 ok $? "after five steps in a row it is doubled"
 # shellcheck disable=SC2086
 mkdir -p "$dir/scaled3"
-"$pretrain" --config "$ini" --out "$dir/scaled3/out" --metrics "$dir/scaled3/metrics" $big --save-interval 1 2>"$dir/err" &
+slowly 5000 "$pretrain" --config "$ini" --out "$dir/scaled3/out" --metrics "$dir/scaled3/metrics" $big --save-interval 1 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/scaled3/out/checkpoints/step-00000007" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 $pid
@@ -136,29 +136,17 @@ ini=$dir/run.ini
 
 # kill -9, always into the same directory
 mkdir -p "$dir/kill"
-kills=0
-rc=137
-while [ $kills -lt 10 ] && [ $rc -ne 0 ]; do
-    "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
-    pid=$!
-    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 8 + int(rand() * 40) }')"
-    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
-    wait $pid 2>/dev/null
-    rc=$?
-done
+killed_often 10 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
 run kill
-same $rc 0 "after $kills kills -9 the run ends"
+same "$rc $((kills > 0))" "0 1" "after $kills kills -9 the run ends"
 same "$(id kill)" "$base" "with the same checkpoint"
 same "$(metrics kill)" "$basemetrics" "and the same metrics"
 
 # SIGTERM and a chain of incarnations
 mkdir -p "$dir/term1"
-"$pretrain" --config "$dir/run.ini" --out "$dir/term1/out" --metrics "$dir/term1/metrics" --save-interval 0 2>"$dir/err" &
+slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/term1/out" --metrics "$dir/term1/metrics" --save-interval 0 2>"$dir/err" &
 pid=$!
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ] && break
-    sleep 0.05
-done
+until [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
 kill -TERM $pid
 wait $pid
 same $? 75 "SIGTERM: exit 75"

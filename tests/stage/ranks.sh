@@ -112,7 +112,7 @@ begin() {
     $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" --steps 4000 $long >"$dir/stdout" 2>"$dir/err" &
     pid=$!
     tries=0
-    while [ ! -e "$dir/$1/out/checkpoints/step-00000020/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 900 ]; do
+    while [ ! -e "$dir/$1/out/checkpoints/step-00000020/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 9000 ]; do
         sleep 0.1
         tries=$((tries + 1))
     done
@@ -133,7 +133,7 @@ wait $pid
 [ $? -ne 0 ]
 ok $? "a rank that is killed ends the job with a failure"
 tries=0
-while [ -n "$(pids kill)" ] && [ $tries -lt 100 ]; do
+while [ -n "$(pids kill)" ] && [ $tries -lt 3000 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
@@ -192,7 +192,7 @@ mkdir -p "$dir/tokkill"
 $launch 3 -- "$tokenize" $topts --out "$dir/tokkill/out" "$dir/big.txt" >"$dir/stdout" 2>"$dir/err" &
 pid=$!
 tries=0
-while [ ! -e "$dir/tokkill/out/progress/00001.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 6000 ]; do
+while [ ! -e "$dir/tokkill/out/progress/00001.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 60000 ]; do
     tries=$((tries + 1))
     sleep 0.01
 done

@@ -58,16 +58,8 @@ tac "$dir/answers.jsonl" >"$dir/back.jsonl"
 score back "$dir/back.jsonl"
 tac "$dir/back/scores/scores.jsonl" | cmp -s - "$dir/base/scores/scores.jsonl"
 ok $? "and any order"
-kills=0 rc=1
-while [ $kills -lt 4 ] && [ $rc -ne 0 ]; do
-    "$stages/lf-score" --checkpoint "$dir/rm/checkpoint" --tokenizer "$dir/text/tokenizer" --out "$dir/kill" --block 1 \
-        --batch-tokens 128 "$dir/answers.jsonl" 2>"$dir/err" &
-    pid=$!
-    sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 6 + int(rand() * 25) }')"
-    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
-    wait $pid 2>/dev/null
-    rc=$?
-done
+killed_often 4 "$dir/kill/scores/scores.jsonl.part" "$(bytes "$dir/base/scores/scores.jsonl")" "$stages/lf-score" \
+    --checkpoint "$dir/rm/checkpoint" --tokenizer "$dir/text/tokenizer" --out "$dir/kill" --block 1 --batch-tokens 128 "$dir/answers.jsonl"
 score kill --block 1 --batch-tokens 128 "$dir/answers.jsonl"
 equal kill base "after $kills kills -9 too"
 if ! have_ranks; then

@@ -107,18 +107,10 @@ killed() { # killed NAME REFERENCE ARGS...
     _k=$1 _ref=$2
     shift 2
     mkdir -p "$dir/$_k"
-    kills=0
-    rc=137
-    while [ $kills -lt 5 ] && [ $rc -ne 0 ]; do
-        "$sft" --config "$dir/sft.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@" 2>"$dir/err" &
-        pid=$!
-        sleep "0.$(awk -v s=$$$kills 'BEGIN { srand(s); printf "%02d", 8 + int(rand() * 30) }')"
-        kill -9 $pid 2>/dev/null && kills=$((kills + 1))
-        wait $pid 2>/dev/null
-        rc=$?
-    done
+    killed_often 5 "$dir/$_k/metrics" "$(bytes "$dir/$_ref/metrics")" \
+        "$sft" --config "$dir/sft.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@"
     run "$_k" "$@"
-    same $rc 0 "$_k: killed $kills times, then run to the end"
+    same "$rc $((kills > 0))" "0 1" "$_k: killed $kills times, then run to the end"
     same "$(id "$_k")" "$(id "$_ref")" "$_k: the same bits"
     same "$(metrics "$_k")" "$(metrics "$_ref")" "$_k: the same metrics"
 }

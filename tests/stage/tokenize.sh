@@ -149,11 +149,11 @@ same "$dir/ref" "$dir/torn" "a shard without a record is made again"
 [ $? -eq 2 ]
 ok $? "vocab_size with a tokenizer is refused for standard input too"
 mkfifo "$dir/fifo"
-sleep 30 >"$dir/fifo" &
+sleep 3600 >"$dir/fifo" &
 holder=$!
 "$tokenize" --doc-split=line --out "$dir/term" --tokenizer "$dir/ref/tokenizer" - <"$dir/fifo" 2>"$dir/err" &
 pid=$!
-sleep 0.5
+until [ -e "$dir/term/.lock" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null # signals are heard before that
 kill -TERM $pid
 wait $pid
 [ $? -eq 75 ]
