@@ -49,7 +49,8 @@ ledger_whole "memory"
 
 # --- a node is lost, its processes live on ---
 afresh
-runs 0 "$LF" submit --set first.steps=60 --set first.step_time=60
+hold
+runs 0 "$LF" submit --set first.steps=60 --set "first.hold=$HOLD" --set first.hold_at=3
 at_work 1.1 3
 old=$(pid_in "$(ls loong-data/*/runs/*/first/1.1/stage.json)")
 id=$(first_job)
@@ -58,6 +59,7 @@ until_true 30 sh -c "ls loong-data/*/runs/*/first/1.2/stage.json"
 ok $? "lost node: the job runs elsewhere"
 until_true 20 sh -c "! kill -0 $old"
 ok $? "lost node: the old incarnation sees that it is not wanted any more"
+let_go
 fakeslurm wait 60
 fakeslurm noderestore
 is "$(states)" "done done done" "lost node: all done" "$("$LF" status | tr '\n' '~')"

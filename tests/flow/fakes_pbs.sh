@@ -85,23 +85,26 @@ qdel $a
 # Time and signals.
 id=$(run_job -l walltime=1 -- /bin/sh -c 'trap "exit 75" TERM; sleep 30 & wait')
 is "$(pbs_attr $id Exit_status)" -29 "the walltime"
-id=$(qsub -- /bin/sh -c 'trap "exit 9" USR1; while :; do sleep 0.1; done')
+# Each of these says when it is ready to hear a signal.
+id=$(qsub -- /bin/sh -c "trap 'exit 9' USR1; : >$T/ready.1; while :; do sleep 0.1; done")
+until_true 20 test -e ready.1
 until_true 20 sh -c "qstat -f -w $id | grep -q session_id"
-sleep 0.3
 qsig -s USR1 $id
 until_true 20 over $id
 is "$(pbs_attr $id Exit_status)" 9 "a program hears a signal itself"
-cat >trap.sh <<'S'
+cat >trap.sh <<S
 trap "exit 9" USR1
+: >$T/ready.2
 while :; do sleep 0.1; done
 S
 id=$(qsub trap.sh)
+until_true 20 test -e ready.2
 until_true 20 sh -c "qstat -f -w $id | grep -q session_id"
-sleep 0.3
 qsig -s USR1 $id
 until_true 20 over $id
 is "$(pbs_attr $id Exit_status)" 266 "the login shell above a script dies of it"
-id=$(qsub -- /bin/sh -c 'trap "" TERM; while :; do sleep 0.1; done')
+id=$(qsub -- /bin/sh -c "trap '' TERM; : >$T/ready.3; while :; do sleep 0.1; done")
+until_true 20 test -e ready.3
 until_true 20 sh -c "qstat -f -w $id | grep -q session_id"
 qdel $id
 until_true 20 over $id
@@ -126,7 +129,7 @@ ok $? "all is ended"
 
 # Torque.
 rm -rf "$LF_FAKE_DIR"
-pbs_up torque kill_delay=1 keep_completed=2
+pbs_up torque kill_delay=1 keep_completed=3600
 runs 0 qstat --version
 is "$(head -1 err | cut -c1-9)$(cat out)" "Version: " "Torque prints its version on stderr"
 runs 2 qsub -- /bin/true
@@ -138,6 +141,7 @@ until_true 20 over $id
 is "$(cat t.out)" "60 a b|c" "-F are the arguments of the script, PBS_WALLTIME its time"
 is "$(pbs_attr $id job_state) $(pbs_attr $id exit_status)" "C 5" "state C for a while"
 is "$(qstat -x $id | grep -c '<exit_status>5</exit_status>')" 1 "-x is XML"
+pbs_conf keep_completed=1
 until_true 20 sh -c "! qstat -f -1 $id 2>/dev/null"
 runs 153 qstat -f $id
 pbs_down

@@ -11,7 +11,7 @@ job() { # job NAME LINES: a batch script
 ends() { until_true 20 sh -c "[ \"\$(fakeslurm state $1)\" = $2 ]"; ok $? "$3" "$(fakeslurm state "$1") instead of $2"; }
 job good 'echo "here $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-none} $#:$1"; sleep 0.2'
 job bad 'exit 3'
-job long 'trap "echo got TERM; exit 5" TERM; trap "echo got USR1" USR1; touch up.$SLURM_JOB_ID; i=0; while [ $i -lt 200 ]; do sleep 0.05; i=$((i + 1)); done'
+job long 'trap "echo got TERM; exit 5" TERM; trap "echo got USR1" USR1; touch up.$SLURM_JOB_ID; i=0; while [ $i -lt 2000 ]; do sleep 0.05; i=$((i + 1)); done'
 
 # --- grammar ---
 runs 0 sbatch --parsable -o good.out good.sh "a word"
@@ -142,15 +142,15 @@ t=$(sbatch --parsable -o deaf.out deaf.sh)
 ends "$t" TIMEOUT "the time limit, and KILL for one that does not hear TERM"
 like deaf.out "DUE TO TIME LIMIT" "slurmstepd says why"
 is "$(scontrol show job -o "$t" | tr ' ' '\n' | grep ExitCode)" "ExitCode=0:9" "ExitCode 0:9"
-knob limit 3
-job sig 'trap "touch sig.seen; exit 0" USR2; sleep 10 & wait'
+knob limit 12
+job sig 'trap "touch sig.seen; exit 0" USR2; sleep 60 & wait'
 t=$(sub --signal=B:USR2@2 sig.sh)
 ends "$t" COMPLETED "--signal=B: reaches the batch shell before the limit"
 [ -e sig.seen ]; ok $? "(by its trap)"
 knob limit
 
 # --- nodes, preemption, memory ---
-job node 'echo "run ${SLURM_RESTART_COUNT:-0} $$" >>node.out; [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 30'
+job node 'echo "run ${SLURM_RESTART_COUNT:-0} $$" >>node.out; [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || sleep 600'
 t=$(sub node.sh)
 until_true 10 test -s node.out
 fakeslurm nodefail "$t"
@@ -166,18 +166,18 @@ fakeslurm nodefail "$t"
 is "$(fakeslurm state "$t")" NODE_FAIL "NODE_FAIL without --requeue"
 t=$(sbatch --parsable --open-mode=append -o pre.out long.sh)
 until_true 10 test -e "up.$t"
-fakeslurm preempt "$t" 3
-[ "$(date -d "$(squeue -h -j "$t" -o %e)" +%s)" -le "$(($(date +%s) + 4))" ]; ok $? "preempted: its end is that of the grace time"
+fakeslurm preempt "$t" 8
+[ "$(date -d "$(squeue -h -j "$t" -o %e)" +%s)" -le "$(($(date +%s) + 9))" ]; ok $? "preempted: its end is that of the grace time"
 unlike pre.out TERM "and its script hears nothing yet"
 until_true 10 sh -c "grep -q 'got TERM' pre.out"
 ok $? "until the grace is over"
 ends "$t" RUNNING "then it runs again"
 like pre.out 'DUE TO PREEMPTION' "slurmstepd says why"
 scancel "$t"
-job prestep 'srun sh -c "trap \"exit 75\" TERM; touch up.$SLURM_JOB_ID; sleep 20 & wait"; r=$?; echo "srun $r"; exit $r'
+job prestep 'srun sh -c "trap \"exit 75\" TERM; touch up.$SLURM_JOB_ID; sleep 120 & wait"; r=$?; echo "srun $r"; exit $r'
 t=$(sbatch --parsable -o pre2.out prestep.sh)
 until_true 10 test -e "up.$t"
-fakeslurm preempt "$t" 5
+fakeslurm preempt "$t" 30
 ends "$t" FAILED "a job that ends by itself in the grace time has failed, for SLURM"
 like pre2.out 'srun 75' "its step got TERM at once"
 t=$(sub long.sh)
@@ -210,7 +210,7 @@ knob min_job_age
 
 # --- troubles ---
 knob sbatch_late "1
-1"
+6"
 runs 1 sbatch --parsable -J late good.sh
 is "$(squeue -h -t all -n late -o %j)" "" "a controller that stands still"
 until_true 10 sh -c "squeue -h -t all -n late -o %j | grep -q late"

@@ -5,7 +5,7 @@
 . "$LF_SRCDIR/tests/flow/fakes/pbs/lib.sh"
 . "$LF_SRCDIR/tests/flow/pbs_cases.sh"
 trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
-pbs_up openpbs kill_delay=3
+pbs_up openpbs kill_delay=10
 
 # ---- what would be submitted ----
 new_project
@@ -78,8 +78,8 @@ case_quoting
 # The limit counts from the start of the job, not from that of the wrapper behind a long prologue.
 new_project
 chain_pipeline
-sed -i 's/^grace = 3s/grace = 1s\nprologue = sleep 3/' pipeline.ini
-runs 0 "$LF" submit --set first.steps=35 --set first.time_limit=6s
+sed -i 's/^grace = 4s/grace = 5s\nprologue = sleep 6/' pipeline.ini
+runs 0 "$LF" submit --set first.steps=30 --set first.time_limit=16s
 wait_state last done "a stage behind a long prologue"
 for i in $(job_ids first); do echo "$i $(end_of "$i")"; done >ends
 unlike ends ' -29$' "no link is killed at its limit"

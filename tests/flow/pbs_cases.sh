@@ -76,9 +76,9 @@ chain_pipeline() { # two stages behind one that needs more time than one job get
 kind = work
 input = in.txt
 steps = 80
-step_time = 100
-time_limit = 6s
-grace = 3s
+step_time = 225
+time_limit = 12s
+grace = 4s
 links = 6
 cpus = 2
 [stage second]
@@ -144,14 +144,14 @@ case_cancel() {
 slow_qsub() {
     cat >"$T/slow-qsub" <<S
 #!/bin/sh
-echo x >>"$T/qsubs"
 id=\$($(command -v qsub) "\$@") || exit
-[ \$(wc -l <"$T/qsubs") -lt $1 ] || sleep 30
+echo x >>"$T/qsubs"
+[ \$(wc -l <"$T/qsubs") -lt $1 ] || sleep 100
 echo "\$id"
 S
     chmod +x "$T/slow-qsub"
     : >"$T/qsubs"
-    site "commands = qsub=$T/slow-qsub" 'command_timeout = 60s'
+    site "commands = qsub=$T/slow-qsub" 'command_timeout = 200s'
 }
 called() { [ "$(wc -l <"$T/qsubs")" -ge "$1" ]; }
 
@@ -163,7 +163,6 @@ case_killed() {
     p=$!
     BG="$BG $p"
     until_true "$SLACK" called 2
-    sleep 1
     kill -9 $p
     wait $p 2>/dev/null
     site

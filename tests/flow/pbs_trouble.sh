@@ -6,15 +6,15 @@
 . "$LF_SRCDIR/tests/flow/fakes/pbs/lib.sh"
 . "$LF_SRCDIR/tests/flow/pbs_cases.sh"
 trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
-pbs_up openpbs kill_delay=3
+pbs_up openpbs kill_delay=10
 
 # ---- submissions that go wrong ----
 jobs_made() { grep -c '"_seq"' "$LF_FAKE_DIR/state"; }
 new_project
 pipeline
-site 'command_timeout = 2s'
+site 'command_timeout = 6s'
 before=$(jobs_made)
-pbs_knob qsub_late 1 8
+pbs_knob qsub_late 1 20
 runs 0 "$LF" submit
 wait_state last done "a qsub that is not heard of again, though the job is there"
 is "$(($(jobs_made) - before))" 3 "no job was made twice"

@@ -84,10 +84,11 @@ gather() {
 
 # ---- what cases ask
 
-# ended SECONDS STATE STAGE: waits until the stage is in that state, or in another that is an end, or nothing is queued any more
+# ended SECONDS STATE STAGE: waits until the stage is in that state, or in another that is an end, or nothing is queued any more. A busy
+# machine gets three times as long.
 ended() {
-    end=$(($(date +%s) + $1)) idle=0
-    while [ "$(date +%s)" -lt $end ] && [ $idle -lt 15 ]; do
+    end=$(($(date +%s) + 3 * $1)) idle=0
+    while [ "$(date +%s)" -lt $end ] && [ $idle -lt 30 ]; do
         s=$(state "$3")
         case $s in
         "$2") return 0 ;;

@@ -5,7 +5,7 @@
 . "$LF_SRCDIR/tests/flow/fakes/pbs/lib.sh"
 . "$LF_SRCDIR/tests/flow/pbs_cases.sh"
 trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
-pbs_up torque kill_delay=3
+pbs_up torque kill_delay=10
 
 new_project
 pipeline
