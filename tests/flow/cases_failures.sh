@@ -15,6 +15,7 @@ afresh() {
     : >"$LF_FAKE_DIR/history"
 }
 first_job() { squeue -h -t RUNNING -o '%i %j' | sed -n 's/^\([0-9]*\) first-.*/\1/p'; }
+runs_or_failed() { [ -n "$(first_job)" ] || [ "$(state first)" = failed ]; }
 at_work() { until_true 30 sh -c "ls loong-data/*/runs/*/first/$1/out/ck-${2:-2}"; ok $? "first is at work ($1)" "$("$LF" status | tr '\n' '~')"; }
 
 # --- a segment that gains nothing ---
@@ -33,7 +34,8 @@ knob limit
 afresh
 runs 0 "$LF" submit --set first.steps=5000
 for k in 1 2 3 4 5 6; do
-    until_true 10 sh -c "squeue -h -t RUNNING -o %j | grep -q first-" || break
+    until_true 10 runs_or_failed
+    [ -n "$(first_job)" ] || break
     until_true 20 sh -c "[ \$(ls loong-data/*/runs/*/first/*/stage.json | wc -l) -ge $k ]" # memory runs out in the stage, not before it
     fakeslurm oom "$(first_job)"
     fakeslurm wait 10
