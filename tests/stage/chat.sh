@@ -221,11 +221,12 @@ kills=0
 tries=0
 while [ ! -f "$dir/killed/shards/manifest.json" ] && [ $tries -lt 40 ]; do
     tries=$((tries + 1))
-    "$tokenize" --tokenizer "$dir/kit" --out "$dir/killed" "$@" "$dir/many.jsonl" 2>"$dir/err" >/dev/null &
+    slowly $((kills < 3 ? 5000 : 0)) "$tokenize" --tokenizer "$dir/kit" --out "$dir/killed" "$@" "$dir/many.jsonl" 2>"$dir/err" >/dev/null &
     pid=$!
     have=$(ls "$dir/killed/progress" 2>/dev/null | wc -l)
     [ $kills -ge 3 ] || while kill -0 $pid 2>/dev/null; do
         [ "$(ls "$dir/killed/progress" 2>/dev/null | wc -l)" -lt $((have + 2)) ] || { kill -9 $pid && kills=$((kills + 1)); break; }
+        sleep 0.01
     done
     wait $pid 2>/dev/null
 done

@@ -86,7 +86,7 @@ says "continuing bitwise" "another share goes on, bitwise"
 same "$(id rest)" "$(id here)" "to the same weights and moments"
 
 mkdir -p "$dir/stop"
-$launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/stop/out" --metrics "$dir/stop/metrics" 2>"$dir/err" &
+slowly 5000 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/stop/out" --metrics "$dir/stop/metrics" 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/stop/out/checkpoints/step-00000003" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -TERM $pid
@@ -102,7 +102,7 @@ run refused
 same "$(id refused)" "$(id gpu)" "which a new start makes good"
 
 mkdir -p "$dir/dead"
-$launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/dead/out" --metrics "$dir/dead/metrics" 2>"$dir/err" &
+slowly 5000 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/dead/out" --metrics "$dir/dead/metrics" 2>"$dir/err" &
 pid=$!
 until [ -e "$dir/dead/out/checkpoints/step-00000003" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -9 "$(pids dead | tail -n 1)"
