@@ -155,10 +155,13 @@ stop_slurm() {
     slurm_dir=
 }
 
-# How many tests failed, from the logs of what did not pass. A program is counted by its failures; the error that follows from
-# them (its exit status) is not one more, and the errors of a program without a failure are one.
+# How many tests failed, from the logs of what did not pass. A program is counted by its failures;
+# the error that follows from them (its exit status) is not one more, and the errors of a program
+# without a failure are one.
 failures() {
-    LC_ALL=C awk '/^(FAIL|XPASS|ERROR): / && NF > 2 { if ($1 == "ERROR:") error[$2] = 1; else n[$2]++ }
+    LC_ALL=C awk '/^(FAIL|XPASS|ERROR): / && NF > 2 {
+            if ($1 == "ERROR:") error[$2] = 1; else n[$2]++
+        }
         END { for (t in error) if (!n[t]) n[t] = 1
               for (t in n) sum += n[t]
               print sum + 0 }' "$1"

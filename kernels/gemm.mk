@@ -50,7 +50,8 @@ kernels_bench_libbench_a_SOURCES = kernels/bench/bench.c kernels/bench/bench.h
 check_PROGRAMS += tests/unit/bench_numbers
 TESTS += tests/unit/bench_numbers
 tests_unit_bench_numbers_SOURCES = tests/unit/bench_numbers.c
-tests_unit_bench_numbers_LDADD = tests/tap/libtap.a kernels/bench/libbench.a $(LF_KERNEL_LIBS) $(LF_BASE_LIBS)
+tests_unit_bench_numbers_LDADD = tests/tap/libtap.a kernels/bench/libbench.a $(LF_KERNEL_LIBS) \
+  $(LF_BASE_LIBS)
 check_PROGRAMS += kernels/bench/gemm_bench
 CLEANFILES += kernels/bench/gemm_bench
 kernels_bench_gemm_bench_SOURCES = kernels/bench/gemm_bench.c

@@ -34,7 +34,8 @@ double bench_median(double *v, int n);
 /* What a table says where a time is not positive. */
 #define BENCH_TOO_SHORT "too short to tell"
 
-/* amount / seconds; NaN where seconds is not positive, as the difference of two times may be: no rate follows from it. */
+/* amount / seconds; NaN where seconds is not positive, as the difference of two times may be: no rate
+ * follows from it. */
 double bench_per(double amount, double seconds);
 
 /* v as JSON has it, with so many digits; null for what is not finite. Returns text. */

@@ -168,7 +168,8 @@ static int one_step(struct work *w, lf_err *err)
 static void hold(const struct work *w)
 {
     const char *file = lf_optset_str(w->o, "hold");
-    while (file && w->made >= lf_optset_int(w->o, "hold_at") && !lf_stop_requested() && lf_io_exists(file))
+    const bool due = file && w->made >= lf_optset_int(w->o, "hold_at");
+    while (due && !lf_stop_requested() && lf_io_exists(file))
         usleep(20000);
 }
 

@@ -54,7 +54,8 @@ for k in $(points /ledger.db); do # those are in kill_ingest.sh
     want_ledger
     point "killed before change $k: $(sed -n "s/^$k //p" "$T/changes.log" | head -1)"
 done
+h=$(starts first-)
 runs 0 "$LF" resume --set first.steps=2010 --accept steps
-until_true 20 sh -c "squeue -h -o %T | grep -q RUNNING"
+until_true 20 sh -c "[ \$(grep -c ' start .*first-' $LF_FAKE_DIR/history) -gt $h ]"
 ok $? "resume submits it again" "$(cat out err)"
 finish

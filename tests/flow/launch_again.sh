@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A start that fails once in hundreds is found by hundreds: 1,000 launches (LF_TIMES) one after another, then four rows of a quarter of
-# that side by side, which compete for ports, names of shared memory and processors.
+# A start that fails once in hundreds is found by hundreds: 1,000 launches (LF_TIMES) one after another,
+# then four rows of a quarter of that side by side, which compete for ports, names of shared memory and
+# processors.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/launches.sh"
 times=${LF_TIMES:-1000}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two ranks that start, meet and end, over and over. Source it behind lib.sh: temporary files of launchers go to $T/tmp, which must be
-# empty in the end.
+# Two ranks that start, meet and end, over and over. Source it behind lib.sh: temporary files of
+# launchers go to $T/tmp, which must be empty in the end.
 R=$LF_BUILDDIR/tests/unit/comm_ranks
 TMPDIR=$T/tmp
 mkdir "$TMPDIR"
@@ -12,7 +12,10 @@ export TMPDIR UCX_LOG_LEVEL ASAN_OPTIONS
 launches() {
     failed=0
     for i in $(seq "$1"); do
-        timeout 600 "$LF" launch -n 2 $([ $((i % 4)) -ne 0 ] || echo --nodes 2 --start local) -- "$R" fence >/dev/null 2>err && continue
+        _nodes=
+        [ $((i % 4)) -ne 0 ] || _nodes="--nodes 2 --start local"
+        # shellcheck disable=SC2086
+        timeout 600 "$LF" launch -n 2 $_nodes -- "$R" fence >/dev/null 2>err && continue
         failed=$((failed + 1))
         echo "# launch $i: $(head -c 300 err)"
     done

@@ -34,8 +34,8 @@ state() { "$LF" status --columns name,state | awk -v s="$1" '$1 == s { print $2 
 tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print $2 }'; }
 stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
 run_id() { "$LF" status | awk 'NR == 1 { print $2 }'; }
-# until_true SECONDS COMMAND...: poll for an event. A quiet machine needs less than SECONDS; a busy one gets minutes, which only a
-# test that fails takes.
+# until_true SECONDS COMMAND...: poll for an event. A quiet machine needs less than SECONDS; a busy one
+# gets minutes, which only a test that fails takes.
 until_true() {
     end=$(($(date +%s) + 120 + $1 * 10)); shift
     while ! "$@" >/dev/null 2>&1; do
@@ -43,8 +43,9 @@ until_true() {
         sleep 0.05
     done
 }
-# A start of a stage with `hold = $T/hold` makes one step (or hold_at) and waits while that file is there: what a test does meanwhile
-# does not race with the stage's end. It hears stop requests. let_go_when SECONDS COMMAND...: the file is taken away behind that event.
+# A start of a stage with `hold = $T/hold` makes one step (or hold_at) and waits while that file is
+# there: what a test does meanwhile does not race with the stage's end. It hears stop requests.
+# let_go_when SECONDS COMMAND...: the file is taken away behind that event.
 HOLD=$T/hold
 hold() { : >"$HOLD"; }
 let_go() { rm -f "$HOLD"; }

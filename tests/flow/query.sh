@@ -75,10 +75,14 @@ runs 0 "$LF" status "$(echo "$a" | cut -c 20-)"
 runs 2 "$LF"
 
 # logs -f ends with the stage
-"$LF" run --new --set first.step_time=30 >o 2>&1 &
+hold
+"$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q running"
+: >out
+let_go_when 10 grep -q 'step 1 of' out &
+BG="$BG $!"
 "$LF" logs first -f >out
 like out 'step 12 of 12' "logs -f follows to the end"
 wait $p

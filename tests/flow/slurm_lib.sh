@@ -84,8 +84,8 @@ gather() {
 
 # ---- what cases ask
 
-# ended SECONDS STATE STAGE: waits until the stage is in that state, or in another that is an end, or nothing is queued any more. A busy
-# machine gets three times as long.
+# ended SECONDS STATE STAGE: waits until the stage is in that state, or in another that is an end, or
+# nothing is queued any more. A busy machine gets three times as long.
 ended() {
     end=$(($(date +%s) + 3 * $1)) idle=0
     while [ "$(date +%s)" -lt $end ] && [ $idle -lt 30 ]; do

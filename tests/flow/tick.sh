@@ -72,13 +72,17 @@ is "$(tries first)" 1 "and nothing was concluded from it"
 # --- cancelled while it is submitted ---
 runs 0 "$LF" cancel --now
 knob sbatch_hang 1
-"$LF" submit --new >o 2>&1 &
+hold
+h=$(submits first)
+"$LF" submit --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
-until_true 20 sh -c "$LF status | grep -q 'first .*pending'"
+until_true 20 sh -c "[ \$(grep -c ' submit .*first' $LF_FAKE_DIR/history) -gt $h ]"
+until_true 20 sh -c "$LF status | grep -Eq 'first .*(pending|running)'"
 "$LF" cancel --now >o2 2>&1
 kill -9 $p
 wait $p 2>/dev/null
+let_go
 is "$(squeue -h -t pending,running | wc -l)" 0 "a cancel during a submit leaves no job"
 runs 0 "$LF" resume --wait
 is "$(state last)" done "and resume goes on"

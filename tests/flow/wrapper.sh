@@ -54,8 +54,8 @@ steps = 2
 END
 sed -i "s|@HOLD@|$HOLD|" pipeline.ini
 
-# A run with an attempt 1 that was stopped; attempt 2 is the one that a scheduler got. The stage is held behind its first step
-# until `job` lets it go, so that what a case does while it runs does not race with its end.
+# A run with an attempt 1 that was stopped; attempt 2 is the one that a scheduler got. The stage is held
+# behind its first step until `job` lets it go: what a case does meanwhile does not race with its end.
 new_run() { # new_run [--set ...]
     hold
     "$LF" run --new --only first "$@" >o 2>&1 &

@@ -53,7 +53,8 @@ same alone "nothing shared: the same bytes"
 slowly 20000 "$stages/lf-eval" --checkpoint "$dir/model/checkpoint" --tokenizer "$golden/model" --bootstrap 2000 --out "$dir/kill" --block 1 --threads 1 \
     --requests "$golden/requests.jsonl" >"$dir/stdout" 2>"$dir/err" &
 pid=$!
-until [ "$(cat "$dir/kill/results/samples.jsonl.part" 2>/dev/null | wc -l)" -ge 12 ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+part=$dir/kill/results/samples.jsonl.part
+until [ "$(cat "$part" 2>/dev/null | wc -l)" -ge 12 ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
 kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 printf '{"task":"arc' >>"$dir/kill/results/samples.jsonl.part"

@@ -29,7 +29,8 @@ ok $? "the bandwidth of copies, which rows are a share of"
 LF_GPU_EMULATED=1 "$bench" attention >"$dir/out" 2>&1
 [ "$(grep -c '^| attention' "$dir/out")" = 4 ] && ! grep -q '^| gemm' "$dir/out"
 ok $? "a word chooses rows"
-# A step's time is a difference of two, which noise can make negative: then it and what follows from it are null.
+# A step's time is a difference of two, which noise can make negative: then it and what follows from it
+# are null.
 LF_GPU_EMULATED=1 "$LF_BUILDDIR/tests/gpu/gpu_model" decode "$LF_SRCDIR/models/tiny-llama.ini" 2 3 1 >"$dir/out" 2>"$dir/err"
 rc=$?
 time='"median_s":[0-9.e+-]*,"tokens_per_s":[0-9.e+]*,"share":[0-9.e+-]*,"rate":[0-9.e+]*,'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The sums that `./autogen.sh check` prints: a program that fails is counted by its failures, and not once more for the exit
-# status that follows from them; one that ends without a failure is one.
+# The sums that `./autogen.sh check` prints: a program that fails is counted by its failures, and not once
+# more for the exit status that follows from them; one that has errors alone is one.
 set -u
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/lf-summary.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' EXIT
@@ -14,7 +14,8 @@ ok() { # ok STATUS NAME
         sed 's/^/# /' "$tmp/out"
     fi
 }
-sed -n -e '/^failures() {/,/^}/p' -e '/^summary() {/,/^}/p' "$LF_SRCDIR/autogen.sh" >"$tmp/summary.sh"
+sed -n -e '/^failures() {/,/^}/p' -e '/^summary() {/,/^}/p' "$LF_SRCDIR/autogen.sh" \
+    >"$tmp/summary.sh"
 cat >"$tmp/run.sh" <<'END'
 set -eu
 . "$1/summary.sh"
@@ -23,8 +24,8 @@ END
 # sums PASS FAIL ERROR SKIP, behind them the logs of what did not pass on standard input
 sums() {
     {
-        printf '# TOTAL: %d\n# PASS:  %d\n# SKIP:  %d\n# XFAIL: 0\n# FAIL:  %d\n# XPASS: 0\n# ERROR: %d\n\n' \
-            $(($1 + $2 + $3 + $4)) "$1" "$4" "$2" "$3"
+        printf '# TOTAL: %d\n# PASS:  %d\n# SKIP:  %d\n# XFAIL: 0\n' $(($1 + $2 + $3 + $4)) "$1" "$4"
+        printf '# FAIL:  %d\n# XPASS: 0\n# ERROR: %d\n\n' "$2" "$3"
         cat
     } >"$tmp/test-suite.log"
     LF_MAX_SKIP=5 sh "$tmp/run.sh" "$tmp" >"$tmp/out" 2>&1

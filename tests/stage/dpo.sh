@@ -112,7 +112,8 @@ grep -q 'train split), from sample [1-9]' "$dir/err"
 ok $? "the next incarnation goes on from there"
 same "$(id stop2)" "$base" "to the same bits"
 mkdir -p "$dir/kill"
-killed_often 5 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" "$dpo" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
+killed_often 5 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" \
+    "$dpo" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
 run kill
 same "$rc $((kills > 0)) $(id kill)" "0 1 $base" "after $kills kills -9 the run ends with the same bits"
 same "$(metrics kill)" "$(metrics base)" "and the same metrics"

@@ -62,8 +62,9 @@ near_losses() { # near_losses A B TOLERANCE COUNT: the losses of two runs of COU
 . "$LF_SRCDIR/tests/stage/slowly.sh"
 # bytes FILE: how many there are, 0 of none.
 bytes() { if [ -f "$1" ]; then wc -c <"$1"; else echo 0; fi; }
-# killed_often TIMES FILE WHOLE COMMAND...: starts the command so often, each time until FILE has grown to the next share of the WHOLE
-# bytes that it has in the end, and kills it then. $kills: how often it had not ended before.
+# killed_often TIMES FILE WHOLE COMMAND...: starts the command so often, each time until FILE has grown to
+# the next share of the WHOLE bytes that it has in the end, and kills it then. $kills: how often it had
+# not ended before.
 killed_often() {
     _times=$1 _file=$2 _whole=$3
     shift 3
@@ -71,7 +72,8 @@ killed_often() {
     for _i in $(seq "$_times"); do
         slowly 3000 "$@" >"$dir/stdout" 2>"$dir/err" &
         pid=$!
-        until [ "$(bytes "$_file")" -ge $((_whole * _i / (_times + 2))) ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+        _share=$((_whole * _i / (_times + 2)))
+        until [ "$(bytes "$_file")" -ge $_share ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
         kill -9 $pid 2>/dev/null
         wait $pid 2>/dev/null
         [ $? -ne 137 ] || kills=$((kills + 1))

@@ -136,7 +136,8 @@ ini=$dir/run.ini
 
 # kill -9, always into the same directory
 mkdir -p "$dir/kill"
-killed_often 10 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
+killed_often 10 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" \
+    "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
 run kill
 same "$rc $((kills > 0))" "0 1" "after $kills kills -9 the run ends"
 same "$(id kill)" "$base" "with the same checkpoint"
@@ -146,7 +147,8 @@ same "$(metrics kill)" "$basemetrics" "and the same metrics"
 mkdir -p "$dir/term1"
 slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/term1/out" --metrics "$dir/term1/metrics" --save-interval 0 2>"$dir/err" &
 pid=$!
-until [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+five() { [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ]; }
+until five || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
 kill -TERM $pid
 wait $pid
 same $? 75 "SIGTERM: exit 75"

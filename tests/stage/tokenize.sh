@@ -153,7 +153,8 @@ sleep 3600 >"$dir/fifo" &
 holder=$!
 "$tokenize" --doc-split=line --out "$dir/term" --tokenizer "$dir/ref/tokenizer" - <"$dir/fifo" 2>"$dir/err" &
 pid=$!
-until [ -e "$dir/term/.lock" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null # signals are heard before that
+# It hears signals before it takes this lock.
+until [ -e "$dir/term/.lock" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 kill -TERM $pid
 wait $pid
 [ $? -eq 75 ]

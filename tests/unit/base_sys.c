@@ -25,8 +25,8 @@ static void test_stop(void)
     tap_ok(!lf_stop_requested() && !lf_stop_reason(), "no request yet");
     lf_io_replace(path, "", 0, 0644, &err);
     bool heard = false;
-    for (int i = 0; i < 6000 && !(heard = lf_stop_requested()); i++) /* it is looked for once a second */
-        usleep(10000);
+    for (int i = 0; i < 6000 && !heard; i++, usleep(10000)) /* it is looked for once a second */
+        heard = lf_stop_requested();
     tap_ok(heard, "a stop file is a request");
     tap_str(lf_stop_reason(), "stop file", "its name");
     static const struct {

@@ -24,7 +24,7 @@ static int fail(void)
     return 1;
 }
 
-/* A file that says that a rank has left the collective before and is about to enter the next one. */
+/* A file that says that a rank has left the collective before and enters the next one. */
 static const char *mark(int64_t pid)
 {
     static char path[64];
@@ -35,9 +35,11 @@ static const char *mark(int64_t pid)
 /* The test says which collective the others wait in: they must have entered it. */
 static void wait_for_the_others(const lf_comm *c)
 {
-    for (int r = 0; r < c->size; r++)
-        for (int i = 0; r != c->rank && i < 12000 && access(mark(lf_comm_peer_pid(c, r)), F_OK) != 0; i++)
+    for (int r = 0; r < c->size; r++) {
+        const char *theirs = mark(lf_comm_peer_pid(c, r));
+        for (int i = 0; r != c->rank && i < 12000 && access(theirs, F_OK) != 0; i++)
             usleep(10000);
+    }
     usleep(500000);
 }
 
@@ -86,7 +88,7 @@ int main(int argc, char **argv)
         float x[3000] = {1};
         int64_t stop = lf_stop_requested();
         lf_comm_step(c, step);
-        if (step == 3 && strcmp(what, "steps") == 0) { /* whoever sends a signal waits for this line of each rank */
+        if (step == 3 && strcmp(what, "steps") == 0) { /* who sends a signal waits for this */
             printf("at work\n");
             fflush(stdout);
         } else if (step == 3 && c->rank == who) {

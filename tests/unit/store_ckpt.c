@@ -570,8 +570,8 @@ static void test_killed(void)
         if (pid == 0) {
             for (int64_t step = last + 1;; step++) {
                 char *dir = lf_ckpt_step_dir(out, step, &err);
-                if (!dir || save_to(dir, step, &(lf_ckpt_options){.threads = 2, .file_bytes = 20000}, NULL, &err) < 0 ||
-                    write(saved[1], "x", 1) != 1)
+                const lf_ckpt_options o = {.threads = 2, .file_bytes = 20000};
+                if (!dir || save_to(dir, step, &o, NULL, &err) < 0 || write(saved[1], "x", 1) != 1)
                     _exit(1);
                 free(dir);
             }
