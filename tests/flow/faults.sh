@@ -129,6 +129,11 @@ start() { # start STAGE COMMAND...: in the background and slowly, until the stag
     BG="$BG $p"
     until_true 30 sh -c "d=\$($LF status --columns name,dir | awk -v s=$_stage '\$1 == s { print \$2 }'); [ -e \"\$d/stage.json\" ]"
 }
+# reached STEP: that checkpoint, or a later one, is being written or published, or the stage in $d is over
+reached() {
+    [ -e "$d/out/checkpoint" ] || ls "$d/out/checkpoints" |
+        awk -F- -v n="$1" '$2 + 0 >= n { there = 1 } END { exit !there }'
+}
 k=0
 for who in all stage wrapper flow; do
     k=$((k + 1))
@@ -139,9 +144,9 @@ for who in all stage wrapper flow; do
     [ $who = wrapper ] || start train "$LF" resume
     d=$(stage_dir train)
     case $k in
-    1) until_true 5 test -e "$d/out/checkpoints/step-00000003" ;; # being written or just published
+    1) until_true 5 reached 3 ;;
     2) until_true 5 test -s "$d/metrics" ;;
-    3) until_true 5 test -e "$d/out/checkpoints/step-00000015/data-00000.h5" ;;
+    3) until_true 5 reached 15 ;;
     4) until_true 5 test -e "$d/out/checkpoint" ;;
     esac
     cut $who train
