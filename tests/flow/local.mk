@@ -73,3 +73,7 @@ tests_unit_flow_jobside_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(S
 # Superseded starts.
 TESTS += tests/flow/fence.sh
 EXTRA_DIST += tests/flow/fence.sh tests/flow/faults_lib.sh
+
+# Kills in number.
+LONG_TESTS += tests/flow/chaos_local.sh tests/flow/chaos_pbs.sh tests/flow/chaos_slurm.sh
+EXTRA_DIST += tests/flow/chaos_lib.sh tests/flow/chaos_local.sh tests/flow/chaos_pbs.sh tests/flow/chaos_slurm.sh

@@ -282,7 +282,7 @@ static void mom(const json_t *start)
     state_lock();
     json_t *job = own_job(w.seq);
     if (job != NULL)
-        json_object_set_new(job, "session_id", json_integer(w.pid));
+        json_object_set_new(job, "session_id", json_integer(w.pid)), json_object_set_new(job, "_mom", json_integer(getpid()));
     state_unlock(job != NULL);
     int st = 0;
     while (waitpid(w.pid, &st, WNOHANG) == 0) {

@@ -19,6 +19,7 @@
  *   - exit status: the program's, 256 + signal, -29 at the walltime (Torque -11); TERM, kill_delay, KILL
  *   - unknown id: exit 153; finished and asked without -x: exit 35; several ids in JSON: the first only
  *   - a script job runs below a login shell that dies of signals; `-- program` runs right below the mom
+ *   - node_fail_requeue=1: a mom that dies leaves the job's processes alive, and the server runs the job again
  *   - jobs start in HOME, with the mom's environment, never with the submitter's
  * An option, resource or attribute that the real command lacks is an error; what it has and this lacks ends with exit 99.
  */

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -324,8 +325,28 @@ static void start_what_fits(void)
     }
 }
 
+/* A mom that died takes its word about the job with it; the job's processes live on. The server runs the job again. */
+static void requeue_orphans(void)
+{
+    const char *key;
+    json_t *job;
+    if (conf_num("node_fail_requeue", 0) == 0)
+        return;
+    json_object_foreach(state_jobs(), key, job)
+    {
+        pid_t mom = (pid_t)job_num(job, "_mom", 0);
+        if (job_state(job) != 'R' || mom <= 1 || kill(mom, 0) == 0 || errno != ESRCH)
+            continue;
+        json_object_del(job, "_mom");
+        json_object_del(job, "session_id");
+        json_object_set_new(job, "comment", json_string("Job requeued, execution node unreachable"));
+        job_set_state(job, 'Q', 10);
+    }
+}
+
 void settle(void)
 {
+    requeue_orphans();
     bool more = true;
     while (more) {
         const char *key;

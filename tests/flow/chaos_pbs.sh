@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Kills of moms, ranks, launchers and wrappers on the fake OpenPBS, which ends and starts jobs as a real one does (make check-long).
+. "$LF_SRCDIR/tests/flow/lib.sh"
+. "$LF_SRCDIR/tests/flow/fakes/pbs/lib.sh"
+. "$LF_SRCDIR/tests/flow/pbs_cases.sh"
+. "$LF_SRCDIR/tests/flow/chaos_lib.sh"
+trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
+LOONG_SITE_CONFIG= "$LF" run >o 2>&1
+is $? 0 "an undisturbed run, without a scheduler" "$(tail -3 o)"
+id=$("$tool" id "$(stage_dir train)/out/checkpoint")
+series >series.ref
+is "$(wc -l <series.ref | tr -d ' ') $(echo "$id" | wc -w | tr -d ' ')" "400 2" "to compare with"
+pbs_up openpbs kill_delay=1 node_fail_requeue=1
+begin_run() { "$LF" submit --new >o 2>&1; }
+take_up() { timeout 60 "$LF" resume >o.resume 2>&1; }
+# A mom that dies leaves its job's processes alive, and the job runs again.
+pick() {
+    common_victims
+    for m in $(sed -n 's/.*"_mom": *\([0-9]*\).*/\1/p' "$LF_FAKE_DIR/state" | tr '\n' ' '); do echo "$m mom"; done
+}
+settle() { :; }
+chaos
+finish
