@@ -200,12 +200,10 @@ static void tell_sent(lf_batch_work *w, size_t i)
 /* 1 when something that stage i waits for was not submitted. */
 static bool lost_its_need(const lf_batch_work *w, size_t i)
 {
-    json_t *deps = json_object_get(w->view.stages[i].stage, "deps");
-    for (size_t k = 0; k < json_array_size(deps); k++)
-        for (size_t d = 0; d < i; d++)
-            if (json_equal(json_array_get(deps, k), json_object_get(w->view.stages[d].stage, "name")) &&
-                w->lanes[d].act == LF_LANE_BLOCKED && w->view.stages[d].state != LF_STATE_DONE)
-                return true;
+    const lf_stage_view *s = &w->view.stages[i];
+    for (size_t k = 0; k < s->n_deps; k++)
+        if (w->lanes[s->deps[k]].act == LF_LANE_BLOCKED && w->view.stages[s->deps[k]].state != LF_STATE_DONE)
+            return true;
     return false;
 }
 

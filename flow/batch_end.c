@@ -153,13 +153,14 @@ int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *er
 
 /* ---- waiting ---- */
 
-static int code_of(const lf_run_view *v, const bool *selected)
+static int code_of(lf_run_view *v, const bool *selected)
 {
     int code = 0;
+    lf_view_mark_needed(v, selected);
     for (size_t i = 0; i < v->n; i++) {
         const lf_stage_view *s = &v->stages[i];
         if (!selected[i] || s->state == LF_STATE_DONE ||
-            (s->state == LF_STATE_PURGED && !lf_view_needed(v, i, selected)))
+            (s->state == LF_STATE_PURGED && !s->needed))
             continue;
         if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
             return 1;

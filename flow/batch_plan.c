@@ -50,6 +50,14 @@ static bool ended(const json_t *entry) { return strcmp(text_of(entry, "what"), "
 
 /* ---- jobs ---- */
 
+static int names_of(lf_names *out, const json_t *ids, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
+        rc = lf_names_put(out, json_string_value(json_array_get(ids, i)), "", i, err);
+    return rc;
+}
+
 static bool in_list(const json_t *ids, const char *id)
 {
     for (size_t i = 0; i < json_array_size(ids); i++)
@@ -64,21 +72,14 @@ static const json_t *last_id(const json_t *job)
     return json_array_get(ids, json_array_size(ids) - 1);
 }
 
-static size_t index_of(const lf_batch_work *w, const json_t *name)
-{
-    for (size_t i = 0; i < w->view.n; i++)
-        if (json_equal(json_object_get(w->view.stages[i].stage, "name"), name))
-            return i;
-    return w->view.n;
-}
-
 json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err)
 {
-    json_t *deps = json_object_get(w->view.stages[i].stage, "deps"), *after = json_array();
+    const lf_stage_view *s = &w->view.stages[i];
+    json_t *after = json_array();
     int rc = after == NULL ? LF_ENOMEM : 0;
-    for (size_t k = 0; rc == 0 && k < json_array_size(deps); k++) {
-        size_t d = index_of(w, json_array_get(deps, k));
-        if (d == w->view.n || w->view.stages[d].state == LF_STATE_DONE)
+    for (size_t k = 0; rc == 0 && k < s->n_deps; k++) {
+        size_t d = s->deps[k];
+        if (w->view.stages[d].state == LF_STATE_DONE)
             continue;
         json_t *ids = json_object_get(w->lanes[d].job, "ids");
         rc = json_array_size(ids) == 0
@@ -92,21 +93,24 @@ json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err)
 }
 
 /* A job that waits must wait for the jobs that its upstream stages have now. */
-static bool waits_for_the_right_ones(const lf_batch_work *w, size_t i, const json_t *job)
+static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i, const json_t *job, lf_err *err)
 {
-    json_t *deps = json_object_get(w->view.stages[i].stage, "deps"), *after = json_object_get(job, "after");
-    for (size_t k = 0; k < json_array_size(deps); k++) {
-        size_t d = index_of(w, json_array_get(deps, k));
-        if (d == w->view.n || w->view.stages[d].state == LF_STATE_DONE)
+    const lf_stage_view *s = &w->view.stages[i];
+    json_t *after = json_object_get(job, "after");
+    lf_names waits = {NULL, 0, 0};
+    int rc = names_of(&waits, after, err);
+    *yes = true;
+    for (size_t k = 0; rc == 0 && *yes && k < s->n_deps; k++) {
+        size_t d = s->deps[k];
+        if (w->view.stages[d].state == LF_STATE_DONE)
             continue;
         const lf_lane *l = &w->lanes[d];
-        if (l->act != LF_LANE_KEEP && l->act != LF_LANE_ADOPT)
-            return false;
         const char *last = l->act == LF_LANE_KEEP ? json_string_value(last_id(l->job)) : NULL;
-        if (last != NULL && after != NULL && !in_list(after, last))
-            return false;
+        *yes = l->act == LF_LANE_ADOPT ||
+               (l->act == LF_LANE_KEEP && (last == NULL || after == NULL || lf_names_find(&waits, last, "") != LF_NAMES_NONE));
     }
-    return true;
+    lf_names_fini(&waits);
+    return rc;
 }
 
 /* Everything of earlier attempts, and a second job of the newest one's token, runs for nobody. */
@@ -162,12 +166,16 @@ static void cut_short(lf_batch_work *w, size_t i)
     l->old_jobs = json_array_size(l->found) > 0;
 }
 
-static void decide_live(lf_batch_work *w, size_t i)
+static int decide_live(lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     l->job = lf_sched_job_record(s, (int)s->n_attempts);
     bool began = s->state == LF_STATE_RUNNING || (s->n_incs > 0 && s->incs[s->n_incs - 1].attempt == (int)s->n_attempts);
+    bool waits_right = true;
+    int rc = l->job != NULL && !began ? waits_for_the_right_ones(&waits_right, w, i, l->job, err) : 0;
+    if (rc < 0)
+        return rc;
     if (l->job == NULL) {
         cut_short(w, i);
     } else if (!is_current(s)) {
@@ -176,7 +184,7 @@ static void decide_live(lf_batch_work *w, size_t i)
     } else if (!began && file_of(s, "cancel", (int)s->n_attempts)) {
         decide(l, LF_LANE_SUBMIT, "it was cancelled");
         l->old_jobs = true;
-    } else if (!began && !waits_for_the_right_ones(w, i, l->job)) {
+    } else if (!waits_right) {
         decide(l, LF_LANE_SUBMIT, "its job waits for one that is gone");
         l->old_jobs = true;
     } else if (json_is_true(json_object_get(s->job, "never")) && !w->b->automatic) {
@@ -185,6 +193,7 @@ static void decide_live(lf_batch_work *w, size_t i)
     } else {
         decide(l, LF_LANE_KEEP, s->reason);
     }
+    return 0;
 }
 
 /* tick goes on only where the policy says that no person need look. */
@@ -208,10 +217,10 @@ static int may_retry(lf_batch_work *w, size_t i, bool *yes, lf_err *err)
 /* Something that it needs and that is neither done nor on its way. */
 static bool is_blocked(lf_batch_work *w, size_t i)
 {
-    json_t *deps = json_object_get(w->view.stages[i].stage, "deps");
-    for (size_t k = 0; k < json_array_size(deps); k++) {
-        size_t d = index_of(w, json_array_get(deps, k));
-        if (d == w->view.n || w->view.stages[d].state == LF_STATE_DONE)
+    const lf_stage_view *s = &w->view.stages[i];
+    for (size_t k = 0; k < s->n_deps; k++) {
+        size_t d = s->deps[k];
+        if (w->view.stages[d].state == LF_STATE_DONE)
             continue;
         enum lf_lane_act act = w->lanes[d].act;
         if (act == LF_LANE_KEEP || act == LF_LANE_ADOPT || act == LF_LANE_SUBMIT)
@@ -251,17 +260,15 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
     }
     if (w->looked && mine && !s->live)
         find_unnamed(w, i);
-    if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !lf_view_needed(&w->view, i, w->selected)))
+    if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
         return 0;
     if (!w->selected[i]) { /* but it may be on its way for those that are */
         if (mine && s->live && is_current(s) && (l->job = lf_sched_job_record(s, (int)s->n_attempts)) != NULL)
             decide(l, LF_LANE_KEEP, s->reason);
         return 0;
     }
-    if (mine && s->live) {
-        decide_live(w, i);
-        return 0;
-    }
+    if (mine && s->live)
+        return decide_live(w, i, err);
     if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live) {
         decide(l, LF_LANE_BLOCKED, s->reason); /* a process of `run`, a job of another scheduler, or nobody knows */
         return 0;
@@ -283,6 +290,7 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
 int lf_batch_plan(lf_batch_work *w, lf_err *err)
 {
     int rc = 0;
+    lf_view_mark_needed(&w->view, w->selected);
     for (size_t i = 0; rc == 0 && i < w->view.n; i++) {
         rc = plan_stage(w, i, err);
         if (rc == 0 && w->lanes[i].act == LF_LANE_SUBMIT && is_blocked(w, i))

@@ -70,12 +70,14 @@ const lf_cmd_def lf_cmd_validate = {.table = &validate_table, .words = "[PIPELIN
 
 /* ---- plan ---- */
 
-static const json_t *cost_of(const json_t *costs, const json_t *name)
+/* Costs are in the order of the stages, without those that are done: *at is where this one's would be. */
+static const json_t *next_cost(const json_t *costs, size_t *at, const json_t *name)
 {
-    for (size_t i = 0; i < json_array_size(costs); i++)
-        if (json_equal(json_object_get(json_array_get(costs, i), "name"), name))
-            return json_array_get(costs, i);
-    return NULL;
+    const json_t *row = json_array_get(costs, *at);
+    if (!json_equal(json_object_get(row, "name"), name))
+        return NULL;
+    (*at)++;
+    return row;
 }
 
 /* When a stage with a time limit is asked to stop before it, and why then. */
@@ -108,7 +110,7 @@ static void print_lead(const json_t *lead)
                lf_fmt_duration(c, sizeof c, json_number_value(json_object_get(lead, "grace_s"))));
 }
 
-static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t *costs, double rate_given)
+static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs, size_t *at, double rate_given)
 {
     char why[600];
     bool will = false;
@@ -128,7 +130,7 @@ static json_t *stage_row(const lf_prep *p, const lf_stage_view *s, const json_t 
     json_decref(res);
     lf_buf_fini(&asks);
     add_lead(row, s);
-    const json_t *cost = cost_of(costs, json_object_get(s->stage, "name"));
+    const json_t *cost = next_cost(costs, at, json_object_get(s->stage, "name"));
     json_t *plan = json_object_get(cost, "plan");
     if (row == NULL || cost == NULL)
         return row;
@@ -244,11 +246,11 @@ static void print_row(const json_t *row)
     }
 }
 
-static int print_plan(const lf_cmd *c, const lf_prep *p, const json_t *costs, double rate, const lf_err *fit, lf_err *err)
+static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double rate, const lf_err *fit, lf_err *err)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < p->view.n; i++)
-        json_array_append_new(rows, stage_row(p, &p->view.stages[i], costs, rate));
+    for (size_t i = 0, at = 0; i < p->view.n; i++)
+        json_array_append_new(rows, stage_row(p, &p->view.stages[i], costs, &at, rate));
     if (c->json) {
         json_t *o = json_pack("{s:O, s:O, s:o, s:b}", "name", json_object_get(p->doc, "name"), "scheduler",
                               json_object_get(p->doc, "scheduler"), "stages", rows, "fits", fit->rc == 0);

@@ -78,7 +78,7 @@ static void say_nothing(void *user, const char *text)
 }
 
 /* How long a stage will take, where jobs are pre-submitted: it decides how many. */
-static int set_estimate(const lf_prep *p, json_t *st, const json_t *plan, lf_err *err)
+static int set_estimate(lf_prep *p, json_t *st, const json_t *plan, lf_err *err)
 {
     const lf_submitter *sub = NULL;
     if (lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), NULL) < 0 ||
@@ -96,10 +96,10 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
     int rc = lf_cost_ask(&costs, p, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(costs); i++) {
         json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
-        json_t *st = lf_run_stage(&p->view.run, json_string_value(json_object_get(row, "name")));
-        if (plan != NULL && st != NULL)
+        json_t *st = lf_view_stage(&p->view, json_string_value(json_object_get(row, "name")))->stage;
+        if (plan != NULL)
             rc = lf_json_set_new(st, "plan", json_incref(plan), err);
-        if (rc == 0 && plan != NULL && st != NULL)
+        if (rc == 0 && plan != NULL)
             rc = set_estimate(p, st, plan, err);
     }
     if (rc == 0 && refuse)
@@ -120,11 +120,12 @@ static int force_named(const lf_cmd *c, lf_prep *p, lf_err *err)
     return 0;
 }
 
-static bool all_done(const lf_prep *p)
+static bool all_done(lf_prep *p)
 {
+    lf_view_mark_needed(&p->view, NULL);
     for (size_t i = 0; i < p->view.n; i++)
         if (p->view.stages[i].state != LF_STATE_DONE &&
-            (p->view.stages[i].state != LF_STATE_PURGED || lf_view_needed(&p->view, i, NULL)))
+            (p->view.stages[i].state != LF_STATE_PURGED || p->view.stages[i].needed))
             return false;
     return true;
 }

@@ -88,18 +88,20 @@ int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
 
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key)
 {
-    for (size_t i = 0; i < c->n_items; i++)
-        if (strcmp(c->items[i].key, key) == 0 && strcmp(c->items[i].section, section) == 0)
-            return &c->items[i];
-    return NULL;
+    size_t i = lf_names_find(&c->item_names, section, key);
+    return i != LF_NAMES_NONE ? &c->items[i] : NULL;
 }
 
 const lf_conf_section *lf_conf_find_section(const lf_conf *c, const char *name)
 {
-    for (size_t i = 0; i < c->n_sections; i++)
-        if (strcmp(c->sections[i].name, name) == 0)
-            return &c->sections[i];
-    return NULL;
+    size_t i = lf_names_find(&c->section_names, name, "");
+    return i != LF_NAMES_NONE ? &c->sections[i] : NULL;
+}
+
+size_t lf_conf_first(const lf_conf *c, const char *section)
+{
+    const lf_conf_section *s = lf_conf_find_section(c, section);
+    return s != NULL ? s->first : LF_CONF_END;
 }
 
 const char *lf_conf_get(const lf_conf *c, const char *section, const char *key, const char *def)
@@ -123,9 +125,25 @@ static int add_section(lf_conf *c, const char *name, const char *layer, const ch
     s->path = lf_arena_strdup(c->arena, path, err);
     s->layer = layer;
     s->line = line;
+    s->first = s->last = LF_CONF_END;
     if (s->name == NULL || s->path == NULL)
         return LF_ENOMEM;
-    c->n_sections++;
+    return lf_names_put(&c->section_names, s->name, "", c->n_sections++, err);
+}
+
+/* A new item of a section that is there, the last of it; its texts are the arena's. */
+static int add_item(lf_conf *c, const lf_conf_item *it, lf_err *err)
+{
+    int rc = lf_grow(&c->items, &c->cap_items, c->n_items, sizeof *c->items, err);
+    if (rc == 0)
+        rc = lf_names_put(&c->item_names, it->section, it->key, c->n_items, err);
+    if (rc < 0)
+        return rc;
+    lf_conf_section *s = &c->sections[lf_names_find(&c->section_names, it->section, "")];
+    c->items[c->n_items] = *it;
+    c->items[c->n_items].next = LF_CONF_END;
+    *(s->last == LF_CONF_END ? &s->first : &c->items[s->last].next) = c->n_items;
+    s->last = c->n_items++;
     return 0;
 }
 
@@ -137,16 +155,12 @@ static int put_item(lf_conf *c, const char *layer, const lf_ini_entry *e, lf_err
         return rc;
     lf_conf_item *it = lf_conf_find(c, e->section, e->key);
     if (it == NULL) {
-        rc = lf_grow(&c->items, &c->cap_items, c->n_items, sizeof *c->items, err);
+        lf_conf_item new = {.section = lf_conf_find_section(c, e->section)->name,
+                            .key = lf_arena_strdup(c->arena, e->key, err)};
+        rc = new.key == NULL ? LF_ENOMEM : add_item(c, &new, err);
         if (rc < 0)
             return rc;
-        it = &c->items[c->n_items];
-        memset(it, 0, sizeof *it);
-        it->section = lf_arena_strdup(c->arena, e->section, err);
-        it->key = lf_arena_strdup(c->arena, e->key, err);
-        if (it->section == NULL || it->key == NULL)
-            return LF_ENOMEM;
-        c->n_items++;
+        it = &c->items[c->n_items - 1];
     }
     it->raw = lf_arena_strdup(c->arena, e->value, err);
     it->path = lf_arena_strdup(c->arena, e->path, err);
@@ -379,23 +393,18 @@ static int inherit_into(lf_conf *c, const char *section, int depth, lf_err *err)
         return lf_conf_fail(inh, err, "inherit = %s: there is no [template %s] and no other [stage %s]", inh->raw,
                             inh->raw, inh->raw);
     int rc = inherit_into(c, from, depth + 1, err);
-    size_t n = c->n_items;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    for (size_t i = lf_conf_first(c, from); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item src = c->items[i];
-        if (strcmp(src.section, from) != 0 || strcmp(src.key, "inherit") == 0 || strcmp(src.key, "after") == 0)
+        if (strcmp(src.key, "inherit") == 0 || strcmp(src.key, "after") == 0)
             continue;
         c->items[i].read = c->items[i].read || lf_str_has_prefix(from, "template ");
         if (lf_conf_find(c, section, src.key) != NULL)
             continue;
-        rc = lf_grow(&c->items, &c->cap_items, c->n_items, sizeof *c->items, err);
-        if (rc < 0)
-            break;
-        lf_conf_item *dst = &c->items[c->n_items++];
-        *dst = src;
-        dst->section = section;
-        dst->via = from;
-        dst->read = false;
-        dst->phase = 0;
+        src.section = section;
+        src.via = from;
+        src.read = false;
+        src.phase = 0;
+        rc = add_item(c, &src, err);
     }
     inh = lf_conf_find(c, section, "inherit"); /* items may have moved */
     if (rc == 0 && inh != NULL)
@@ -448,6 +457,9 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err)
         lf_conf user_only = c;
         c.items = NULL;
         c.n_items = c.cap_items = 0;
+        memset(&c.item_names, 0, sizeof c.item_names);
+        for (size_t i = 0; i < c.n_sections; i++)
+            c.sections[i].first = c.sections[i].last = LF_CONF_END;
         rc = read_optional(&c, "LOONG_SITE_CONFIG", "/etc/loong-flow/site.ini", "site", err);
         for (size_t i = 0; rc == 0 && i < user_only.n_items; i++) {
             const lf_conf_item *it = &user_only.items[i];
@@ -457,6 +469,7 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err)
                 lf_conf_find(&c, it->section, it->key)->read = it->read;
         }
         free(user_only.items);
+        lf_names_fini(&user_only.item_names);
     }
     if (rc == 0 && args->pipeline_path != NULL)
         rc = read_layer(&c, args->pipeline_path, "pipeline", NULL, 0, err);
@@ -476,6 +489,8 @@ void lf_conf_fini(lf_conf *c)
 {
     free(c->items);
     free(c->sections);
+    lf_names_fini(&c->item_names);
+    lf_names_fini(&c->section_names);
     lf_arena_destroy(c->arena);
     memset(c, 0, sizeof *c);
 }

@@ -23,6 +23,9 @@
 #include <sys/types.h>
 
 #include "engine/base/err.h"
+#include "flow/names.h"
+
+#define LF_CONF_END SIZE_MAX
 
 typedef struct lf_conf_item {
     const char *section, *key;
@@ -34,6 +37,7 @@ typedef struct lf_conf_item {
     const char *via; /* section it was inherited from, NULL otherwise */
     int phase;       /* of resolving: 0 not yet, 1 under way, 2 done */
     bool read;       /* somebody asked for it */
+    size_t next;     /* the next item of its section, LF_CONF_END: none */
 } lf_conf_item;
 
 typedef struct lf_conf_section {
@@ -41,6 +45,7 @@ typedef struct lf_conf_section {
     const char *path; /* where it was first opened */
     const char *layer;
     int line;
+    size_t first, last; /* items, chained by next; LF_CONF_END: none */
 } lf_conf_section;
 
 typedef struct lf_conf {
@@ -48,6 +53,7 @@ typedef struct lf_conf {
     size_t n_items, cap_items;
     lf_conf_section *sections;
     size_t n_sections, cap_sections;
+    lf_names item_names, section_names;
     const char **trusted; /* user names from [user] trust */
     size_t n_trusted;
     struct lf_arena *arena; /* owns every string */
@@ -67,6 +73,8 @@ void lf_conf_fini(lf_conf *c);
 
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key);
 const lf_conf_section *lf_conf_find_section(const lf_conf *c, const char *name);
+/* The first item of a section; with lf_conf_item.next: all of them, in order of first appearance. */
+size_t lf_conf_first(const lf_conf *c, const char *section);
 /* Value of a key, marked as read; def when it is not there. */
 const char *lf_conf_get(const lf_conf *c, const char *section, const char *key, const char *def);
 /* Fails with "path:line:column: " before the text. */

@@ -25,14 +25,10 @@ static void print_value(lf_buf *out, const lf_conf_item *it)
 int lf_conf_print(const lf_conf *c, bool origins, lf_buf *out, lf_err *err)
 {
     for (size_t s = 0; s < c->n_sections; s++) {
-        bool head = false;
-        for (size_t i = 0; i < c->n_items; i++) {
+        for (size_t i = c->sections[s].first; i != LF_CONF_END; i = c->items[i].next) {
             const lf_conf_item *it = &c->items[i];
-            if (strcmp(it->section, c->sections[s].name) != 0)
-                continue;
-            if (!head)
+            if (i == c->sections[s].first)
                 lf_buf_addf(out, "%s[%s]\n", out->len > 0 ? "\n" : "", it->section);
-            head = true;
             if (origins && it->line > 0)
                 lf_buf_addf(out, "# %s:%d:%d (%s%s%s)\n", it->path, it->line, it->column, it->layer,
                             it->via != NULL ? ", through " : "", it->via != NULL ? it->via : "");

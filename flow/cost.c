@@ -31,6 +31,7 @@
 
 #define PLAN_TIMEOUT_S 120.0
 #define PLAN_MAX_BYTES ((size_t)4 << 20)
+#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-." /* of STAGE.OUTPUT */
 
 /* ---- running `lf-KIND --plan` ---- */
 
@@ -170,6 +171,7 @@ static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, l
     x.args.project = p->has_project ? p->project.root : p->pipeline.project;
     x.args.run_dir = p->view.run.dir;
     x.run = p->view.run; /* borrowed */
+    x.view = &p->view;
     x.stage = stage;
     x.dir = lf_strdup(dir, err);
     int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
@@ -188,45 +190,78 @@ static bool will_use_gpus(const lf_prep *p, const json_t *stage)
            json_object_get(json_object_get(stage, "numeric"), "device") == NULL;
 }
 
-static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, lf_err *err)
+/* What is asked: the program, its ranks, its device and its settings, without the names of inputs that are not made yet. */
+static int question(lf_buf *key, const char *name, const char *config, int64_t ranks, bool gpu, lf_err *err)
 {
-    char name[160], dir[PATH_MAX], config[PATH_MAX];
-    char *exe = NULL;
+    lf_buf text;
+    lf_buf_init(&text);
+    int rc = lf_io_read_file(config, PLAN_MAX_BYTES, &text, err);
+    lf_buf_addf(key, "%s %lld %d\n", name, (long long)ranks, (int)gpu);
+    const char *p = rc == 0 ? text.data : "";
+    for (const char *q = strstr(p, LF_NOT_MADE "/"); q != NULL; q = strstr(p, LF_NOT_MADE "/")) {
+        q += strlen(LF_NOT_MADE);
+        lf_buf_add(key, p, (size_t)(q - p));
+        p = q + 1 + strspn(q + 1, NAME_BYTES);
+    }
+    lf_buf_adds(key, p);
+    lf_buf_fini(&text);
+    return rc == 0 ? lf_buf_check(key, err) : rc;
+}
+
+static int make_dir(char dir[PATH_MAX], lf_err *err)
+{
     const char *tmp = getenv("TMPDIR");
+    char path[PATH_MAX];
+    int rc = lf_path_set(path, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
+    if (rc == 0 && mkdtemp(path) == NULL)
+        rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", path);
+    return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
+}
+
+/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan}, so that stages that ask the same are asked once; refusals and
+ * complaints name their inputs and are not kept. */
+static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, char dir[PATH_MAX], json_t *known, lf_err *err)
+{
+    char name[160], config[PATH_MAX];
+    char *exe = NULL;
     snprintf(name, sizeof name, "lf-%s", json_string_value(json_object_get(stage, "kind")));
     int rc = lf_exe_find(&exe, name, err);
-    if (rc == 0)
-        rc = lf_path_set(dir, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
-    if (rc == 0 && mkdtemp(dir) == NULL)
-        rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", dir);
+    if (rc == 0 && dir[0] == '\0')
+        rc = make_dir(dir, err);
     if (rc < 0) {
         free(exe);
         return rc;
     }
-    lf_buf out, errtext;
+    lf_buf out, errtext, key;
     lf_buf_init(&out);
     lf_buf_init(&errtext);
+    lf_buf_init(&key);
     int status = 0;
+    int64_t ranks, per_node;
+    ranks_of(stage, &ranks, &per_node);
     rc = lf_path_set(config, err, "%s/config.ini", dir);
     if (rc == 0)
         rc = write_plan_config(p, stage, dir, err);
-    int64_t ranks, per_node;
-    ranks_of(stage, &ranks, &per_node);
     if (rc == 0)
+        rc = question(&key, name, config, ranks, will_use_gpus(p, stage), err);
+    *plan = rc == 0 ? json_incref(json_object_get(known, key.data)) : NULL;
+    if (rc == 0 && *plan == NULL) {
         rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, will_use_gpus(p, stage), err);
-    if (rc == 0)
-        rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
-    lf_io_remove_tree(dir, NULL);
+        if (rc == 0)
+            rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
+        if (rc == 0)
+            rc = lf_json_set_new(known, key.data, json_incref(*plan), err);
+    }
     lf_buf_fini(&out);
     lf_buf_fini(&errtext);
+    lf_buf_fini(&key);
     free(exe);
     return rc;
 }
 
-int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
+static int ask_all(json_t *list, const lf_prep *p, char dir[PATH_MAX], json_t *known, lf_err *err)
 {
-    json_t *list = json_array();
-    int rc = list == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
         const lf_stage_view *s = &p->view.stages[i];
         if (s->state == LF_STATE_DONE)
@@ -234,7 +269,7 @@ int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
         json_t *plan = NULL, *row = json_pack("{s:O}", "name", json_object_get(s->stage, "name"));
         lf_err e = LF_ERR_INIT;
         bool refused = false;
-        if (ask_one(&plan, &refused, p, s->stage, &e) == 0)
+        if (ask_one(&plan, &refused, p, s->stage, dir, known, &e) == 0)
             rc = lf_json_set_new(row, "plan", plan, err);
         else
             rc = lf_json_set_new(row, "error", json_string(lf_text_clean(e.text)), err);
@@ -244,6 +279,17 @@ int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
             rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s",
                          json_string_value(json_object_get(s->stage, "name")), e.text);
     }
+    return rc;
+}
+
+int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
+{
+    char dir[PATH_MAX] = "";
+    json_t *list = json_array(), *known = json_object();
+    int rc = list == NULL || known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : ask_all(list, p, dir, known, err);
+    if (dir[0] != '\0')
+        lf_io_remove_tree(dir, NULL);
+    json_decref(known);
     if (rc < 0)
         json_decref(list);
     else
@@ -323,7 +369,7 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
     for (size_t i = 0; i < json_array_size(costs); i++) {
         const json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
         const char *name = json_string_value(json_object_get(row, "name"));
-        const json_t *stage = lf_run_stage(&p->view.run, name);
+        const json_t *stage = lf_view_stage(&p->view, name)->stage;
         int64_t ranks, per_node;
         lf_cost_limits(&fit, p, stage);
         ranks_of(stage, &ranks, &per_node);
@@ -358,7 +404,7 @@ static double rate_of(const lf_stage_view *s)
     return t > 0.5 ? work / t : 0;
 }
 
-double lf_cost_stored_rate(const lf_prep *p, const char *kind)
+static double look_up_rate(const lf_prep *p, const char *kind)
 {
     lf_run_list runs;
     double rate = 0;
@@ -380,5 +426,17 @@ double lf_cost_stored_rate(const lf_prep *p, const char *kind)
         }
     }
     lf_run_list_fini(&runs);
+    return rate;
+}
+
+double lf_cost_stored_rate(lf_prep *p, const char *kind)
+{
+    const json_t *known = json_object_get(p->rates, kind);
+    if (known != NULL)
+        return json_number_value(known);
+    double rate = look_up_rate(p, kind);
+    if (p->rates == NULL)
+        p->rates = json_object();
+    json_object_set_new(p->rates, kind, json_real(rate)); /* when that fails it is looked up again */
     return rate;
 }

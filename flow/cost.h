@@ -26,7 +26,7 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage);
 /* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit; costs: array of lf_cost_ask. */
 int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err);
 
-/* FLOP/s that a done stage of this kind reached in this project (newest first), 0 when none is known. */
-double lf_cost_stored_rate(const lf_prep *p, const char *kind);
+/* FLOP/s that a done stage of this kind reached in this project (newest first), 0 when none is known. Looked up once a kind. */
+double lf_cost_stored_rate(lf_prep *p, const char *kind);
 
 #endif

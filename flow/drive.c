@@ -87,6 +87,7 @@ static int reload(struct driver *dr, lf_err *err)
     lf_view_fini(&dr->view);
     dr->view = fresh;
     lf_select_force(&dr->view, &dr->d->select);
+    lf_view_mark_needed(&dr->view, dr->selected);
     return 0;
 }
 
@@ -120,7 +121,7 @@ static bool can_submit(const struct driver *dr, size_t i)
         return false;
     if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live)
         return false;
-    if (s->state == LF_STATE_PURGED && !lf_view_needed(&dr->view, i, dr->selected))
+    if (s->state == LF_STATE_PURGED && !s->needed)
         return false;
     return deps_done(dr, i);
 }
@@ -323,7 +324,7 @@ static int final_code(const struct driver *dr)
     int code = 0;
     for (size_t i = 0; i < dr->view.n; i++) {
         const lf_stage_view *s = &dr->view.stages[i];
-        if (!dr->selected[i] || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !lf_view_needed(&dr->view, i, dr->selected)))
+        if (!dr->selected[i] || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
             continue;
         if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
             return 1;

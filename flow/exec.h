@@ -73,6 +73,7 @@ typedef struct lf_exec {
     json_t *resume;  /* directories laid out as out that the stage may go on from, oldest first */
     bool taken;      /* <dir>/from holds what earlier starts handed over (handover.h) */
     double t_start;
+    const lf_run_view *view; /* where somebody has one, to find stages by name; NULL in a job */
     bool planning;   /* inputs that are not made yet are no error */
     lf_jobside job;
     lf_exec_pace pace;

@@ -21,7 +21,8 @@
 /* The result a stage of this run stands for: its directory and marker, checked file by file. */
 static int find_upstream(lf_stage_view *out, lf_exec *x, const char *name, lf_err *err)
 {
-    json_t *st = lf_run_stage(&x->run, name);
+    const lf_stage_view *known = x->view != NULL ? lf_view_stage(x->view, name) : NULL;
+    json_t *st = known != NULL ? known->stage : lf_run_stage(&x->run, name);
     if (st == NULL)
         return lf_fail(err, LF_EFORMAT, "the plan has no stage %s", name);
     int rc = lf_stage_scan(out, x->run.dir, st, err);
@@ -90,16 +91,15 @@ static int resolve_text(lf_buf *value, lf_exec *x, const json_t *input, lf_err *
     return rc;
 }
 
-static const json_t *input_of(const lf_exec *x, const char *option, size_t index)
+/* Where the inputs of an option begin; they lie side by side, in the order of its values. */
+static size_t first_input(const lf_exec *x, const char *option)
 {
     json_t *inputs = json_object_get(x->stage, "inputs");
-    for (size_t i = 0; i < json_array_size(inputs); i++) {
-        const json_t *in = json_array_get(inputs, i);
-        if (strcmp(json_string_value(json_object_get(in, "option")), option) == 0 &&
-            json_integer_value(json_object_get(in, "index")) == (json_int_t)index)
-            return in;
-    }
-    return NULL;
+    size_t i = 0;
+    while (i < json_array_size(inputs) &&
+           strcmp(json_string_value(json_object_get(json_array_get(inputs, i), "option")), option) != 0)
+        i++;
+    return i;
 }
 
 /* The hash that entered the spec id for an outside input, without its "sha256:"; NULL for words. */
@@ -110,9 +110,10 @@ static const char *outside_hash(const lf_exec *x, const char *option, size_t ind
     return s != NULL && lf_str_has_prefix(s, "sha256:") ? s + 7 : NULL;
 }
 
-static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index, const char *text, lf_err *err)
+/* in: the input that the value is, NULL: it is none. */
+static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index, const json_t *in, const char *text,
+                     lf_err *err)
 {
-    const json_t *in = input_of(x, option, index);
     bool path = json_object_get(json_object_get(x->stage, "types"), option) != NULL;
     if (in != NULL && json_array_size(json_object_get(in, "refs")) > 0)
         return resolve_text(value, x, in, err);
@@ -150,10 +151,12 @@ static int write_config(lf_exec *x, lf_err *err)
     {
         lf_buf all;
         lf_buf_init(&all);
+        size_t first = first_input(x, key);
         for (size_t i = 0; rc == 0 && i < json_array_size(values); i++) {
             lf_buf one;
             lf_buf_init(&one);
-            rc = one_value(&one, x, key, i, json_string_value(json_array_get(values, i)), err);
+            const json_t *in = json_array_get(json_object_get(x->stage, "inputs"), first + i);
+            rc = one_value(&one, x, key, i, in, json_string_value(json_array_get(values, i)), err);
             lf_buf_addf(&all, "%s%s", i > 0 ? "\n" : "", one.data);
             lf_buf_fini(&one);
         }

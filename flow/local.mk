@@ -1,6 +1,6 @@
 # libflow.a: everything of the loong-flow command but main; the program links the stages' option tables to it.
 noinst_LIBRARIES += flow/libflow.a
-flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c \
+flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c flow/names.h flow/names.c \
   flow/pipeline.h flow/pipeline_priv.h flow/pipeline.c flow/pipeline_model.c flow/pipeline_input.c flow/pipeline_resources.c flow/resources_text.c flow/graph.c \
   flow/spec.h flow/spec.c flow/who.h flow/who.c flow/project.h flow/project.c flow/runs.c \
   flow/epoch.h flow/epoch.c flow/handover.h flow/handover.c flow/state.h flow/state.c \

@@ -98,10 +98,8 @@ static int unknown_key(const lf_conf_item *it, const char *const *names, size_t 
 
 static int check_keys(const lf_conf *c, const char *section, const char *const *names, size_t n, lf_err *err)
 {
-    for (size_t i = 0; i < c->n_items; i++) {
+    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
         const lf_conf_item *it = &c->items[i];
-        if (strcmp(it->section, section) != 0)
-            continue;
         bool known = false;
         for (size_t k = 0; k < n; k++)
             known = known || strcmp(it->key, names[k]) == 0;
@@ -169,9 +167,9 @@ static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf
 static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table *t, lf_conf *c, const char *section,
                             bool stage, lf_err *err)
 {
-    for (size_t i = 0; i < c->n_items; i++) {
+    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item *it = &c->items[i];
-        if (strcmp(it->section, section) != 0 || (stage ? is_flow_key(it->key, t) : lf_resource_key(it->key)))
+        if (stage ? is_flow_key(it->key, t) : lf_resource_key(it->key))
             continue;
         it->read = true;
         const lf_opt *o = lf_opt_find(t, it->key);

@@ -46,10 +46,8 @@ static int load_section(json_t *into, struct model_ctx *x, const char *section, 
 {
     lf_conf *c = &x->p->conf;
     lf_conf_item *base = NULL;
-    for (size_t i = 0; i < c->n_items; i++) {
+    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item *it = &c->items[i];
-        if (strcmp(it->section, section) != 0)
-            continue;
         it->read = true;
         if (strcmp(it->key, "preset") == 0) {
             base = it;

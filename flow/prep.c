@@ -59,23 +59,14 @@ static int finish_document(lf_prep *p, const lf_prep_args *a, lf_err *err)
 
 /* ---- the run ---- */
 
-static json_t *stage_of(const json_t *doc, const json_t *name)
-{
-    json_t *stages = json_object_get(doc, "stages");
-    for (size_t i = 0; i < json_array_size(stages); i++)
-        if (json_equal(json_object_get(json_array_get(stages, i), "name"), name))
-            return json_array_get(stages, i);
-    return NULL;
-}
-
 /* The same names with the same spec ids: the same work, perhaps under other operational settings. */
-static bool same_work(const json_t *a, const json_t *b)
+static bool same_work(const json_t *a, const lf_names *names_of_a, const json_t *b)
 {
-    json_t *sa = json_object_get(a, "stages");
-    if (json_array_size(sa) != json_array_size(json_object_get(b, "stages")))
+    json_t *sb = json_object_get(b, "stages");
+    if (json_array_size(sb) != json_array_size(json_object_get(a, "stages")))
         return false;
-    for (size_t i = 0; i < json_array_size(sa); i++) {
-        const json_t *x = json_array_get(sa, i), *y = stage_of(b, json_object_get(x, "name"));
+    for (size_t i = 0; i < json_array_size(sb); i++) {
+        const json_t *x = json_array_get(sb, i), *y = lf_names_stage(names_of_a, a, json_object_get(x, "name"));
         if (y == NULL || !json_equal(json_object_get(x, "spec_id"), json_object_get(y, "spec_id")))
             return false;
     }
@@ -106,43 +97,53 @@ static bool same_revision(const json_t *a, const json_t *b)
     return same;
 }
 
-/* The newest run of this name in this data root, when it is the same work. */
-static bool find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data)
+static int set_previous(lf_prep *p, json_t *doc, lf_err *err)
+{
+    lf_names_fini(&p->previous_names);
+    json_decref(p->previous);
+    p->previous = json_incref(doc);
+    return lf_names_of_stages(&p->previous_names, doc, err);
+}
+
+/* The newest run of this name in this data root, when it is the same work: 1, else 0. */
+static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data, lf_err *err)
 {
     for (size_t i = 0; i < runs->n; i++) {
         lf_run *r = &runs->runs[i];
         if (strcmp(r->data, data) != 0 || lf_run_load(r, NULL) < 0 ||
             !json_equal(json_object_get(r->doc, "name"), json_object_get(p->doc, "name")))
             continue;
-        p->previous = json_incref(r->doc);
-        if (!same_work(r->doc, p->doc))
-            return false;
+        int rc = set_previous(p, r->doc, err);
+        if (rc < 0 || !same_work(r->doc, &p->previous_names, p->doc))
+            return rc;
         *out = *r;
         memset(r, 0, sizeof *r);
-        return true;
+        return 1;
     }
-    return false;
+    return 0;
 }
 
 /* Results of other runs for stages that have none of their own here. */
 static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run, const json_t *old_doc, lf_err *err)
 {
     json_t *stages = json_object_get(p->doc, "stages");
-    int rc = 0;
+    lf_results results = {.runs = runs, .data = run->data};
+    lf_names names = {NULL, 0, 0};
+    int rc = lf_names_of_stages(&names, old_doc, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
         json_t *st = json_array_get(stages, i);
         lf_stage_view s;
         rc = lf_stage_scan(&s, run->dir, st, err);
         if (rc < 0)
             break;
-        json_t *old = stage_of(old_doc, json_object_get(st, "name")), *ad = json_object_get(old, "adopted");
+        json_t *old = lf_names_stage(&names, old_doc, json_object_get(st, "name")), *ad = json_object_get(old, "adopted");
         if (ad != NULL && json_equal(json_object_get(ad, "spec_id"), json_object_get(st, "spec_id")))
             rc = lf_json_set_new(st, "adopted", json_incref(ad), err);
         if (rc == 0)
             rc = lf_stage_result(&s, run, err);
         json_t *found = NULL;
         if (rc == 0) /* 1: done here, or taken over before */
-            rc = lf_find_result(&found, runs, run->data, st, err);
+            rc = lf_results_find(&found, &results, st, err);
         if (found != NULL && strcmp(json_string_value(json_object_get(found, "run")), run->id) != 0)
             rc = lf_json_set_new(st, "adopted", found, err);
         else
@@ -150,6 +151,8 @@ static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run,
         rc = rc > 0 ? 0 : rc;
         lf_stage_scan_fini(&s);
     }
+    lf_results_fini(&results);
+    lf_names_fini(&names);
     return rc;
 }
 
@@ -184,7 +187,9 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
             rc = lf_fail(err, LF_EINVAL, "data_dir = %s: run %s lies in %s; a run cannot be moved by resuming it", data_dir,
                          run.id, run.data);
     } else if (rc == 0 && !a->fresh_run) {
-        p->has_run = find_own_run(&run, p, &runs, data);
+        rc = find_own_run(&run, p, &runs, data, err);
+        p->has_run = rc == 1;
+        rc = rc > 0 ? 0 : rc;
     }
     if (rc == 0 && !p->has_run)
         rc = imaginary_run(&run, data, err);
@@ -287,6 +292,8 @@ void lf_prep_fini(lf_prep *p)
     lf_view_fini(&p->view);
     json_decref(p->doc);
     json_decref(p->previous);
+    lf_names_fini(&p->previous_names);
+    json_decref(p->rates);
     free(p->ini_text);
     lf_pipeline_fini(&p->pipeline);
     lf_project_fini(&p->project);
@@ -344,11 +351,10 @@ static int check_first(lf_prep *p, lf_err *err)
     if (rc < 0)
         return rc;
     char *data = lf_project_data(&p->project, json_string_value(json_object_get(p->doc, "data_dir")), err);
-    json_decref(p->previous);
-    p->previous = NULL;
-    if (data == NULL)
-        rc = LF_ENOMEM;
-    else if (find_own_run(&run, p, &runs, data))
+    rc = data == NULL ? LF_ENOMEM : set_previous(p, NULL, err);
+    if (rc == 0)
+        rc = find_own_run(&run, p, &runs, data, err);
+    if (rc > 0)
         rc = lf_fail(err, LF_EBUSY, "another loong-flow has made run %s for the same work just now; follow it with watch",
                      run.id);
     free(data);
@@ -396,7 +402,7 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
 static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, char *text, size_t cap)
 {
     json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-    json_t *old = att != NULL ? att : stage_of(p->previous, json_object_get(s->stage, "name"));
+    json_t *old = att != NULL ? att : lf_names_stage(&p->previous_names, p->previous, json_object_get(s->stage, "name"));
     json_t *diff = old != NULL ? lf_spec_diff(old, s->stage, NULL) : NULL;
     if (diff == NULL || json_array_size(diff) == 0) {
         snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",

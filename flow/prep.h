@@ -37,7 +37,9 @@ typedef struct lf_prep {
     json_t *doc;          /* complete: spec ids, exe, adopted */
     char *ini_text;       /* resolved settings with origins */
     bool has_run;         /* view.run is an existing run, otherwise a new one would be made */
+    lf_names previous_names; /* its stages */
     json_t *previous;     /* document of the newest run of this name, NULL when there is none */
+    json_t *rates;        /* {kind: FLOP/s}, what lf_cost_stored_rate has found; NULL: nothing yet */
     bool fresh_run;       /* as asked */
     const lf_opt_table *const *tables; /* as given */
     bool changed;         /* doc differs from the run's newest revision */

@@ -21,6 +21,7 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
+#include "flow/names.h"
 #include "flow/who.h"
 
 typedef struct lf_project {

@@ -31,14 +31,6 @@ const char *lf_state_sign(const char *state)
 
 static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
 
-static size_t index_of(const lf_run_view *v, const char *name)
-{
-    for (size_t i = 0; i < v->n; i++)
-        if (strcmp(name_of(&v->stages[i]), name) == 0)
-            return i;
-    return v->n;
-}
-
 /* ---- graph: columns by longest way from a source; edges of a stage over several columns share a place in each they pass ---- */
 
 struct place {
@@ -75,10 +67,9 @@ static bool find_edges(struct drawing *d, const lf_run_view *v)
     if (d->at == NULL || d->edges == NULL)
         return false;
     for (size_t i = 0; i < v->n; i++) { /* in running order: what is needed stands before */
-        json_t *deps = json_object_get(v->stages[i].stage, "deps");
         d->at[i].order = i;
-        for (size_t k = 0; k < json_array_size(deps); k++) {
-            size_t from = index_of(v, json_string_value(json_array_get(deps, k)));
+        for (size_t k = 0; k < v->stages[i].n_deps; k++) {
+            size_t from = v->stages[i].deps[k];
             if (from >= i)
                 continue;
             d->edges[d->n_edges++] = (struct edge){.from = from, .to = i};

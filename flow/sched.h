@@ -67,6 +67,7 @@ const char *lf_sched_said(char *buf, size_t cap, const lf_sched_out *o);
 
 typedef struct lf_queue {
     json_t *jobs;     /* {id: entry}; entries of jobs that left the queue stay for a day */
+    json_t *by_token; /* {token: [entries]} */
     double t;         /* when the scheduler answered last, 0: never */
     bool reached;     /* the last look got an answer */
     char said[300];   /* why not */

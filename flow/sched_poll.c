@@ -117,14 +117,14 @@ static void forget_old(json_t *jobs, double now)
 }
 
 /* An id that was used again is another job. */
-static const json_t *asked_for(const json_t *ids, const char *id)
+static int names_of_ids(lf_names *out, const json_t *ids, lf_err *err)
 {
-    for (size_t i = 0; i < json_array_size(ids); i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
         const char *one = json_string_value(json_object_get(json_array_get(ids, i), "id"));
-        if (one != NULL && strcmp(one, id) == 0)
-            return json_array_get(ids, i);
+        rc = one != NULL ? lf_names_put(out, one, "", i, err) : 0;
     }
-    return NULL;
+    return rc;
 }
 
 /* History knows no token: the entry is that of the job that was asked for, and keeps what was known of it. */
@@ -141,7 +141,8 @@ static int complete(json_t *e, const json_t *old, const json_t *asked, lf_err *e
 /* asked: NULL for the queue's own list, else the ids that history was asked for. */
 static int merge(json_t *jobs, const json_t *list, double now, const json_t *asked, lf_err *err)
 {
-    int rc = 0;
+    lf_names names = {NULL, 0, 0};
+    int rc = names_of_ids(&names, asked, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         json_t *e = json_array_get(list, i);
         const char *id = json_string_value(json_object_get(e, "id"));
@@ -149,7 +150,7 @@ static int merge(json_t *jobs, const json_t *list, double now, const json_t *ask
         if (id == NULL || (asked != NULL && !ended(e) && !moved)) /* "running", says accounting, of a job that left: it does not know */
             continue;
         if (asked != NULL)
-            rc = complete(e, json_object_get(jobs, id), asked_for(asked, id), err);
+            rc = complete(e, json_object_get(jobs, id), json_array_get(asked, lf_names_find(&names, id, "")), err);
         if (rc == 0)
             rc = lf_json_set_new(e, "seen", json_real(now), err);
         if (rc == 0 && (asked == NULL || moved))
@@ -157,6 +158,7 @@ static int merge(json_t *jobs, const json_t *list, double now, const json_t *ask
         if (rc == 0)
             rc = lf_json_set_new(jobs, id, json_incref(e), err);
     }
+    lf_names_fini(&names);
     return rc;
 }
 
@@ -242,6 +244,21 @@ static int look_locked(json_t **cache, const char *path, const lf_submitter *s, 
     return 0;
 }
 
+static json_t *by_token(json_t *jobs)
+{
+    json_t *out = json_object(), *e;
+    const char *id;
+    json_object_foreach(jobs, id, e)
+    {
+        const char *token = json_string_value(json_object_get(e, "token"));
+        if (token != NULL && json_object_get(out, token) == NULL)
+            json_object_set_new(out, token, json_array());
+        if (token != NULL)
+            json_array_append(json_object_get(out, token), e);
+    }
+    return out;
+}
+
 int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t *site, const json_t *ids, bool now,
                   lf_err *err)
 {
@@ -260,6 +277,7 @@ int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t
     }
     memset(out, 0, sizeof *out);
     out->jobs = json_incref(json_object_get(c, "jobs"));
+    out->by_token = by_token(out->jobs);
     out->t = number_of(c, "t");
     out->reached = number_of(c, "fails") == 0 && out->t > 0;
     snprintf(out->said, sizeof out->said, "%.290s", json_string_value(json_object_get(c, "said")));
@@ -270,6 +288,7 @@ int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t
 void lf_queue_fini(lf_queue *q)
 {
     json_decref(q->jobs);
+    json_decref(q->by_token);
     memset(q, 0, sizeof *q);
 }
 
@@ -283,15 +302,11 @@ static int by_link(const void *a, const void *b)
 
 json_t *lf_queue_by_token(const lf_queue *q, const char *token)
 {
-    json_t *found[1024], *e, *out = json_array();
-    const char *id;
+    json_t *found[1024], *out = json_array();
+    const json_t *list = json_object_get(q->by_token, token);
     size_t n = 0;
-    json_object_foreach(q->jobs, id, e)
-    {
-        const char *t = json_string_value(json_object_get(e, "token"));
-        if (t != NULL && strcmp(t, token) == 0 && n < sizeof found / sizeof found[0])
-            found[n++] = e;
-    }
+    for (; n < json_array_size(list) && n < sizeof found / sizeof found[0]; n++)
+        found[n] = json_array_get(list, n);
     qsort(found, n, sizeof found[0], by_link);
     for (size_t i = 0; i < n; i++)
         json_array_append(out, found[i]);

@@ -243,22 +243,10 @@ static void judge_running(lf_stage_view *s, const struct jobs *j)
             nodes[0] != '\0' ? " on " : "", nodes);
 }
 
-/* The first stage that this one waits for, NULL: none. */
-static const lf_stage_view *undone(const lf_stage_view *s, const lf_run_view *v)
-{
-    json_t *deps = json_object_get(s->stage, "deps");
-    for (size_t i = 0; i < json_array_size(deps); i++)
-        for (size_t k = 0; k < v->n; k++)
-            if (v->stages[k].state != LF_STATE_DONE &&
-                json_equal(json_array_get(deps, i), json_object_get(v->stages[k].stage, "name")))
-                return &v->stages[k];
-    return NULL;
-}
-
 /* A job that was removed because what it waited for failed: the stage is as if it had not been submitted. */
 static void judge_removed(lf_stage_view *s, const lf_run_view *v, const json_t *e)
 {
-    const lf_stage_view *d = undone(s, v);
+    const lf_stage_view *d = lf_view_undone(v, s);
     if (d != NULL) {
         say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d), text_of(e, "id"));
         return;
@@ -325,7 +313,7 @@ static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue
     s->live = false;
     if (inc != NULL && inc->end != NULL)
         return;
-    const lf_stage_view *d = inc == NULL ? undone(s, v) : NULL;
+    const lf_stage_view *d = inc == NULL ? lf_view_undone(v, s) : NULL;
     if (d != NULL) { /* it began nothing and could not have: schedulers remove such jobs with what they wait for */
         say(s, LF_STATE_WAITING, "waits for %.64s; its job is gone", name_of(d));
         return;

@@ -17,27 +17,17 @@ static const char *name_of(const lf_run_view *v, size_t i)
     return json_string_value(json_object_get(v->stages[i].stage, "name"));
 }
 
-static bool depends(const lf_run_view *v, size_t i, size_t on)
-{
-    json_t *deps = json_object_get(v->stages[i].stage, "deps");
-    for (size_t k = 0; k < json_array_size(deps); k++)
-        if (strcmp(json_string_value(json_array_get(deps, k)), name_of(v, on)) == 0)
-            return true;
-    return false;
-}
-
 int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err *err)
 {
     const char *names[512];
     size_t n = 0;
-    for (size_t i = 0; i < v->n; i++) {
-        if (strcmp(name_of(v, i), name) == 0) {
-            *out = i;
-            return 0;
-        }
-        if (n < sizeof names / sizeof names[0])
-            names[n++] = name_of(v, i);
+    size_t at = lf_names_find(&v->names, name, "");
+    if (at < v->n) {
+        *out = at;
+        return 0;
     }
+    for (size_t i = 0; i < v->n && n < sizeof names / sizeof names[0]; i++)
+        names[n++] = name_of(v, i);
     const char *near = lf_nearest(name, names, n);
     return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name, near != NULL ? "; did you mean " : "",
                    near != NULL ? near : "", near != NULL ? "?" : "");
@@ -46,18 +36,18 @@ int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err 
 void lf_select_after(bool *out, const lf_run_view *v, size_t from)
 {
     for (size_t i = from + 1; i < v->n; i++)
-        for (size_t k = from; k < i; k++)
-            if ((k == from || out[k]) && depends(v, i, k))
-                out[i] = true;
+        for (size_t k = 0; k < v->stages[i].n_deps; k++) {
+            size_t d = v->stages[i].deps[k];
+            out[i] = out[i] || d == from || (d > from && out[d]);
+        }
 }
 
 static void select_needs(bool *out, const lf_run_view *v, size_t until)
 {
     out[until] = true;
-    for (size_t i = until; i-- > 0;)
-        for (size_t k = i + 1; k <= until; k++)
-            if (out[k] && depends(v, k, i))
-                out[i] = true;
+    for (size_t i = until + 1; i-- > 0;)
+        for (size_t k = 0; out[i] && k < v->stages[i].n_deps; k++)
+            out[v->stages[i].deps[k]] = true;
 }
 
 void lf_select_force(lf_run_view *v, const lf_select *s)

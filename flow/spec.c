@@ -26,6 +26,7 @@
 #define TREE_MAX_DEPTH 32
 
 struct hasher {
+    lf_names names; /* of the stages */
     json_t *cache; /* {path: {"size","mtime_ns","ctime_ns","inode","at","sha256"}} */
     bool dirty;
 };
@@ -178,25 +179,14 @@ static int hash_outside(lf_buf *out, struct hasher *h, const char *project, cons
 
 /* ---- spec of a stage ---- */
 
-static const json_t *stage_by_name(const json_t *doc, const char *name)
-{
-    const json_t *stages = json_object_get(doc, "stages");
-    for (size_t i = 0; i < json_array_size(stages); i++) {
-        const json_t *s = json_array_get(stages, i);
-        if (strcmp(json_string_value(json_object_get(s, "name")), name) == 0)
-            return s;
-    }
-    return NULL;
-}
-
-static int spec_of_refs(lf_buf *out, const json_t *doc, const json_t *input, lf_err *err)
+static int spec_of_refs(lf_buf *out, const struct hasher *h, const json_t *doc, const json_t *input, lf_err *err)
 {
     const char *p = json_string_value(json_object_get(input, "text"));
     const json_t *refs = json_object_get(input, "refs");
     for (size_t i = 0; i < json_array_size(refs); i++) {
         const char *d = strstr(p, "${stage:"), *close = d != NULL ? strchr(d, '}') : NULL;
         const json_t *ref = json_array_get(refs, i);
-        const json_t *st = stage_by_name(doc, json_string_value(json_object_get(ref, "stage")));
+        const json_t *st = lf_names_stage(&h->names, doc, json_object_get(ref, "stage"));
         const char *id = json_string_value(json_object_get(st, "spec_id"));
         if (close == NULL || id == NULL)
             return lf_fail(err, LF_EFORMAT, "plan document: a reference and its text disagree");
@@ -228,7 +218,7 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
         lf_buf b;
         lf_buf_init(&b);
         if (rc == 0 && json_array_size(json_object_get(in, "refs")) > 0)
-            rc = spec_of_refs(&b, doc, in, err);
+            rc = spec_of_refs(&b, h, doc, in, err);
         else if (rc == 0 && json_object_get(types, opt) != NULL && !json_is_true(json_object_get(in, "word")))
             rc = hash_outside(&b, h, project, text, err);
         else if (rc == 0)
@@ -271,7 +261,7 @@ static int spec_one(json_t *stage, struct hasher *h, const json_t *doc, const ch
 
 int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_err *err)
 {
-    struct hasher h = {.cache = NULL, .dirty = false};
+    struct hasher h = {.cache = NULL};
     if (cache_path != NULL && lf_io_exists(cache_path))
         h.cache = lf_json_load_file(cache_path, CACHE_MAX_BYTES, NULL); /* a damaged cache is an empty cache */
     if (!json_is_object(h.cache)) {
@@ -280,6 +270,8 @@ int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_
     }
     json_t *stages = json_object_get(doc, "stages");
     int rc = h.cache == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    if (rc == 0)
+        rc = lf_names_of_stages(&h.names, doc, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
         json_t *st = json_array_get(stages, i);
         rc = spec_one(st, &h, doc, project, err);
@@ -292,6 +284,7 @@ int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_
             (void)lf_io_replace(cache_path, text, strlen(text), 0644, NULL); /* only a cache: a failure costs time */
         free(text);
     }
+    lf_names_fini(&h.names);
     json_decref(h.cache);
     return rc;
 }

@@ -162,6 +162,7 @@ void lf_stage_scan_fini(lf_stage_view *s)
         json_decref(s->attempts[i]);
     free(s->incs);
     free(s->attempts);
+    free(s->deps);
     free(s->dir);
     free(s->result_dir);
     json_decref(s->own_done);
@@ -285,35 +286,71 @@ bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t 
     return ok;
 }
 
-int lf_find_result(json_t **adopted, const lf_run_list *runs, const char *data, const json_t *stage, lf_err *err)
+/* What one stage directory of an older run holds. */
+static int add_results(lf_results *r, const lf_run *run, const lf_stage_view *s, lf_err *err)
 {
-    *adopted = NULL;
-    for (size_t r = 0; r < runs->n; r++) {
-        lf_run run = runs->runs[r];
-        if (run.data == NULL || strcmp(run.data, data) != 0) /* an entry that was taken out of the list is empty */
+    int rc = 0;
+    for (size_t k = s->n_incs; rc == 0 && k-- > 0;) {
+        const lf_incarnation *inc = &s->incs[k];
+        const char *id = json_string_value(json_object_get(inc->done, "spec_id"));
+        if (id == NULL)
             continue;
-        run.doc = NULL;
-        if (lf_run_load(&run, NULL) < 0)
-            continue;
-        json_t *stages = json_object_get(run.doc, "stages");
-        for (size_t i = 0; i < json_array_size(stages) && *adopted == NULL; i++) {
-            lf_stage_view s;
-            json_t *st = json_array_get(stages, i);
-            if (lf_stage_scan(&s, run.dir, st, NULL) < 0)
-                continue;
-            for (size_t k = s.n_incs; k-- > 0 && *adopted == NULL;)
-                if (is_result(s.incs[k].done, stage) &&
-                    lf_done_check_outputs(s.incs[k].done, s.incs[k].dir, NULL) == 0)
-                    *adopted = json_pack("{s:s, s:O, s:i, s:i, s:O}", "run", run.id, "stage",
-                                         json_object_get(st, "name"), "attempt", s.incs[k].attempt, "epoch",
-                                         s.incs[k].epoch, "spec_id", json_object_get(stage, "spec_id"));
-            lf_stage_scan_fini(&s);
-        }
-        json_decref(run.doc);
-        if (*adopted != NULL)
-            return 0;
+        json_t *list = json_object_get(r->by_spec, id);
+        if (list == NULL && json_object_set_new(r->by_spec, id, list = json_array()) < 0)
+            return lf_fail(err, LF_ENOMEM, "out of memory");
+        json_t *o = json_pack("{s:s, s:O, s:i, s:i, s:s, s:O}", "run", run->id, "stage", json_object_get(s->stage, "name"),
+                              "attempt", inc->attempt, "epoch", inc->epoch, "dir", inc->dir, "done", inc->done);
+        rc = o == NULL || json_array_append_new(list, o) < 0 ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     }
-    return err != NULL ? err->rc : 0;
+    return rc;
+}
+
+static int read_next_run(lf_results *r, lf_err *err)
+{
+    lf_run run = r->runs->runs[r->next++];
+    run.doc = NULL;
+    if (run.data == NULL || strcmp(run.data, r->data) != 0 || lf_run_load(&run, NULL) < 0)
+        return 0; /* an entry that was taken out of the list is empty */
+    json_t *stages = json_object_get(run.doc, "stages");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
+        lf_stage_view s;
+        if (lf_stage_scan(&s, run.dir, json_array_get(stages, i), NULL) < 0)
+            continue;
+        rc = add_results(r, &run, &s, err);
+        lf_stage_scan_fini(&s);
+    }
+    json_decref(run.doc);
+    return rc;
+}
+
+int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err)
+{
+    const char *id = json_string_value(json_object_get(stage, "spec_id"));
+    *adopted = NULL;
+    if (r->by_spec == NULL && (r->by_spec = json_object()) == NULL)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    for (size_t k = 0;;) {
+        const json_t *list = json_object_get(r->by_spec, id);
+        for (; k < json_array_size(list); k++) {
+            const json_t *o = json_array_get(list, k), *done = json_object_get(o, "done");
+            if (!is_result(done, stage) || lf_done_check_outputs(done, json_string_value(json_object_get(o, "dir")), NULL) != 0)
+                continue;
+            *adopted = json_pack("{s:O, s:O, s:O, s:O, s:s}", "run", json_object_get(o, "run"), "stage",
+                                 json_object_get(o, "stage"), "attempt", json_object_get(o, "attempt"), "epoch",
+                                 json_object_get(o, "epoch"), "spec_id", id);
+            return *adopted != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+        }
+        int rc = r->next < r->runs->n ? read_next_run(r, err) : 1;
+        if (rc != 0)
+            return rc < 0 ? rc : 0;
+    }
+}
+
+void lf_results_fini(lf_results *r)
+{
+    json_decref(r->by_spec);
+    memset(r, 0, sizeof *r);
 }
 
 /* ---- judging ---- */
@@ -429,13 +466,8 @@ static bool cancelled_after(const lf_stage_view *s, int attempt)
 
 static void judge(lf_stage_view *s, const lf_run_view *v)
 {
-    const char *blocked = NULL;
-    json_t *deps = json_object_get(s->stage, "deps");
-    for (size_t i = 0; i < json_array_size(deps); i++)
-        for (size_t k = 0; k < v->n; k++)
-            if (json_equal(json_object_get(v->stages[k].stage, "name"), json_array_get(deps, i)) &&
-                v->stages[k].state != LF_STATE_DONE && blocked == NULL)
-                blocked = json_string_value(json_array_get(deps, i));
+    const lf_stage_view *wanting = lf_view_undone(v, s);
+    const char *blocked = wanting != NULL ? json_string_value(json_object_get(wanting->stage, "name")) : NULL;
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     int n = (int)s->n_attempts;
     const json_t *att = n > 0 ? s->attempts[n - 1] : NULL;
@@ -467,11 +499,37 @@ static void find_resumable(lf_stage_view *s)
     }
 }
 
+const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s)
+{
+    for (size_t k = 0; k < s->n_deps; k++) {
+        const lf_stage_view *d = &v->stages[s->deps[k]];
+        if (d->stage != NULL && d->state != LF_STATE_DONE)
+            return d;
+    }
+    return NULL;
+}
+
+static int find_deps(lf_stage_view *s, const lf_run_view *v, lf_err *err)
+{
+    json_t *deps = json_object_get(s->stage, "deps");
+    s->deps = lf_calloc(json_array_size(deps) + 1, sizeof *s->deps, err);
+    if (s->deps == NULL)
+        return LF_ENOMEM;
+    for (size_t k = 0; k < json_array_size(deps); k++) {
+        size_t d = lf_names_find(&v->names, json_string_value(json_array_get(deps, k)), "");
+        if (d != LF_NAMES_NONE)
+            s->deps[s->n_deps++] = d;
+    }
+    return 0;
+}
+
 /* Read and judge stage i; those before it are judged already. */
 static int load_stage(lf_run_view *v, size_t i, const lf_run *run, json_t *doc, lf_err *err)
 {
     lf_stage_view *s = &v->stages[i];
     int rc = lf_stage_scan(s, run->dir, doc, err);
+    if (rc == 0)
+        rc = find_deps(s, v, err);
     if (rc < 0)
         return rc;
     rc = lf_stage_result(s, run, err);
@@ -501,7 +559,7 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
     json_t *stages = json_object_get(run->doc, "stages");
     size_t n = json_array_size(stages);
     v.stages = lf_calloc(n + 1, sizeof *v.stages, err);
-    int rc = v.stages == NULL ? LF_ENOMEM : 0;
+    int rc = v.stages == NULL ? LF_ENOMEM : lf_names_of_stages(&v.names, run->doc, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         v.n = i + 1;
         rc = load_stage(&v, i, run, json_array_get(stages, i), err);
@@ -528,33 +586,33 @@ void lf_view_fini(lf_run_view *v)
     for (size_t i = 0; i < v->n; i++)
         lf_stage_scan_fini(&v->stages[i]);
     free(v->stages);
+    lf_names_fini(&v->names);
     lf_run_fini(&v->run);
     memset(v, 0, sizeof *v);
 }
 
-lf_stage_view *lf_view_stage(lf_run_view *v, const char *name)
+lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name)
 {
-    for (size_t i = 0; i < v->n; i++)
-        if (strcmp(json_string_value(json_object_get(v->stages[i].stage, "name")), name) == 0)
-            return &v->stages[i];
-    return NULL;
+    size_t i = lf_names_find(&v->names, name, "");
+    return i < v->n ? &v->stages[i] : NULL;
 }
 
-bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected)
+/* Stages lie in running order, so whatever reads one stands behind it. */
+void lf_view_mark_needed(lf_run_view *v, const bool *selected)
 {
-    bool has_dependent = false;
-    if (v->stages[i].forced)
-        return true;
-    for (size_t k = 0; k < v->n; k++) {
-        json_t *deps = json_object_get(v->stages[k].stage, "deps");
-        for (size_t j = 0; j < json_array_size(deps); j++) {
-            if (!json_equal(json_array_get(deps, j), json_object_get(v->stages[i].stage, "name")))
-                continue;
-            has_dependent = true;
-            if ((selected == NULL || selected[k]) && v->stages[k].state != LF_STATE_DONE &&
-                (v->stages[k].state != LF_STATE_PURGED || lf_view_needed(v, k, selected)))
-                return true;
+    for (size_t i = 0; i < v->n; i++) {
+        v->stages[i].has_reader = false;
+        v->stages[i].needed = v->stages[i].forced;
+    }
+    for (size_t i = v->n; i-- > 0;) {
+        lf_stage_view *s = &v->stages[i];
+        s->needed = s->needed || !s->has_reader;
+        bool makes = (selected == NULL || selected[i]) && s->state != LF_STATE_DONE &&
+                     (s->state != LF_STATE_PURGED || s->needed);
+        for (size_t k = 0; k < s->n_deps; k++) {
+            lf_stage_view *d = &v->stages[s->deps[k]];
+            d->has_reader = true;
+            d->needed = d->needed || makes;
         }
     }
-    return !has_dependent;
 }

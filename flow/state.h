@@ -42,6 +42,8 @@ typedef struct lf_incarnation {
 typedef struct lf_stage_view {
     json_t *stage; /* borrowed from the run's document */
     char *dir;     /* RUN/<stage> */
+    size_t *deps; /* places in the view of the stages it waits for; only in a view */
+    size_t n_deps;
     enum lf_state state;
     char reason[400];       /* why, for people; "" when there is nothing to say */
     json_t **attempts;      /* attempt.N.json, index N - 1 */
@@ -56,6 +58,7 @@ typedef struct lf_stage_view {
     json_t *job;            /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
     char ended_class[32];   /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes it down) */
     bool forced;            /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
+    bool has_reader, needed; /* by lf_view_mark_needed */
     bool resumable;         /* an earlier incarnation left an out directory this spec may continue from */
 } lf_stage_view;
 
@@ -63,6 +66,7 @@ typedef struct lf_run_view {
     lf_run run;
     lf_stage_view *stages; /* in running order */
     size_t n;
+    lf_names names;
 } lf_run_view;
 
 /* run: taken (moved into the view). */
@@ -70,11 +74,12 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err);
 void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
-lf_stage_view *lf_view_stage(lf_run_view *v, const char *name);
-/* A purged stage is made again only when something that is still to be made reads it, or nothing reads it at all, or when
- * it is forced.
- * selected: stages that count, NULL: all. */
-bool lf_view_needed(const lf_run_view *v, size_t i, const bool *selected);
+lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
+/* Set `needed` of every stage: a purged one is made again only when something that is still to be made reads it, or nothing reads it
+ * at all, or when it is forced. By the states of now; selected: stages that count, NULL: all. */
+void lf_view_mark_needed(lf_run_view *v, const bool *selected);
+/* The first stage that s waits for and that is not done, NULL: none. */
+const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s);
 
 /* The parts, for the wrapper. */
 int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err);
@@ -87,9 +92,17 @@ bool lf_stage_skipped(lf_stage_view *s);
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);
 /* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which), other = broken. */
 int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err);
-/* Find a whole result for a stage document among the runs below `data`: sets *adopted {"run","stage","attempt","epoch",
- * "spec_id"}, or NULL. Runs that cannot be read are passed over: the stage is then computed again. */
-int lf_find_result(json_t **adopted, const lf_run_list *runs, const char *data, const json_t *stage, lf_err *err);
+/* What the runs below `data` have made, by spec id; each run is read once, when nothing newer answers. */
+typedef struct lf_results {
+    const lf_run_list *runs; /* newest first; borrowed */
+    const char *data;        /* borrowed */
+    size_t next;             /* runs that were read */
+    json_t *by_spec;         /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
+} lf_results;
+/* Find a whole result for a stage document: sets *adopted {"run","stage","attempt","epoch","spec_id"}, or NULL. Runs that cannot be
+ * read are passed over: the stage is then computed again. */
+int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err);
+void lf_results_fini(lf_results *r);
 /* May incarnations of an attempt be continued by a stage of this document? accepted: array of setting names. */
 bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t *accepted);
 

@@ -258,17 +258,20 @@ static int by_sacct(struct slurm *s, const json_t *ids, json_t *jobs, lf_err *er
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(ids);) {
         lf_buf b;
+        json_t *chunk = json_array();
         lf_buf_init(&b);
         double since = 1e18;
         for (size_t k = 0; k < IDS_AT_ONCE && i < json_array_size(ids); k++, i++) {
-            const json_t *one = json_array_get(ids, i);
+            json_t *one = json_array_get(ids, i);
+            json_array_append(chunk, one);
             double t = json_number_value(json_object_get(one, "t"));
             lf_buf_addf(&b, "%s%s", k > 0 ? "," : "", json_string_value(json_object_get(one, "id")));
             since = t < since ? t : since;
         }
         rc = lf_buf_check(&b, err);
         if (rc == 0)
-            rc = sacct_chunk(s, b.data, since, ids, jobs, err);
+            rc = sacct_chunk(s, b.data, since, chunk, jobs, err);
+        json_decref(chunk);
         lf_buf_fini(&b);
     }
     return rc;

@@ -7,5 +7,7 @@ EXTRA_DIST += tests/bench/ledger.sh tests/bench/submit.sh
 
 bench-ledger: tests/bench/ledger_bench loong-flow tests/flow/bin/loong-flow tests/flow/bin/lf-work
 	LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/bench/ledger.sh $(BENCH)
-	LF_SRCDIR='$(abs_top_srcdir)' LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/bench/submit.sh
+	for n in 50 1000 10000; do \
+	  LF_SRCDIR='$(abs_top_srcdir)' LF_BUILDDIR='$(abs_top_builddir)' $(SHELL) $(top_srcdir)/tests/bench/submit.sh $$n || exit 1; \
+	done
 .PHONY: bench-ledger

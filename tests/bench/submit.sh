@@ -37,6 +37,16 @@ echo text >in.txt
         i=$((i + 1))
     done
 } >pipeline.ini
+cpu() { # cpu TEXT COMMAND...: CPU seconds of the command with its children
+    _text=$1
+    shift
+    ( "$@" >out 2>&1 || cat out >&2; times ) | awk -v text="$_text" 'END { split($1, u, /[ms]/); split($2, s, /[ms]/)
+        printf "%s: %.2f s of CPU time\n", text, 60 * (u[1] + s[1]) + u[2] + s[2] }'
+}
+cpu "validate of $n stages" "$lf" validate
+cpu "submit of $n stages with the scheduler's commands" "$lf" submit
+rm -f spent
+[ "$n" -le 50 ] || exit 0
 for try in 1 2 3; do
     rm -f spent
     t0=$(date +%s%N)

@@ -19,6 +19,13 @@ CLEANFILES += tests/fault/fail.so
 tests/fault/fail.so: tests/fault/fail.c
 	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -shared -fPIC \
 	  -o $@ $(top_srcdir)/tests/fault/fail.c -ldl -lpthread
+# What a command does, counted; used by tests/flow/large.sh.
+check_DATA += tests/fault/count.so
+CLEANFILES += tests/fault/count.so
+tests/fault/count.so: tests/fault/count.c
+	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -fno-builtin -shared -fPIC \
+	  -o $@ $(top_srcdir)/tests/fault/count.c -ldl
+EXTRA_DIST += tests/fault/count.c
 TESTS += tests/flow/faults.sh
 EXTRA_DIST += tests/fault/fail.c tests/flow/faults.sh
 TESTS += tests/stage/faults.sh

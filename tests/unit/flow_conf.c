@@ -155,6 +155,28 @@ static void test_specs(void)
     tap_str(other, ref, "a default that is written out is the default");
 }
 
+/* More names than a table begins with, and pairs that read alike. */
+static void test_names(void)
+{
+    lf_names t = {NULL, 0, 0};
+    static char text[1000][8];
+    int wrong = 0;
+    tap_ok(lf_names_find(&t, "a", "") == LF_NAMES_NONE, "an empty table has no names");
+    for (size_t i = 0; i < 1000; i++) {
+        snprintf(text[i], sizeof text[i], "s%zu", i);
+        wrong += lf_names_put(&t, text[i], i % 2 == 0 ? "" : "key", i, NULL) < 0;
+    }
+    for (size_t i = 0; i < 1000; i++)
+        wrong += lf_names_find(&t, text[i], i % 2 == 0 ? "" : "key") != i ||
+                 lf_names_find(&t, text[i], i % 2 == 0 ? "key" : "") != LF_NAMES_NONE;
+    tap_ok(wrong == 0, "a thousand names are found, and only they");
+    lf_names_put(&t, "ab", "c", 1, NULL);
+    tap_ok(lf_names_find(&t, "a", "bc") == LF_NAMES_NONE, "the border of a pair counts");
+    lf_names_put(&t, "ab", "c", 2, NULL);
+    tap_ok(lf_names_find(&t, "ab", "c") == 1, "a name keeps its first place");
+    lf_names_fini(&t);
+}
+
 int main(void)
 {
     setenv("LOONG_SITE_CONFIG", "", 1);
@@ -164,5 +186,6 @@ int main(void)
     test_references();
     test_sets();
     test_specs();
+    test_names();
     return tap_done();
 }
