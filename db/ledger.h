@@ -59,6 +59,8 @@ typedef struct lf_ledger_ingested {
  * does not stop the rest. opts and out may be NULL. */
 int lf_ledger_ingest(lf_ledger *l, const char *data_root, const lf_ledger_ingest_opts *opts, lf_ledger_ingested *out,
                      lf_err *err);
+/* Forget a run that was never complete: its own rows, those of its stages and of what it was to read. */
+int lf_ledger_forget(lf_ledger *l, const char *run, lf_err *err);
 /* Bring the readers' copy beside the ledger ("<path>.pub" and a base) up to date: what changed is written, not the whole.
  * Readers of it take no locks. No-op when nothing changed. */
 int lf_ledger_publish(lf_ledger *l, lf_err *err);

@@ -179,3 +179,22 @@ json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err)
     }
     return all;
 }
+
+int lf_ledger_forget(lf_ledger *l, const char *run, lf_err *err)
+{
+    static const char *const steps[] = {
+        "DELETE FROM run WHERE run = ?1",   "DELETE FROM stage WHERE run = ?1",  "DELETE FROM edge WHERE run = ?1",
+        "DELETE FROM event WHERE run = ?1", "DELETE FROM walked WHERE run = ?1",
+        "DELETE FROM problem WHERE path LIKE 'runs/' || ?1 || '/%'",
+    };
+    int rc = lf_db_exec(l, "BEGIN IMMEDIATE", err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
+        rc = lf_db_run(l, err, steps[i], "s", run);
+    if (rc == 0)
+        rc = lf_db_exec(l, "COMMIT", err);
+    if (rc < 0)
+        sqlite3_exec(l->db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}

@@ -4,7 +4,8 @@
  * tagged or have a note, of the best runs by a metric, and every result that a kept run took over; everything of a run that
  * is not complete (its checkpoints are what resume needs); and anything whose state is unknown. Deleted are outputs only:
  * all of other complete runs (they become "purged"), and in kept complete runs those of incarnations that are not the
- * result. Records, logs and metrics are small and stay, so history and lineage do too.
+ * result. Records, logs and metrics are small and stay, so history and lineage do too. What a submit that was killed has left
+ * (leftover.h) goes whole.
  */
 #include "config.h"
 
@@ -23,6 +24,7 @@
 #include "flow/asking.h"
 #include "flow/cmds.h"
 #include "flow/drive.h"
+#include "flow/leftover.h"
 #include "flow/record.h"
 
 static const lf_opt gc_rows[] = {
@@ -112,7 +114,13 @@ static int ask_ledger(json_t *keep, const lf_cmd *c, const lf_project *p, lf_err
     size_t n = lf_optset_count(c->opts, "keep_best");
     if (!marked && n == 0)
         return 0;
-    int rc = lf_ask_sync(NULL, p, true, err);
+    json_t *roots = NULL;
+    int rc = lf_ask_roots(&roots, p, err);
+    bool no_runs = json_array_size(roots) == 0;
+    json_decref(roots);
+    if (rc < 0 || no_runs) /* then there is nothing to be marked, and perhaps no ledger yet */
+        return rc;
+    rc = lf_ask_sync(NULL, p, true, err);
     lf_ledger *l = rc == 0 ? lf_ask_open(p, err) : NULL;
     if (l == NULL)
         return lf_err_prefix(err, "gc must ask the ledger which runs are marked (or best)");
@@ -253,7 +261,8 @@ static int pass_over(json_t *keep, json_t *list, const lf_cmd *c, const lf_proje
 
 /* A kept run may have taken results from an older run, or a newer one (an old run resumed with new settings), and that one
  * from others: look until no more are found, then propose. */
-static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p, lf_err *err)
+static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p, const char *lock_path, bool locked,
+                  lf_err *err)
 {
     int rc = ask_ledger(keep, c, p, err);
     for (size_t before = 1, n = 0; rc == 0 && before != n; n = json_object_size(keep)) {
@@ -262,11 +271,14 @@ static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project 
     }
     if (rc == 0)
         rc = pass_over(keep, list, c, p, err);
+    /* A freeze that is at work looks like one that was killed. */
+    if (rc == 0 && (locked || !lf_lock_held(lock_path)))
+        rc = lf_leftovers(list, p, err);
     return rc;
 }
 
 /* The ledger hears of it first: an artifact that is called gone and is still there is a smaller lie than the reverse. */
-static int delete_one(const json_t *o, lf_err *err)
+static int delete_one(const lf_project *p, const json_t *o, lf_err *err)
 {
     const char *path = json_string_value(json_object_get(o, "path")), *data = json_string_value(json_object_get(o, "data"));
     const char *run = json_string_value(json_object_get(o, "run")), *k;
@@ -280,7 +292,10 @@ static int delete_one(const json_t *o, lf_err *err)
                                                                  sub != NULL ? sub : k), "why", "gc");
         rc = lf_record_event(json_string_value(json_object_get(o, "run_dir")), run, NULL, 0, 0, "gone", d, err);
     }
-    return rc == 0 ? lf_io_remove_tree(path, err) : rc;
+    const char *half = json_string_value(json_object_get(o, "half_run"));
+    if (rc == 0)
+        rc = lf_io_remove_tree(path, err);
+    return rc == 0 && half != NULL ? lf_sync_forget(p, half, err) : rc;
 }
 
 static void say_kept(const json_t *keep)
@@ -291,13 +306,13 @@ static void say_kept(const json_t *keep)
 }
 
 /* Delete, or only tell of, what the survey found; *data is the root that the ledger has to hear of. */
-static int go_through(const lf_cmd *c, const json_t *list, bool yes, double *sum, char data[PATH_MAX], lf_err *err)
+static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, bool yes, double *sum, char data[PATH_MAX], lf_err *err)
 {
     char b[32];
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *o = json_array_get(list, i);
-        rc = yes ? delete_one(o, err) : 0;
+        rc = yes ? delete_one(p, o, err) : 0;
         lf_path_set(data, NULL, "%s", json_string_value(json_object_get(o, "data")));
         if (rc < 0)
             break;
@@ -315,9 +330,9 @@ static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list,
     bool yes = lf_optset_bool(c->opts, "yes");
     char lock_path[PATH_MAX], b[32];
     double sum = 0;
-    int rc = survey(keep, list, c, p, err);
+    int rc = lf_path_set(lock_path, err, "%s/submit.lock", p->dot); /* no run is made or changed meanwhile */
     if (rc == 0)
-        rc = lf_path_set(lock_path, err, "%s/submit.lock", p->dot); /* no run is made or changed meanwhile */
+        rc = survey(keep, list, c, p, lock_path, false, err);
     lf_lock_opts lo = {.purpose = "loong-flow gc", .wait_s = 10.0, .ttl_s = 0};
     lf_lock *lock = rc == 0 && yes ? lf_lock_acquire(lock_path, &lo, err) : NULL;
     if (rc == 0 && yes && lock == NULL)
@@ -325,12 +340,12 @@ static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list,
     if (lock != NULL) { /* what it said before the lock may have changed */
         json_array_clear(list);
         json_object_clear(keep);
-        rc = survey(keep, list, c, p, err);
+        rc = survey(keep, list, c, p, lock_path, true, err);
     }
     if (rc == 0 && !c->json)
         say_kept(keep);
     if (rc == 0)
-        rc = go_through(c, list, yes, &sum, data, err);
+        rc = go_through(c, p, list, yes, &sum, data, err);
     lf_lock_release(lock);
     if (rc == 0 && c->json)
         return lf_cmd_print_json(json_pack("{s:b, s:f, s:O, s:O}", "deleted", (int)yes, "bytes", sum, "paths", list, "kept", keep), err);

@@ -44,6 +44,8 @@ int lf_sync(const lf_project *p, const char *data, const char *run, lf_err *err)
 int lf_sync_count(lf_ledger_ingested *out, const lf_project *p, const char *data, bool everything, lf_err *err);
 /* Flags for reading the ledger where this site has no file locks ([site] ledger_locks = no): 0 or LF_LEDGER_NOLOCK. */
 int lf_sync_read_flags(unsigned *flags, lf_err *err);
+/* A run that was never complete and whose directory is gone: the ledger forgets it. No ledger, nothing to forget. */
+int lf_sync_forget(const lf_project *p, const char *run, lf_err *err);
 /* Can the ledger be written at all? For commands that are about to start work. */
 int lf_sync_probe(const lf_project *p, lf_err *err);
 

@@ -22,6 +22,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/leftover.h"
 #include "flow/par.h"
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
@@ -314,10 +315,13 @@ int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const 
         rc = lf_data_check_owner(r.data, err);
     if (rc == 0)
         rc = make_shared_dirs(r.data, r.dir, share, err);
-    if (rc < 0)
+    if (rc < 0) {
+        if (r.dir != NULL)
+            rmdir(r.dir); /* empty, if it is there at all */
         lf_run_fini(&r);
-    else
+    } else {
         *out = r;
+    }
     return rc;
 }
 
@@ -409,26 +413,30 @@ static int next_rev_dir(int *rev, char dir[PATH_MAX], const lf_run *run, lf_err 
     return lf_fail(err, LF_EBUSY, "%s: no free revision number", run->dir);
 }
 
-int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini_text, lf_err *err)
+/* The document as it is frozen. New reference, NULL with err. */
+static json_t *frozen_form(const lf_run *run, const lf_project *p, int rev, const json_t *doc, lf_err *err)
 {
-    char dir[PATH_MAX], path[PATH_MAX];
-    int rev = 0;
-    int rc = next_rev_dir(&rev, dir, run, err);
-    if (rc < 0)
-        return rc;
     json_t *copy = json_deep_copy(doc);
-    if (copy == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
     char user[128], host[256];
     lf_record_user(user, sizeof user);
     lf_record_host(host, sizeof host);
     json_t *head = json_pack("{s:i, s:s, s:i, s:s, s:f, s:s, s:s, s:s}", "lf_plan", 1, "run", run->id, "rev", rev,
                              "project_id", p->id, "created", lf_wall_s(), "user", user, "host", host, "version",
                              PACKAGE_VERSION);
-    rc = head == NULL || json_object_update(copy, head) < 0 ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    if (copy == NULL || head == NULL || json_object_update(copy, head) < 0) {
+        lf_fail(err, LF_ENOMEM, "out of memory");
+        json_decref(copy);
+        copy = NULL;
+    }
     json_decref(head);
-    if (rc == 0)
-        rc = lf_path_set(path, err, "%s/bin", dir);
+    return copy;
+}
+
+static int fill_revision(const char *dir, const lf_run *run, const lf_project *p, const json_t *copy, const char *ini_text,
+                         lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = lf_path_set(path, err, "%s/bin", dir);
     if (rc == 0)
         rc = freeze_exes(run->data, copy, path, err);
     if (rc == 0)
@@ -443,9 +451,37 @@ int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini
         rc = stage_events(run, copy, err);
     if (rc == 0)
         rc = lf_record_publish(dir, "plan.json", copy, err); /* last: until now the revision does not exist */
+    return rc;
+}
+
+static int no_room(const lf_run *run, lf_err *err, int rc)
+{
+    if (err == NULL)
+        return rc;
+    bool full = err->errnum == ENOSPC || err->errnum == EDQUOT;
+    lf_err e = *err;
+    int n = full ? (int)sizeof e.text / 2 : (int)sizeof e.text;
+    snprintf(err->text, sizeof err->text, "run %s could not be written, nothing of it is kept: %.*s%s", run->id, n, e.text,
+             full ? "; make room (`loong-flow gc` shows what may go) or set another data_dir" : "");
+    return rc;
+}
+
+/* Where there is no room, what was written is taken away again, or the next try would have less. */
+int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini_text, lf_err *err)
+{
+    char dir[PATH_MAX], plan[PATH_MAX];
+    int rev = 0;
+    int rc = next_rev_dir(&rev, dir, run, err);
+    if (rc < 0)
+        return rc;
+    json_t *copy = frozen_form(run, p, rev, doc, err);
+    rc = copy == NULL ? LF_ENOMEM : fill_revision(dir, run, p, copy, ini_text, err);
+    /* The last step may have failed behind the plan (its directory could not be synced): then it stands. */
+    if (rc < 0 && (lf_path_set(plan, NULL, "%s/plan.json", dir) < 0 || !lf_io_exists(plan)))
+        lf_leftover_drop(run->data, dir);
     if (rc < 0) {
         json_decref(copy);
-        return rc;
+        return no_room(run, err, rc);
     }
     json_decref(run->doc);
     run->doc = copy;

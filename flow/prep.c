@@ -300,6 +300,17 @@ void lf_prep_fini(lf_prep *p)
     memset(p, 0, sizeof *p);
 }
 
+/* A new run that could not be frozen: nothing of it is worth anything. gc finds what cannot be removed. */
+static void take_back(const lf_run *run)
+{
+    char hint[PATH_MAX], plan[PATH_MAX];
+    if (lf_path_set(plan, NULL, "%s/rev.1/plan.json", run->dir) < 0 || lf_io_exists(plan))
+        return; /* it was written, only not synced */
+    lf_io_remove_tree(run->dir, NULL);
+    if (lf_path_set(hint, NULL, "%s/changed/%s", run->data, run->id) == 0)
+        unlink(hint);
+}
+
 static int commit(lf_prep *p, lf_err *err)
 {
     const char *data_dir = json_string_value(json_object_get(p->doc, "data_dir"));
@@ -331,6 +342,8 @@ static int commit(lf_prep *p, lf_err *err)
     if (rc == 0)
         rc = lf_view_load(&view, &run, err);
     if (rc < 0) {
+        if (!p->has_run && run.dir != NULL && run.rev == 0)
+            take_back(&run);
         lf_run_fini(&run);
         return rc;
     }

@@ -55,6 +55,8 @@ typedef struct lf_run_list {
     size_t n, cap;
 } lf_run_list;
 
+/* Every known root, as DATA/<project id>: array of paths, new reference. */
+int lf_project_roots(json_t **out, const lf_project *p, lf_err *err);
 /* Every run below every known root. A root that cannot be read is an error: unknown is not absence. */
 int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err);
 void lf_run_list_fini(lf_run_list *l);

@@ -42,10 +42,9 @@ static int add_run(lf_run_list *l, const char *data, const char *id, lf_err *err
     return r->data != NULL && r->dir != NULL ? 0 : LF_ENOMEM;
 }
 
-static int list_root(lf_run_list *l, const lf_project *p, const char *data_dir, lf_err *err)
+static int list_root(lf_run_list *l, const char *data, lf_err *err)
 {
-    char *data = lf_project_data(p, data_dir, err);
-    char *runs = data != NULL ? lf_path_join(data, "runs", err) : NULL;
+    char *runs = lf_path_join(data, "runs", err);
     int rc = runs == NULL ? LF_ENOMEM : 0;
     DIR *d = rc == 0 ? opendir(runs) : NULL;
     if (rc == 0 && d == NULL && errno != ENOENT)
@@ -56,7 +55,6 @@ static int list_root(lf_run_list *l, const lf_project *p, const char *data_dir, 
     if (d != NULL)
         closedir(d);
     free(runs);
-    free(data);
     return rc;
 }
 
@@ -65,15 +63,13 @@ static int newest_first(const void *a, const void *b)
     return strcmp(((const lf_run *)b)->id, ((const lf_run *)a)->id);
 }
 
-int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err)
+int lf_project_roots(json_t **out, const lf_project *p, lf_err *err)
 {
-    lf_run_list l = {NULL, 0, 0};
+    json_t *list = json_array();
     char *roots = lf_path_join(p->dot, "roots", err);
-    if (roots == NULL)
-        return LF_ENOMEM;
-    int rc = 0;
-    DIR *d = opendir(roots);
-    if (d == NULL && errno != ENOENT)
+    int rc = roots == NULL || list == NULL ? LF_ENOMEM : 0;
+    DIR *d = rc == 0 ? opendir(roots) : NULL;
+    if (rc == 0 && d == NULL && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot list %s", roots);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d)) {
         if (strlen(e->d_name) != 16 || e->d_name[0] == '.')
@@ -82,14 +78,31 @@ int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err)
         lf_buf_init(&b);
         char *path = lf_path_join(roots, e->d_name, err);
         rc = path == NULL ? LF_ENOMEM : lf_io_read_file(path, ROOT_MAX_BYTES, &b, err);
+        char *data = rc == 0 ? lf_project_data(p, b.data, err) : NULL;
         if (rc == 0)
-            rc = list_root(&l, p, b.data, err);
+            rc = data == NULL ? LF_ENOMEM : json_array_append_new(list, json_string(data)) < 0 ? LF_ENOMEM : 0;
+        free(data);
         free(path);
         lf_buf_fini(&b);
     }
     if (d != NULL)
         closedir(d);
     free(roots);
+    if (rc < 0)
+        json_decref(list);
+    else
+        *out = list;
+    return rc;
+}
+
+int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err)
+{
+    lf_run_list l = {NULL, 0, 0};
+    json_t *roots = NULL;
+    int rc = lf_project_roots(&roots, p, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++)
+        rc = list_root(&l, json_string_value(json_array_get(roots, i)), err);
+    json_decref(roots);
     if (rc < 0) {
         lf_run_list_fini(&l);
         return rc;

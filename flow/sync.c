@@ -95,6 +95,7 @@ static void set_mode(const char *dot, const char *db)
         chmod(db, mode);
 }
 
+/* data NULL: nothing is read; with a run the ledger forgets that one. */
 static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char *data, const char *run, bool everything,
                        double wait_s, lf_err *err)
 {
@@ -110,6 +111,11 @@ static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char 
         rc = err != NULL && err->rc != 0 ? err->rc : LF_EIO;
         if (rc == LF_ENOTSUP) /* a newer ledger: for the exit code the same as a damaged one */
             rc = err->rc = LF_EFORMAT;
+    }
+    if (rc == 0 && data == NULL && run != NULL) {
+        rc = lf_ledger_forget(l, run, err);
+        if (rc == 0)
+            rc = lf_ledger_publish(l, err);
     }
     if (rc == 0 && data != NULL) {
         lf_ledger_ingest_opts io = {.run = run, .everything = everything, .trusted = policy.trusted,
@@ -128,6 +134,14 @@ static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char 
 int lf_sync(const lf_project *p, const char *data, const char *run, lf_err *err)
 {
     return with_ledger(NULL, p, data, run, false, 10.0, err);
+}
+
+int lf_sync_forget(const lf_project *p, const char *run, lf_err *err)
+{
+    char *db = lf_path_join(p->dot, "ledger.db", err);
+    int rc = db == NULL ? LF_ENOMEM : lf_io_exists(db) ? with_ledger(NULL, p, NULL, run, false, 10.0, err) : 0;
+    free(db);
+    return rc;
 }
 
 int lf_sync_probe(const lf_project *p, lf_err *err)
