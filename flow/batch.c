@@ -282,11 +282,13 @@ int lf_batch_run(const lf_batch *b, const lf_run *run, lf_batch_result *res, lf_
     char cancel[PATH_MAX];
     if (!b->automatic && lf_path_set(cancel, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0)
         unlink(cancel); /* it was for those before us */
+    lf_sched_patience(json_object_get(run->doc, "site"));
     rc = b->submitter->open(&w.self, json_object_get(run->doc, "site"), err);
     if (rc == 0) {
         rc = run_locked(&w, err);
         b->submitter->close(w.self);
     }
+    lf_sched_patience(NULL);
     *res = w.res;
     lf_batch_fini(&w);
     lf_view_fini(&w.view);

@@ -111,6 +111,7 @@ static int end_them(struct ending *e, lf_err *err)
     double start = lf_now_s(), pause = 0.5, asked = 0, forced = 0;
     int rc = look(e, err);
     while (rc == 0 && json_array_size(e->waiting) + json_array_size(e->running) > 0) {
+        lf_sched_patience(json_object_get(e->run->doc, "site")); /* for this round; between rounds jobs take their time */
         double now = lf_now_s(), grace = e->c->wait_s > 0 ? e->c->wait_s : e->grace_s;
         if (json_array_size(e->waiting) > 0 && (rc = s->cancel(e->self, e->waiting, true, err)) < 0)
             break;
@@ -143,7 +144,9 @@ int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *er
     if (rc == 0)
         rc = c->submitter->open(&e.self, json_object_get(run->doc, "site"), err);
     if (rc == 0) {
+        lf_sched_patience(json_object_get(run->doc, "site"));
         rc = end_them(&e, err);
+        lf_sched_patience(NULL);
         c->submitter->close(e.self);
     }
     json_decref(e.waiting);

@@ -2,7 +2,8 @@
  *
  * One job, exactly once. Three answers of a scheduler need care: "not now" is asked again after a pause; no answer may have made a
  * job all the same, so its token is looked for, more than once, because the request may still lie in the controller's socket; a
- * refusal is final. A job that shows up later than all looks is found as a second one of its token by the next command, and does
+ * refusal is final. While there is no answer at all, it is waited for twice the time of one command, not longer: the next command
+ * finds what was made. A job that shows up later than all looks is found as a second one of its token by the next command, and does
  * nothing meanwhile, because job.N.json does not name it.
  */
 #include "config.h"
@@ -55,7 +56,7 @@ static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t
             return rc;
         if (rc < 0 && rc != LF_ECOMM)
             return lf_fail(err, rc, "%s", e.text);
-        if (rc == LF_ECOMM && lf_now_s() > end)
+        if (rc == LF_ECOMM && lf_now_s() + pause > end)
             return lf_fail(err, rc, "%s", e.text);
         lf_batch_pause(rc == 0 ? gap : pause);
         pause = pause * 2 < PAUSE_MOST_S ? pause * 2 : PAUSE_MOST_S;
@@ -64,8 +65,9 @@ static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t
 
 int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job, bool *adopted, lf_err *err)
 {
-    double wait_s = json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "submit_wait_s"));
-    double end = lf_now_s() + wait_s, pause = PAUSE_FIRST_S;
+    const json_t *site = json_object_get(w->run->doc, "site");
+    double wait_s = json_number_value(json_object_get(site, "submit_wait_s")), silent_s = 2 * lf_sched_timeout_s(site);
+    double begun = lf_now_s(), pause = PAUSE_FIRST_S;
     *adopted = false;
     for (;;) {
         lf_err e = LF_ERR_INIT;
@@ -75,6 +77,7 @@ int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script
         if (rc != LF_ECOMM && rc != LF_EBUSY)
             return lf_fail(err, rc, "%s", e.text);
         lf_batch_tell(w, "  %s; %s", e.text, rc == LF_ECOMM ? "looking whether the job was made" : "trying again");
+        double end = begun + (rc == LF_ECOMM && silent_s < wait_s ? silent_s : wait_s);
         if (rc == LF_ECOMM) {
             int found = settle(w, req, end, job, err);
             *adopted = found == 1;

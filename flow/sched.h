@@ -5,10 +5,12 @@
  *
  * Site keys, from [site] of the site, user or (where no site file sets them) pipeline file, kept in "site" of the plan document:
  *   poll_s         least seconds between two looks at the queue, all processes of the user together (60)
- *   timeout_s      a command that takes longer is ended (60; looks at the queue: a quarter of it)
+ *   timeout_s      a command that takes longer is ended (60; looks at the queue: a quarter of it); a command of ours
+ *                  waits twice that in all for a scheduler that does not answer
  *   grace_lost_s   so long after a job was last seen it counts as lost when nothing knows it (270)
  *   settle_s       how long a request to submit may still be on its way after it failed (3)
- *   submit_wait_s  how long a submission is tried again while the scheduler says "not now" or nothing (120)
+ *   submit_wait_s  how long a submission is tried again while the scheduler says "not now" (120); when it says
+ *                  nothing, twice timeout_s at most
  *   chain, launcher, templates, exclude (hosts), trust (users whose templates are read)
  *   commands       {"sbatch": path, ...} for commands that are not to be found on PATH
  */
@@ -39,7 +41,12 @@ typedef struct lf_sched_out {
  * OMPI_*, SALLOC_* except SLURM_CONF, PBS_CONF_FILE, PBS_SERVER, PBS_DEFAULT), with LC_ALL=C. timeout_s 0: site timeout_s.
  * 0 whenever the command could be started or is missing; look at *out. The command dies with us. */
 int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, double timeout_s, lf_err *err);
-/* The same for a fixed list of words that ends with NULL. */
+/* From now on, commands that do not answer may take site timeout_s twice in all, until one does answer; what is
+ * asked after that counts as not answered without being run. NULL: each has its own time again. A command of
+ * ours that asks several of theirs is begun and ended with this, so that its user does not wait for each. */
+void lf_sched_patience(const json_t *site);
+double lf_sched_timeout_s(const json_t *site);
+/* lf_sched_run for a fixed list of words that ends with NULL. */
 int lf_sched_runv(lf_sched_out *out, const json_t *site, double timeout_s, lf_err *err, const char *word0, ...)
     __attribute__((sentinel));
 void lf_sched_out_fini(lf_sched_out *o);

@@ -198,6 +198,20 @@ static void wait_for(struct child *c, double end, lf_sched_out *o)
 
 /* ---- public ---- */
 
+/* What is left for commands that do not answer, and what it was; -1: not limited. */
+static double patience_s = -1, patience_whole_s = -1;
+
+double lf_sched_timeout_s(const json_t *site)
+{
+    double s = (double)json_integer_value(json_object_get(site, "timeout_s"));
+    return s > 0 ? s : 60;
+}
+
+void lf_sched_patience(const json_t *site)
+{
+    patience_s = patience_whole_s = site != NULL ? 2 * lf_sched_timeout_s(site) : -1;
+}
+
 static void free_words(char **w)
 {
     for (char **p = w; p != NULL && *p != NULL; p++)
@@ -229,15 +243,20 @@ int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, doub
     lf_buf_init(&o.out);
     lf_buf_init(&o.err);
     if (timeout_s <= 0)
-        timeout_s = (double)json_integer_value(json_object_get(site, "timeout_s"));
-    if (timeout_s <= 0)
-        timeout_s = 60;
+        timeout_s = lf_sched_timeout_s(site);
+    if (patience_s >= 0 && patience_s < timeout_s)
+        timeout_s = patience_s;
     char **words = words_of(argv, site, err), **env = clean_environment(err);
     int rc = words == NULL || env == NULL ? LF_ENOMEM : 0;
-    if (rc == 0)
-        rc = start(&c, words, env, err);
-    if (rc == 0) {
-        wait_for(&c, lf_now_s() + timeout_s, &o);
+    if (rc == 0 && timeout_s <= 0) {
+        o.timed_out = true;
+        o.exit = -1;
+    } else if (rc == 0 && (rc = start(&c, words, env, err)) == 0) {
+        double begun = lf_now_s();
+        wait_for(&c, begun + timeout_s, &o);
+        double left = patience_s - (lf_now_s() - begun);
+        if (patience_s >= 0)
+            patience_s = !o.timed_out ? patience_whole_s : left > 0 ? left : 0;
         o.missing = o.exit == EXIT_MISSING && o.out.len == 0 && o.err.len == 0;
         rc = lf_buf_check(&o.out, err);
     }

@@ -222,7 +222,7 @@ static int look_locked(json_t **cache, const char *path, const lf_submitter *s, 
 {
     double t0 = lf_wall_s();
     char lock_path[PATH_MAX];
-    lf_lock_opts lo = {.purpose = "looking at the queue", .wait_s = now ? 120 : 0, .ttl_s = 120};
+    lf_lock_opts lo = {.purpose = "looking at the queue", .wait_s = now ? 2 * lf_sched_timeout_s(site) : 0, .ttl_s = 120};
     int rc = lf_path_set(lock_path, err, "%s.lock", path);
     lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &lo, NULL) : NULL;
     if (rc < 0)

@@ -488,7 +488,9 @@ int lf_sched_overlay(lf_run_view *v, bool now, lf_err *err)
         rc = sub->open(&self, json_object_get(v->run.doc, "site"), err);
     if (rc < 0)
         return rc;
+    lf_sched_patience(json_object_get(v->run.doc, "site"));
     rc = lf_sched_look(&q, v, sub, self, now, err);
+    lf_sched_patience(NULL);
     if (rc == 0) {
         rc = lf_sched_apply(v, sub, &q, err);
         lf_queue_fini(&q);

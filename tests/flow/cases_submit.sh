@@ -62,6 +62,29 @@ jobs_end
 whole "hung"
 once "hung"
 
+# --- a scheduler that never answers: the commands asked are counted, as its user waits for each of them ---
+mkdir mute && for c in sbatch squeue sacct scontrol scancel; do
+    printf '#!/bin/sh\n[ "${1:-}" != --version ] || { echo slurm 22.05.8; exit; }\necho %s >>"%s/asked"\nexec sleep 600\n' $c "$T" >mute/$c
+    chmod +x mute/$c
+done
+afresh
+cp pipeline.ini talking.ini
+sed 's/^command_timeout = .*/command_timeout = 1s/; s/^submit_wait = .*/submit_wait = 1h/' talking.ini >pipeline.ini
+for command in submit resume status "cancel --now"; do
+    : >asked
+    code=5
+    [ "$command" != status ] || code=0
+    PATH=$T/mute:$PATH timeout 300 "$LF" $command >o 2>e
+    is $? $code "$command ends when nobody answers, though a submission would be tried for an hour" "$(cat o e)"
+    [ "$(wc -l <asked)" -le 8 ]; ok $? "$command asks a few times only" "$(tr '\n' ' ' <asked)"
+done
+cp talking.ini pipeline.ini
+"$LF" submit >o 2>e
+ok $? "and when it talks again all is submitted" "$(cat o e)"
+jobs_end
+whole "mute"
+once "mute"
+
 # --- exit 0 without an id ---
 afresh
 knob sbatch_silent 1
