@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/sys.h"
 #include "flow/attempt.h"
 #include "flow/batch_priv.h"
 #include "flow/par.h"
@@ -60,6 +62,28 @@ static int write_attempt(void *work, size_t i, lf_err *err)
 }
 
 /* ---- 6: jobs ---- */
+
+/* What the scheduler said is kept for status, as the command that heard it is over when somebody asks. It is told
+ * for people only and may be written again, so where it cannot be written nothing else changes.
+ * needs: the stage whose fate it shares; NULL: the scheduler's own words. */
+static void keep_refusal(const lf_batch_work *w, size_t i, const char *needs, const char *words, bool for_now)
+{
+    char path[PATH_MAX];
+    json_t *o = json_pack("{s:i, s:f, s:s*, s:s*, s:b}", "lf_refused", 1, "t", lf_wall_s(), "needs", needs, "words",
+                          needs == NULL ? words : NULL, "for_now", (int)for_now);
+    char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
+    if (text != NULL && lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir, w->lanes[i].attempt) == 0)
+        lf_io_replace(path, text, strlen(text), 0640, NULL);
+    free(text);
+    json_decref(o);
+}
+
+static void forget_refusal(const lf_batch_work *w, size_t i)
+{
+    char path[PATH_MAX];
+    if (lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir, w->lanes[i].attempt) == 0)
+        unlink(path);
+}
 
 static int publish_script(lf_batch_work *w, size_t i, char path[PATH_MAX], lf_err *err)
 {
@@ -130,8 +154,14 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "cancelled meanwhile");
     if (rc == 0)
         rc = publish_script(w, i, path, err);
-    if (rc == 0)
-        rc = send_links(w, i, path, ids, after, &cluster, &adopted, err);
+    if (rc == 0 && l->reuse)
+        forget_refusal(w, i); /* of an earlier try; only now is there something newer to say */
+    lf_err said = LF_ERR_INIT;
+    if (rc == 0 && (rc = send_links(w, i, path, ids, after, &cluster, &adopted, &said)) < 0) {
+        if ((rc == LF_EINVAL || rc == LF_EBUSY) && json_array_size(ids) == 0)
+            keep_refusal(w, i, NULL, lf_text_clean(said.text), rc == LF_EBUSY);
+        rc = lf_fail(err, rc, "%s", said.text);
+    }
     json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O, s:O*, s:s, s:b}", "id", json_array_get(ids, 0), "ids", ids, "after", after,
                                       "cluster", cluster, "script_sha256", l->sha, "adopted", (int)adopted)
                           : NULL;
@@ -197,14 +227,14 @@ static void tell_sent(lf_batch_work *w, size_t i)
     lf_buf_fini(&b);
 }
 
-/* 1 when something that stage i waits for was not submitted. */
-static bool lost_its_need(const lf_batch_work *w, size_t i)
+/* The place of what stage i waits for and that was not submitted, w->view.n: there is nothing such. */
+static size_t lost_need(const lf_batch_work *w, size_t i)
 {
     const lf_stage_view *s = &w->view.stages[i];
     for (size_t k = 0; k < s->n_deps; k++)
         if (w->lanes[s->deps[k]].act == LF_LANE_BLOCKED && w->view.stages[s->deps[k]].state != LF_STATE_DONE)
-            return true;
-    return false;
+            return s->deps[k];
+    return w->view.n;
 }
 
 static int send_all(lf_batch_work *w, lf_err *err)
@@ -219,7 +249,10 @@ static int send_all(lf_batch_work *w, lf_err *err)
         if (l->act != LF_LANE_SUBMIT && l->act != LF_LANE_ADOPT)
             continue;
         lf_err e = LF_ERR_INIT;
-        int rc = w->res.unreachable || lost_its_need(w, i) ? LF_EINVAL : send_stage(w, i, &e);
+        size_t need = lost_need(w, i);
+        int rc = w->res.unreachable || need < w->view.n ? LF_EINVAL : send_stage(w, i, &e);
+        if (need < w->view.n)
+            keep_refusal(w, i, lf_batch_name(w, need), NULL, false);
         if (rc == 0) {
             l->act == LF_LANE_ADOPT ? w->res.adopted++ : w->res.submitted++;
             tell_sent(w, i);

@@ -330,6 +330,10 @@ static void judge_nothing(lf_stage_view *s, const lf_queue *q)
         s->live = false;
         return;
     }
+    if (lf_stage_refused(s)) {
+        s->live = false;
+        return;
+    }
     bool looked_since = q->reached && q->t > number_of(last_attempt(s), "t");
     if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 && !lf_io_exists(path)) {
         say(s, LF_STATE_PENDING, "%s", "its submission was cut short before the scheduler was asked; resume submits it");

@@ -397,6 +397,24 @@ static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
         say(s, LF_STATE_PENDING, "%s", "interrupted: its processes are gone without an end record; resume continues it");
 }
 
+bool lf_stage_refused(lf_stage_view *s)
+{
+    char name[64];
+    json_t *r = NULL;
+    snprintf(name, sizeof name, "refused.%d.json", (int)s->n_attempts);
+    load_record(&r, s->dir, name, NULL);
+    const char *words = json_string_value(json_object_get(r, "words"));
+    const char *needs = json_string_value(json_object_get(r, "needs"));
+    if (needs != NULL)
+        say(s, LF_STATE_WAITING, "waits for %.64s, which was not submitted either", needs);
+    else if (words != NULL && json_is_true(json_object_get(r, "for_now")))
+        say(s, LF_STATE_PENDING, "the scheduler would not take it yet: %.280s; resume submits it again", words);
+    else if (words != NULL)
+        say(s, LF_STATE_PENDING, "the scheduler refused it: %.260s; change what it asks for and resume", words);
+    json_decref(r);
+    return needs != NULL || words != NULL;
+}
+
 /* Only its scheduler can say more (sched.h). Until it does, it counts as alive: nothing is started a second time. */
 static void judge_batch(lf_stage_view *s, const json_t *attempt)
 {
@@ -410,7 +428,7 @@ static void judge_batch(lf_stage_view *s, const json_t *attempt)
         say(s, LF_STATE_PENDING, "submitted to %.20s as job %.60s", backend, json_string_value(json_object_get(job, "id")));
     else if (rc < 0)
         say(s, LF_STATE_UNKNOWN, "%.300s/%s cannot be read", s->dir, name);
-    else
+    else if (!lf_stage_refused(s))
         say(s, LF_STATE_PENDING, "%s", "being submitted, or its submission was cut short");
     json_decref(job);
 }

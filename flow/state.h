@@ -87,6 +87,8 @@ void lf_stage_scan_fini(lf_stage_view *s);
 /* Did a job of the newest attempt refuse to begin or to go on (exec.h)? Then its reason is the stage's, and it is pending, or failed
  * when nothing may follow. */
 bool lf_stage_skipped(lf_stage_view *s);
+/* Was the newest attempt not taken by its scheduler (refused.<attempt>.json)? Then its words are the stage's reason, and it is pending. */
+bool lf_stage_refused(lf_stage_view *s);
 /* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found and whole, 0 not done
  * (reason), negative error. state DONE or PURGED is set. */
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);

@@ -120,6 +120,14 @@ is "$("$LF" ledger sql "select count(*) from event where kind='adopt'" | tail -1
 # --- refusals ---
 runs 4 "$LF" submit --new --set resources.partition=nowhere
 like err 'nvalid partition' "refused: what the scheduler said"
+"$LF" status >out
+like out 'first .*refused it: .*nvalid partition' "status still knows its words"
+like out 'last .*waits for ' "and what it means for those behind"
+unlike out 'cut short' "nothing is called cut short that was answered"
+runs 0 "$LF" resume
+"$LF" status >out
+unlike out 'refused it' "a submission that is taken is not called refused"
+runs 0 "$LF" cancel --now
 runs 9 "$LF" submit --new --set last.partition=nowhere
 like out 'last: not submitted' "a part was submitted"
 runs 0 "$LF" cancel --now
