@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "db/ledger_priv.h"
@@ -62,9 +63,11 @@ static int swap_in(const char *fresh, const char *path, lf_err *err)
     char *old = named(path, ".old", err), *journal = named(path, "-journal", err), *fj = named(fresh, "-journal", err);
     char *pub = named(path, ".pub", err);
     int rc = old && journal && fj && pub ? 0 : LF_ENOMEM;
+    struct stat st;
     if (rc == 0)
         rc = remove_file(old, err);
-    if (rc == 0 && link(path, old) < 0 && errno != ENOENT)
+    bool file = lstat(path, &st) < 0 || S_ISREG(st.st_mode);
+    if (rc == 0 && (file ? link(path, old) : rename(path, old)) < 0 && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot keep %s as %s", path, old);
     if (rc == 0)
         rc = remove_file(journal, err);
@@ -104,8 +107,10 @@ int lf_ledger_rebuild(const char *path, const char *data_root, unsigned flags, c
     lf_ledger_close(l);
     if (rc == 0)
         rc = swap_in(fresh, path, err);
-    else if (fresh)
+    if (rc < 0 && fresh)
         unlink(fresh);
+    if (rc < 0 && fj)
+        unlink(fj);
     free(fresh);
     free(fj);
     return rc;

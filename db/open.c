@@ -35,6 +35,28 @@ static bool journal_is_hot(const char *path)
     return hot;
 }
 
+/* What is there may be no file at all. SQLite has one word for all of it, and a pipe would be waited for. */
+static int check_kind(const char *path, lf_err *err)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return 0;
+    const char *what = NULL;
+    if (stat(path, &st) < 0)
+        what = errno == ENOENT ? "a symbolic link to nothing" : "a symbolic link that cannot be followed";
+    else if (S_ISDIR(st.st_mode))
+        what = "a directory";
+    else if (!S_ISREG(st.st_mode))
+        what = "no regular file";
+    if (what)
+        return lf_fail(err, LF_EFORMAT,
+                       "%s is %s; loong-flow ledger rebuild puts it aside and makes the ledger from the run directories",
+                       path, what);
+    if (access(path, R_OK) < 0)
+        return lf_fail_errno(err, "the ledger %s cannot be read (give its reader the right to: chmod)", path);
+    return 0;
+}
+
 /* SQLite opens a file that cannot be written read-only without a word; we say so instead. */
 static int check_writable(const char *path, lf_err *err)
 {
@@ -138,7 +160,8 @@ static int settle_schema(lf_ledger *l, const struct lf_schema *schema, lf_err *e
     if (version == want)
         return 0;
     if (!l->writable)
-        return fresh ? lf_fail(err, LF_EFORMAT, "%s is empty", l->path)
+        return fresh ? lf_fail(err, LF_EFORMAT, "%s is empty; loong-flow ledger rebuild makes it from the run directories",
+                               l->path)
                      : lf_fail(err, LF_ENOTSUP,
                                "%s has schema %lld, older than %lld; any loong-flow command that writes brings it up to date",
                                l->path, (long long)version, (long long)want);
@@ -186,6 +209,8 @@ static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_sch
     l->path = lf_strdup(path, err);
     int rc = l->path ? 0 : LF_ENOMEM;
     bool hot = journal_is_hot(path);
+    if (rc == 0)
+        rc = check_kind(path, err);
     if (rc == 0 && l->writable)
         rc = check_writable(path, err);
     if (rc == 0 && !l->writable && !lf_io_exists(path))

@@ -66,9 +66,11 @@ lf_ledger *lf_ask_open(const lf_project *p, lf_err *err)
 lf_ledger *lf_ask_open_fresh(const lf_project *p, bool everything, lf_err *err)
 {
     lf_err e = LF_ERR_INIT;
-    if (lf_ask_sync(NULL, p, everything, &e) < 0)
+    int rc = lf_ask_sync(NULL, p, everything, &e);
+    lf_ledger *l = lf_ask_open(p, err);
+    if (rc < 0 && l != NULL) /* otherwise the same is said once, as the command's own failure */
         lf_say_err("loong-flow: the ledger is not up to date: %s\n", e.text);
-    return lf_ask_open(p, err);
+    return l;
 }
 
 char *lf_ask_path(const lf_project *p, const char *word, lf_err *err)

@@ -128,6 +128,39 @@ else
     skip_sanitizers "read-only ledger"
 fi
 
+# --- something else where the ledger should be: one error with the remedy, and the remedy works ---
+replace() { # replace WHAT: in place of the ledger
+    rm -rf .loong/ledger.db .loong/ledger.db.old .loong/ledger.db.pub*
+    case $1 in
+    directory) mkdir -p .loong/ledger.db/inside ;;
+    link) ln -s "$T/nowhere/at/all" .loong/ledger.db ;;
+    pipe) mkfifo .loong/ledger.db ;;
+    text) yes "not a database" | head -c 9000 >.loong/ledger.db ;;
+    empty) : >.loong/ledger.db ;;
+    esac
+}
+for what in directory link pipe text empty; do
+    for c in "run --new" artifacts "ledger check" gc "lineage x"; do
+        replace "$what"
+        timeout 60 "$LF" $c >out 2>err
+        code=$?
+        if [ "$what" = empty ]; then
+            [ $code -ne 124 ]; ok $? "$c with an empty ledger fills it, or says what it lacks" "exit $code $(cat err)"
+            continue
+        fi
+        is $code 7 "$c with a $what for a ledger" "$(cat err)"
+        is "$(grep -c 'ledger.db is .*ledger rebuild' err) $(wc -l <err)" "1 1" "one error with the remedy ($c, $what)" "$(cat err)"
+    done
+    for c in status "show first" "metrics first" logs; do
+        timeout 60 "$LF" $c >out 2>err
+        is "$? $(wc -c <err)" "0 0" "$c does not need it ($what)" "$(cat err)"
+    done
+    timeout 60 "$LF" ledger rebuild >out 2>err
+    is $? 0 "the remedy ($what)" "$(cat err)"
+    ledger_whole "after a $what"
+    [ ! -e .loong/ledger.db.new ]; ok $? "nothing half made is left ($what)"
+done
+
 # --- 10 GB in one file: lengths, not bytes, are looked at ---
 rm -rf .loong loong-data # runs made by a clock that is ahead count as the newest for a while
 runs 0 "$LF" run --new --set first.big_bytes=10G
