@@ -16,21 +16,7 @@
 
 int lf_ask_roots(json_t **out, const lf_project *p, lf_err *err)
 {
-    lf_run_list l;
-    int rc = lf_run_list_load(&l, p, err);
-    if (rc < 0)
-        return rc;
-    json_t *list = json_array();
-    for (size_t i = 0; i < l.n; i++) {
-        bool known = false;
-        for (size_t k = 0; k < json_array_size(list) && !known; k++)
-            known = strcmp(json_string_value(json_array_get(list, k)), l.runs[i].data) == 0;
-        if (!known)
-            json_array_append_new(list, json_string(l.runs[i].data));
-    }
-    lf_run_list_fini(&l);
-    *out = list;
-    return 0;
+    return lf_project_roots(out, p, err); /* those whose runs are gone too: the ledger has to hear of it */
 }
 
 int lf_ask_sync(lf_ledger_ingested *out, const lf_project *p, bool everything, lf_err *err)
@@ -58,7 +44,7 @@ lf_ledger *lf_ask_open(const lf_project *p, lf_err *err)
     if (lf_path_set(path, err, "%s/ledger.db", p->dot) < 0 || lf_sync_read_flags(&flags, err) < 0)
         return NULL;
     lf_ledger *l = lf_ledger_open(path, flags, err);
-    if (l == NULL && err->rc == LF_ENOTSUP)
+    if (l == NULL && err != NULL && err->rc == LF_ENOTSUP)
         err->rc = LF_EFORMAT;
     return l;
 }

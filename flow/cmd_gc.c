@@ -24,6 +24,7 @@
 #include "flow/asking.h"
 #include "flow/cmds.h"
 #include "flow/drive.h"
+#include "flow/gone.h"
 #include "flow/leftover.h"
 #include "flow/record.h"
 
@@ -342,6 +343,9 @@ static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list,
         json_object_clear(keep);
         rc = survey(keep, list, c, p, lock_path, true, err);
     }
+    lf_err gone = LF_ERR_INIT;
+    if (rc == 0 && lf_gone_data(p, &gone) < 0)
+        lf_say_err("loong-flow: %s\n", gone.text);
     if (rc == 0 && !c->json)
         say_kept(keep);
     if (rc == 0)

@@ -2,7 +2,7 @@
 noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c flow/names.h flow/names.c \
   flow/pipeline.h flow/pipeline_priv.h flow/pipeline.c flow/pipeline_model.c flow/pipeline_input.c flow/pipeline_resources.c flow/resources_text.c flow/graph.c \
-  flow/spec.h flow/spec.c flow/who.h flow/who.c flow/project.h flow/project.c flow/runs.c \
+  flow/spec.h flow/spec.c flow/who.h flow/who.c flow/project.h flow/project.c flow/runs.c flow/gone.h flow/gone.c \
   flow/epoch.h flow/epoch.c flow/handover.h flow/handover.c flow/state.h flow/state.c \
   flow/record.h flow/record.c flow/classify.h flow/classify.c flow/policy.h flow/policy.c \
   flow/exec.h flow/exec.c flow/exec_start.c flow/exec_config.c flow/exec_argv.c flow/exec_child.c flow/exec_time.c \

@@ -20,6 +20,7 @@
 #include "engine/base/str.h"
 #include "flow/cmd.h"
 #include "flow/freeze.h"
+#include "flow/gone.h"
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
 #include "flow/spec.h"
@@ -180,6 +181,9 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
     int rc = data == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && p->has_project)
         rc = lf_run_list_load(&runs, &p->project, err);
+    lf_err gone = LF_ERR_INIT;
+    if (rc == 0 && p->has_project && !a->resume && lf_gone_data(&p->project, &gone) < 0)
+        lf_say_err("loong-flow: %s\n", gone.text); /* all is made again, perhaps below a place where nothing is mounted */
     if (rc == 0 && a->resume) {
         rc = lf_run_find(&run, &p->project, a->run_word, err);
         p->has_run = rc == 0;

@@ -19,6 +19,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/conf.h"
+#include "flow/gone.h"
 #include "flow/project.h"
 
 #define PLAN_MAX_BYTES ((size_t)16 << 20)
@@ -48,7 +49,7 @@ static int list_root(lf_run_list *l, const char *data, lf_err *err)
     int rc = runs == NULL ? LF_ENOMEM : 0;
     DIR *d = rc == 0 ? opendir(runs) : NULL;
     if (rc == 0 && d == NULL && errno != ENOENT)
-        rc = lf_fail_errno(err, "cannot list %s", runs);
+        rc = lf_fail_errno(err, "the runs below data_dir cannot be listed, mount or restore it: %s", runs);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
         if (lf_ulid_valid(e->d_name))
             rc = add_run(l, data, e->d_name, err);
@@ -183,7 +184,7 @@ int lf_run_load(lf_run *r, lf_err *err)
     }
     closedir(d);
     if (newest == 0)
-        return lf_fail(err, LF_ENOENT, "run %s has no complete revision (its submit died early)", r->id);
+        return lf_fail(err, LF_ENOENT, "run %s has no complete revision (its submit died early, or its rev.* was removed); `loong-flow gc` shows what is left", r->id);
     return lf_run_load_rev(r, newest, err);
 }
 
@@ -247,7 +248,10 @@ int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
     if (rc < 0)
         return rc;
     lf_run *hit = NULL;
-    rc = pick(&hit, &l, name, err);
+    lf_err e = LF_ERR_INIT;
+    rc = pick(&hit, &l, name, &e);
+    if (rc < 0 && (rc != LF_ENOENT || hit != NULL || lf_gone_run(p, name, err) == 0)) /* it may have been there */
+        lf_fail(err, rc, "%s", e.text);
     if (rc == 0) {
         *out = *hit;
         memset(hit, 0, sizeof *hit);

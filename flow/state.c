@@ -124,6 +124,7 @@ int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err
         lf_epoch_log log;
         rc = lf_epoch_read(&log, s.dir, err); /* finishes a commit that a crash cut in half */
         if (rc == 0) {
+            s.claimed = log.highest > 0;
             lf_epoch_fini(&log);
             rc = scan_entries(&s, d, &max_attempt, err);
         }
@@ -506,6 +507,17 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
         say(s, LF_STATE_WAITING, "waits for %s", blocked);
 }
 
+/* A revision makes the directory of each of its stages, and a claim that of its incarnation. */
+static void judge_removed(lf_stage_view *s, const lf_run *run)
+{
+    if (s->state != LF_STATE_PENDING && s->state != LF_STATE_WAITING)
+        return;
+    if (s->claimed && s->n_incs == 0)
+        say(s, s->state, "what it had made was removed from %.300s; it is made again", s->dir);
+    else if (json_object_get(run->doc, "rev") != NULL && lf_io_exists(run->dir) && !lf_io_exists(s->dir))
+        say(s, s->state, "its directory %.300s was removed; it is made again", s->dir);
+}
+
 static void find_resumable(lf_stage_view *s)
 {
     for (size_t i = 0; i < s->n_incs && !s->resumable; i++) {
@@ -555,6 +567,7 @@ static int load_stage(lf_run_view *v, size_t i, const lf_run *run, json_t *doc, 
         return rc < 0 ? rc : 0;
     if (s->state != LF_STATE_PURGED) {
         judge(s, v);
+        judge_removed(s, run);
         find_resumable(s);
         return 0;
     }

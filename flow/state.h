@@ -58,6 +58,7 @@ typedef struct lf_stage_view {
     json_t *job;            /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
     char ended_class[32];   /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes it down) */
     bool forced;            /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
+    bool claimed;           /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
     bool resumable;         /* an earlier incarnation left an out directory this spec may continue from */
 } lf_stage_view;
