@@ -213,6 +213,8 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
+    if (rc == 0)
+        rc = lf_path_plain(path, "TMPDIR", err);
     if (rc == 0 && mkdtemp(path) == NULL)
         rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", path);
     return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;

@@ -14,6 +14,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/pipeline_priv.h"
+#include "flow/record.h"
 
 static const char *const section_words[] = {"pipeline", "resources", "model", "vars", "site",
                                             "user",     "stage",     "template", "kind"};
@@ -373,9 +374,9 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     const char *dir = lf_conf_get(c, "pipeline", "data_dir", site_dir);
     if (dir[0] == '\0')
         return lf_conf_fail(lf_conf_find(c, "pipeline", "data_dir"), err, "data_dir is empty");
-    for (const char *q = dir; *q != '\0'; q++)
-        if ((unsigned char)*q < 0x20 || *q == 0x7f)
-            return lf_fail(err, LF_EINVAL, "data_dir: a control character in a path");
+    int rc = lf_path_plain(dir, "data_dir", err);
+    if (rc < 0)
+        return rc;
     const char *desc = lf_conf_get(c, "pipeline", "description", NULL);
     json_t *d = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:[]}", "name", lf_conf_get(c, "pipeline", "name", def),
                           "data_dir", dir, "scheduler", lf_conf_get(c, "pipeline", "scheduler", site_sched), "jobs",
@@ -384,7 +385,7 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     if (d == NULL)
         return lf_fail(err, LF_ENOMEM, "%s: out of memory, or text that is not UTF-8", p->path);
     p->doc = d;
-    int rc = lf_pipeline_site(d, c, err);
+    rc = lf_pipeline_site(d, c, err);
     if (rc < 0)
         return rc;
     return desc != NULL ? lf_json_set_new(d, "description", json_string(desc), err) : 0;
@@ -486,12 +487,10 @@ int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err
     if (p.path == NULL)
         return lf_fail_errno(err, "pipeline file %s", args->path);
     p.project = lf_strndup(p.path, (size_t)(strrchr(p.path, '/') - p.path), err);
-    if (p.project == NULL) {
-        free(p.path);
-        return LF_ENOMEM;
-    }
+    int rc = p.project == NULL ? LF_ENOMEM : lf_path_plain(p.path, "the pipeline file", err);
     lf_conf_args ca = {.pipeline_path = args->path, .sets = args->sets, .n_sets = args->n_sets};
-    int rc = lf_conf_load(&p.conf, &ca, err);
+    if (rc == 0)
+        rc = lf_conf_load(&p.conf, &ca, err);
     if (rc == 0)
         rc = check_all_keys(&p, args, err);
     if (rc == 0)

@@ -13,6 +13,7 @@
 #include "engine/base/io.h"
 #include "engine/base/str.h"
 #include "flow/pipeline_priv.h"
+#include "flow/record.h"
 
 static lf_conf_item *item_of(const lf_pipeline *p, const json_t *stage, const char *option)
 {
@@ -113,6 +114,9 @@ static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_
         return 0;
     if (strcmp(text, "-") == 0)
         return lf_conf_fail(it, err, "%s = -: a pipeline has no standard input; name a file", o->name);
+    lf_err e = LF_ERR_INIT;
+    if (lf_path_plain(text, o->name, &e) < 0)
+        return lf_conf_fail(it, err, "%s", e.text);
     lf_buf b;
     lf_buf_init(&b);
     if (text[0] != '/')

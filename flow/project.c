@@ -24,6 +24,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/conf.h"
+#include "flow/record.h"
 
 #define SMALL_FILE ((size_t)1 << 16)
 
@@ -83,6 +84,8 @@ int lf_project_open(lf_project *out, const char *root, bool create, lf_err *err)
     p.dot = lf_path_join(p.root, ".loong", err);
     char *path = p.dot != NULL ? lf_path_join(p.dot, "project.json", err) : NULL;
     int rc = path == NULL ? LF_ENOMEM : 0;
+    if (rc == 0 && create)
+        rc = lf_path_plain(p.root, "the project directory", err);
     if (rc == 0 && !lf_io_exists(path) && create)
         rc = create_identity(p.dot, path, err);
     if (rc == 0)

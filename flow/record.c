@@ -54,6 +54,15 @@ int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)
     return n >= 0 && n < PATH_MAX ? 0 : lf_fail(err, LF_EINVAL, "%.200s...: the path is too long", out);
 }
 
+int lf_path_plain(const char *path, const char *what, lf_err *err)
+{
+    for (const char *p = path; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return lf_fail(err, LF_EINVAL, "%s: a control character (byte 0x%02x) in the path %s; rename it", what,
+                           (unsigned)(unsigned char)*p, path);
+    return 0;
+}
+
 char *lf_text_clean(char *text)
 {
     size_t n = strlen(text);

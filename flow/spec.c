@@ -20,6 +20,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/pipeline_priv.h"
+#include "flow/record.h"
 
 #define CACHE_MAX_BYTES ((size_t)64 << 20)
 #define RACY_S 2.0
@@ -108,6 +109,9 @@ static int hash_dir(lf_buf *out, struct hasher *h, const char *path, const char 
 static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth, lf_err *err)
 {
     struct stat st;
+    int rc = lf_path_plain(path, "input", err); /* the list below is one of lines */
+    if (rc < 0)
+        return rc;
     if (stat(path, &st) < 0)
         return lf_fail_errno(err, "input %s", path);
     if (S_ISDIR(st.st_mode))
@@ -115,7 +119,7 @@ static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char
     if (!S_ISREG(st.st_mode))
         return lf_fail(err, LF_EINVAL, "input %s is neither a file nor a directory", path);
     char hex[LF_HASH_HEX];
-    int rc = hash_file(hex, h, path, &st, err);
+    rc = hash_file(hex, h, path, &st, err);
     if (rc == 0)
         lf_buf_addf(out, "%s %s\n", rel, hex);
     return rc;

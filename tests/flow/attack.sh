@@ -104,4 +104,36 @@ runs 0 "$LF" gc --keep-runs 1 --keep "$old" --yes
 "$LF" status "$old" >out
 like out "result of run $new" "an old run takes a newer one's result"
 unlike out purged "what a kept run took from a newer one stays"
+# --- control bytes in paths: refused with the byte, in one line, before anything is made ---
+cd "$T" && mkdir bytes && cd bytes || exit 99
+echo text >in.txt
+printf '[stage first]\nkind = work\ninput = in.txt\nsteps = 2\nstep_time = 1\n' >pipeline.ini
+for byte in 012 011 033 177; do
+    odd=$(printf "a\\${byte}b") hex=$(printf '0x%02x' "0$byte")
+    mkdir "$odd" "in.$odd" && cp pipeline.ini in.txt "$odd"
+    echo more >"in.$odd/file" && echo more >"$odd.txt"
+    mkdir "list.$byte" && echo more >"list.$byte/$odd"
+    for c in validate plan "run --no-check" submit; do
+        (cd "$odd" && "$LF" $c >../out 2>../err)
+        is "$? $(wc -l <err)" "2 1" "$c in a directory with byte $hex" "$(cat err)"
+        like err "control character .byte $hex. in the path" "says so"
+    done
+    cp pipeline.ini "$odd.ini"
+    for c in validate plan run; do
+        "$LF" $c "$odd.ini" >out 2>err
+        is "$? $(wc -l <err)" "2 1" "$c of a file with byte $hex" "$(cat err)"
+        like err "control character .byte $hex. in the path" "says so"
+    done
+    for set in "first.input=$odd.txt" "first.input=in.$odd" "first.input=list.$byte" "first.input=list.$byte/*" "pipeline.data_dir=$odd"; do
+        runs 2 "$LF" run --set "$set"
+        # A newline ends one of several inputs, so the first half of such a name is looked for.
+        like err "control character .byte $hex. in the path|input = [^ ]*a: there is no such file" "says so" "$set"
+    done
+    TMPDIR="$T/bytes/$odd" "$LF" plan >out 2>err
+    like out "cost unknown: TMPDIR: a control character .byte $hex." "TMPDIR with byte $hex"
+done
+[ -z "$(find . -name loong-data -o -path './?*/.loong')" ]; ok $? "no run was made, and nothing in such a directory" "$(find . -name .loong)"
+runs 0 "$LF" run
+cd "$T" || exit 99
+
 finish
