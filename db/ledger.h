@@ -30,8 +30,8 @@ enum lf_ledger_flags {
     LF_LEDGER_NOLOCK = 2, /* no file locks (site key, for filesystems without them); the project lock alone excludes */
 };
 
-/* Open. Refuses, each with its own text: a newer schema (LF_ENOTSUP), a file that is not a ledger or is damaged
- * (LF_EFORMAT, says `ledger rebuild`), a file or directory that cannot be written when WRITE is asked (LF_EIO, errnum
+/* Open. Refuses, each with its own text: a newer schema (LF_ENOTSUP), a file that is not a ledger, is damaged or
+ * is no file (LF_EFORMAT, says `ledger rebuild`), a file or directory that cannot be written when WRITE is asked (LF_EIO, errnum
  * EROFS or EACCES), an absent file when reading (LF_ENOENT), a file held by another process (LF_EBUSY), a filesystem
  * whose locks fail (LF_EIO). An older schema is backed up to "<path>.v<version>.bak" and migrated in one transaction when
  * writing, and refused when reading. After an unclean end (hot journal) the recovered file is checked first.

@@ -307,7 +307,8 @@ static void say_kept(const json_t *keep)
 }
 
 /* Delete, or only tell of, what the survey found; *data is the root that the ledger has to hear of. */
-static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, bool yes, double *sum, char data[PATH_MAX], lf_err *err)
+static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, bool yes, double *sum,
+                      char data[PATH_MAX], lf_err *err)
 {
     char b[32];
     int rc = 0;

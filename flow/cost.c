@@ -220,9 +220,10 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
     return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
 }
 
-/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan}, so that stages that ask the same are asked once; refusals and
- * complaints name their inputs and are not kept. */
-static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, char dir[PATH_MAX], json_t *known, lf_err *err)
+/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan}, so that
+ * stages that ask the same are asked once; refusals and complaints name their inputs and are not kept. */
+static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, char dir[PATH_MAX], json_t *known,
+                   lf_err *err)
 {
     char name[160], config[PATH_MAX];
     char *exe = NULL;

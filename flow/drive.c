@@ -87,7 +87,6 @@ static int reload(struct driver *dr, lf_err *err)
     lf_view_fini(&dr->view);
     dr->view = fresh;
     lf_select_force(&dr->view, &dr->d->select);
-    lf_view_mark_needed(&dr->view, dr->selected);
     return 0;
 }
 
@@ -311,6 +310,7 @@ static int round_of(struct driver *dr, int *running, lf_err *err)
         if (dr->view.stages[i].state == LF_STATE_RUNNING && !had_job)
             (*running)++; /* just adopted, or an orphan on its way out */
     }
+    lf_view_mark_needed(&dr->view, dr->selected);
     for (size_t i = 0; rc == 0 && i < dr->view.n && *running < dr->d->jobs; i++)
         if (can_submit(dr, i)) {
             rc = submit_stage(dr, i, err);
@@ -319,9 +319,10 @@ static int round_of(struct driver *dr, int *running, lf_err *err)
     return rc;
 }
 
-static int final_code(const struct driver *dr)
+static int final_code(struct driver *dr)
 {
     int code = 0;
+    lf_view_mark_needed(&dr->view, dr->selected);
     for (size_t i = 0; i < dr->view.n; i++) {
         const lf_stage_view *s = &dr->view.stages[i];
         if (!dr->selected[i] || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))

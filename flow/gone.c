@@ -15,7 +15,9 @@
 #include "flow/asking.h"
 #include "flow/record.h"
 
-#define REMEDY "mount or restore it; without it `loong-flow run` begins anew, and `loong-flow ledger rebuild` forgets its runs"
+#define REMEDY                                                                                     \
+    "mount or restore it; without it `loong-flow run` begins anew, and `loong-flow ledger rebuild` " \
+    "forgets its runs"
 
 int lf_gone_data(const lf_project *p, lf_err *err)
 {
@@ -26,7 +28,8 @@ int lf_gone_data(const lf_project *p, lf_err *err)
         char runs[PATH_MAX];
         rc = lf_path_set(runs, err, "%s/runs", data);
         if (rc == 0 && !lf_io_exists(runs))
-            rc = lf_fail(err, LF_ENOENT, "the data directory %s is gone, with the runs in it; " REMEDY,
+            rc = lf_fail(err, LF_ENOENT,
+                         "the data directory %s is gone, with the runs in it; " REMEDY,
                          lf_io_exists(data) ? runs : data);
     }
     json_decref(roots);
@@ -36,9 +39,11 @@ int lf_gone_data(const lf_project *p, lf_err *err)
 static bool is_there(const json_t *roots, const char *id)
 {
     char dir[PATH_MAX];
-    for (size_t i = 0; i < json_array_size(roots); i++)
-        if (lf_path_set(dir, NULL, "%s/runs/%s", json_string_value(json_array_get(roots, i)), id) == 0 && lf_io_exists(dir))
+    for (size_t i = 0; i < json_array_size(roots); i++) {
+        const char *data = json_string_value(json_array_get(roots, i));
+        if (lf_path_set(dir, NULL, "%s/runs/%s", data, id) == 0 && lf_io_exists(dir))
             return true;
+    }
     return false;
 }
 
@@ -51,8 +56,9 @@ static int ask_ledger(const lf_project *p, const char *word, lf_err *err)
     json_t *roots = NULL;
     int rc = lf_project_roots(&roots, p, err);
     if (rc == 0 && id != NULL && !is_there(roots, id))
-        rc = lf_fail(err, LF_ENOENT, "the directory of run %s is gone; restore it, or let `loong-flow ledger rebuild` "
-                     "forget the run", id);
+        rc = lf_fail(err, LF_ENOENT,
+                     "the directory of run %s is gone; restore it, or let `loong-flow ledger "
+                     "rebuild` forget the run", id);
     json_decref(roots);
     free(id);
     lf_ledger_close(l);

@@ -9,7 +9,8 @@
 #include "engine/base/err.h"
 #include "flow/project.h"
 
-/* LF_ENOENT with what is gone and the remedy; 0: nothing is. word: the run that somebody wants, NULL: any. */
+/* LF_ENOENT with what is gone and the remedy; 0: nothing is. word: the run that somebody wants,
+ * NULL: any. */
 int lf_gone_run(const lf_project *p, const char *word, lf_err *err);
 /* The same for data directories alone. */
 int lf_gone_data(const lf_project *p, lf_err *err);

@@ -37,9 +37,9 @@ static bool is_revision(const char *name)
 static int propose(const struct search *s, const char *path, const char *why, double bytes,
                    const char *run, lf_err *err)
 {
-    return lf_json_push_new(s->list, json_pack("{s:s, s:s, s:s, s:f, s:s*}", "path", path, "data",
-                                               s->data, "why", why, "bytes", bytes, "half_run", run),
-                            err);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:s*}", "path", path, "data", s->data, "why", why,
+                          "bytes", bytes, "half_run", run);
+    return lf_json_push_new(s->list, o, err);
 }
 
 /* Bytes that only this tree holds; files with more links are counted in s->links. */
@@ -106,7 +106,7 @@ static int half_revisions(struct search *s, const char *run_dir, lf_err *err)
     DIR *d = opendir(run_dir);
     char path[PATH_MAX], plan[PATH_MAX];
     int rc = d == NULL ? lf_fail_errno(err, "cannot list %s", run_dir) : 0;
-    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d)) {
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d)) {
         if (!is_revision(e->d_name))
             continue;
         rc = lf_path_set(path, err, "%s/%s", run_dir, e->d_name);
@@ -134,8 +134,8 @@ static int search_run(struct search *s, const char *id, lf_err *err)
         return half_revisions(s, dir, err);
     if (other > 0)
         return 0; /* somebody has worked in it: its plan was lost, not never written */
-    return propose(s, dir, "of a submit that did not end: a run without a plan", measure(s, dir, 0), id,
-                   err);
+    return propose(s, dir, "of a submit that did not end: a run without a plan",
+                   measure(s, dir, 0), id, err);
 }
 
 static int search_runs(struct search *s, lf_err *err)
@@ -145,7 +145,7 @@ static int search_runs(struct search *s, lf_err *err)
     DIR *d = rc == 0 ? opendir(runs) : NULL;
     if (rc == 0 && d == NULL && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot list %s", runs);
-    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
         if (lf_ulid_valid(e->d_name))
             rc = search_run(s, e->d_name, err);
     if (d != NULL)
@@ -179,9 +179,9 @@ static int search_copy(const struct search *s, const char *name, lf_err *err)
     json_int_t going = json_integer_value(json_object_get(s->links, ino));
     if (!unfinished && (json_int_t)st.st_nlink > 1 + going)
         return 0;
-    return propose(s, path, unfinished ? "of a submit that did not end: an unfinished copy of a program"
-                                       : "a copy of a program that no run has",
-                   (double)st.st_blocks * 512.0, NULL, err);
+    const char *why = unfinished ? "of a submit that did not end: an unfinished copy of a program"
+                                 : "a copy of a program that no run has";
+    return propose(s, path, why, (double)st.st_blocks * 512.0, NULL, err);
 }
 
 static int search_copies(struct search *s, lf_err *err)
@@ -193,7 +193,7 @@ static int search_copies(struct search *s, lf_err *err)
         rc = lf_fail_errno(err, "cannot list %s", exe);
     if (d != NULL)
         count_unfinished(s, d);
-    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
         if (!is_dot(e->d_name))
             rc = search_copy(s, e->d_name, err);
     if (d != NULL)

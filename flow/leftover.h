@@ -13,8 +13,8 @@
 #include "engine/base/err.h"
 #include "flow/project.h"
 
-/* Append {"path","data","why","bytes"} for each, and "half_run": id where it is a whole run. Who deletes
- * holds submit.lock of the project, or they may belong to a submit that is at it now. */
+/* Append {"path","data","why","bytes"} for each, and "half_run": id where it is a whole run. Who
+ * deletes holds submit.lock of the project, or they may belong to a submit that is at it now. */
 int lf_leftovers(json_t *list, const lf_project *p, lf_err *err);
 
 /* Remove a revision that was not finished, and the copies of programs that only it had. The caller

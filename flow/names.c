@@ -50,7 +50,8 @@ static int grow(lf_names *t, lf_err *err)
         return LF_ENOMEM;
     for (size_t i = 0; i < t->cap; i++)
         if (t->entries[i].a != NULL)
-            *entry_of(&bigger, t->entries[i].hash, t->entries[i].a, t->entries[i].b) = t->entries[i];
+            *entry_of(&bigger, t->entries[i].hash, t->entries[i].a, t->entries[i].b) =
+                t->entries[i];
     free(t->entries);
     *t = bigger;
     return 0;
@@ -88,8 +89,10 @@ int lf_names_of_stages(lf_names *t, const json_t *doc, lf_err *err)
 {
     const json_t *stages = json_object_get(doc, "stages");
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++)
-        rc = lf_names_put(t, json_string_value(json_object_get(json_array_get(stages, i), "name")), "", i, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
+        const json_t *name = json_object_get(json_array_get(stages, i), "name");
+        rc = lf_names_put(t, json_string_value(name), "", i, err);
+    }
     return rc;
 }
 

@@ -184,7 +184,8 @@ int lf_run_load(lf_run *r, lf_err *err)
     }
     closedir(d);
     if (newest == 0)
-        return lf_fail(err, LF_ENOENT, "run %s has no complete revision (its submit died early, or its rev.* was removed); `loong-flow gc` shows what is left", r->id);
+        return lf_fail(err, LF_ENOENT, "run %s has no complete revision (its submit died early, or its rev.* was removed); "
+                       "`loong-flow gc` shows what is left", r->id);
     return lf_run_load_rev(r, newest, err);
 }
 

@@ -83,8 +83,8 @@ static void exec_in(const char *dirs, char *const *argv, char **env)
     }
 }
 
-/* Runs in our memory, as vfork leaves it: nothing here may change a variable. Forking would copy the tables of all our pages for every
- * command, which for ten thousand jobs is most of the work.
+/* Runs in our memory, as vfork leaves it: nothing here may change a variable. Forking would copy the tables of
+ * all our pages for every command, which for ten thousand jobs is most of the work.
  * Inside a PBS job the PATH is that of the node's daemon or of a login shell, which may lack PBS's own commands; the job
  * knows the PATH of its submission. */
 static void become(char *const *argv, char **env, int out, int err_fd, pid_t parent)

@@ -76,8 +76,9 @@ void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
-/* Set `needed` of every stage: a purged one is made again only when something that is still to be made reads it, or nothing reads it
- * at all, or when it is forced. By the states of now; selected: stages that count, NULL: all. */
+/* Set `needed` of every stage: a purged one is made again only when something that is still to be made reads
+ * it, or nothing reads it at all, or when it is forced. By the states of now; selected: stages that count,
+ * NULL: all. */
 void lf_view_mark_needed(lf_run_view *v, const bool *selected);
 /* The first stage that s waits for and that is not done, NULL: none. */
 const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s);
@@ -88,7 +89,8 @@ void lf_stage_scan_fini(lf_stage_view *s);
 /* Did a job of the newest attempt refuse to begin or to go on (exec.h)? Then its reason is the stage's, and it is pending, or failed
  * when nothing may follow. */
 bool lf_stage_skipped(lf_stage_view *s);
-/* Was the newest attempt not taken by its scheduler (refused.<attempt>.json)? Then its words are the stage's reason, and it is pending. */
+/* Was the newest attempt not taken by its scheduler (refused.<attempt>.json)? Then its words are the stage's
+ * reason, and it is pending. */
 bool lf_stage_refused(lf_stage_view *s);
 /* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found and whole, 0 not done
  * (reason), negative error. state DONE or PURGED is set. */
@@ -102,8 +104,8 @@ typedef struct lf_results {
     size_t next;             /* runs that were read */
     json_t *by_spec;         /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
 } lf_results;
-/* Find a whole result for a stage document: sets *adopted {"run","stage","attempt","epoch","spec_id"}, or NULL. Runs that cannot be
- * read are passed over: the stage is then computed again. */
+/* Find a whole result for a stage document: sets *adopted {"run","stage","attempt","epoch","spec_id"}, or NULL.
+ * Runs that cannot be read are passed over: the stage is then computed again. */
 int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
 /* May incarnations of an attempt be continued by a stage of this document? accepted: array of setting names. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LD_PRELOAD library: counts what a program does, as a measure of its work that no clock and no other process can change. At its end a
- * process whose name is in LF_COUNT_PROGRAM adds one line to the file LF_COUNT_LOG: "texts N json N files N forks N".
+ * LD_PRELOAD library: counts what a program does, as a measure of its work that no clock and no other
+ * process can change. At its end a process whose name is LF_COUNT_PROGRAM adds one line to the file
+ * LF_COUNT_LOG: "texts N json N files N forks N".
  *
  *   texts  comparisons of texts and memory
  *   json   members and elements that were looked up
@@ -106,7 +107,7 @@ __attribute__((destructor)) static void tell(void)
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0)
         return;
-    dprintf(fd, "texts %ld json %ld files %ld forks %ld\n", atomic_load(&texts), atomic_load(&json), atomic_load(&files),
-            atomic_load(&forks));
+    dprintf(fd, "texts %ld json %ld files %ld forks %ld\n", atomic_load(&texts), atomic_load(&json),
+            atomic_load(&files), atomic_load(&forks));
     close(fd);
 }
