@@ -32,7 +32,7 @@ static const struct lf_hf_key gemma_keys[] = {
     GEMMA_KEYS,
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "16"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
-    {"hidden_act", LF_HF_INERT, NULL, "\"gelu_pytorch_tanh\""},
+    {"hidden_act", LF_HF_INERT, NULL, NULL},
     {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
     {0},
 };
@@ -126,24 +126,46 @@ static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc ? rc : lf_hf_check_layer_types(r, c, err);
 }
 
-/* Whole numbers where transformers wants an int, reals where it wants a float: it refuses the other. */
+/* transformers reads hidden_act alone in new versions, hidden_activation in old ones, and takes
+ * gelu for its tanh form. */
+static int write_gemma(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    const char *act = json_string_value(json_object_get(o, "hidden_activation"));
+    json_t *name = json_string(act && strcmp(act, "gelu") == 0 ? "gelu_python" : act ? act : "");
+    int bad = !name || json_object_set(o, "hidden_act", name) ||
+              json_object_set(o, "hidden_activation", name);
+    json_decref(name);
+    if (bad)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_rope(c, o, err);
+}
+
+/* query_pre_attn_scalar is an int there, and so a scale that none gives cannot be written. */
 static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
 {
     double x = c->attn_scale > 0 ? 1 / (c->attn_scale * c->attn_scale) : (double)c->head_dim;
-    x = fabs(x - round(x)) < 1e-6 ? round(x) : x;
+    if (fabs(x - round(x)) > 1e-6)
+        return lf_fail(
+            err, LF_EINVAL,
+            "attn_scale = %g is 1/sqrt of no whole number, which query_pre_attn_scalar is",
+            c->attn_scale);
+    if (c->sliding_window == 0)
+        return lf_fail(err, LF_EINVAL,
+                       "sliding_window = 0: transformers computes nothing without a window here");
     int rc = lf_hf_write_rope(c, o, err);
-    if (!rc && (json_object_set_new(o, "query_pre_attn_scalar",
-                                    fabs(x - round(x)) <= 0 ? json_integer((json_int_t)x) : json_real(x)) ||
-                json_object_set_new(o, "attn_logit_softcapping",
-                                    c->attn_softcap > 0 ? json_real(c->attn_softcap) : json_null()) ||
-                json_object_set_new(o, "final_logit_softcapping",
-                                    c->logit_softcap > 0 ? json_real(c->logit_softcap) : json_null())))
+    if (!rc && json_object_set_new(o, "query_pre_attn_scalar", json_integer((json_int_t)round(x))))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }
 
 static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
 {
+    if (c->attn_softcap > 0)
+        return lf_fail(err, LF_EINVAL,
+                       "attn_softcap: transformers leaves it out in models of type gemma3_text");
+    if (c->window_pattern < 1 || !(c->rope_local_theta > 0))
+        return lf_fail(err, LF_EINVAL, "%s = 0: models of type gemma3_text have one",
+                       c->window_pattern < 1 ? "window_pattern" : "rope_local_theta");
     int rc = write_gemma2(c, o, err);
     if (!rc && (json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)) ||
                 json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern))))
@@ -193,7 +215,7 @@ const struct lf_hf_family lf_hf_gemma = {
     .keys = gemma_keys,
     .rows = gemma_rows,
     .read = read_gemma,
-    .write = lf_hf_write_rope,
+    .write = write_gemma,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,
 };

@@ -67,7 +67,7 @@ const struct lf_hf_family lf_hf_glm = {
     .keys = glm_keys,
     .rows = glm_rows,
     .read = read_glm,
-    .write = lf_hf_write_rope,
+    .write = lf_hf_write_partial_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };
@@ -83,7 +83,7 @@ const struct lf_hf_family lf_hf_glm4 = {
     .keys = glm_keys,
     .rows = glm_rows,
     .read = read_glm,
-    .write = lf_hf_write_rope,
+    .write = lf_hf_write_partial_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

@@ -37,14 +37,6 @@ static int read_mixtral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return lf_hf_read_rope(r, c, 1000000, err);
 }
 
-/* No window is null there, not 0. */
-static int write_mixtral(const lf_model_config *c, json_t *o, lf_err *err)
-{
-    if (c->sliding_window == 0 && json_object_set_new(o, "sliding_window", json_null()))
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    return lf_hf_write_rope(c, o, err);
-}
-
 static const struct lf_map_row mixtral_rows[] = {
     KIN_ATTENTION_ROWS,
     KIN_HEAD_ROWS,
@@ -68,7 +60,7 @@ const struct lf_hf_family lf_hf_mixtral = {
     .keys = mixtral_keys,
     .rows = mixtral_rows,
     .read = read_mixtral,
-    .write = write_mixtral,
+    .write = lf_hf_write_rope,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };
@@ -109,10 +101,8 @@ static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)
 {
     if (c->expert_ffn < 1 || c->shared_ffn % c->expert_ffn)
-        return lf_fail(
-            err, LF_EINVAL,
-            "this model cannot be written as family deepseek: shared_ffn = %lld is no multiple of expert_ffn = %lld",
-            (long long)c->shared_ffn, (long long)c->expert_ffn);
+        return lf_fail(err, LF_EINVAL, "shared_ffn = %lld is no multiple of expert_ffn = %lld",
+                       (long long)c->shared_ffn, (long long)c->expert_ffn);
     if (json_object_set_new(o, "n_shared_experts",
                             c->shared_ffn ? json_integer(c->shared_ffn / c->expert_ffn) : json_null()))
         return lf_fail(err, LF_ENOMEM, "out of memory");

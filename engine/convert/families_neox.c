@@ -51,9 +51,9 @@ static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
 {
     if (c->parallel_block == LF_PARALLEL_ONE_NORM)
-        return lf_fail(err, LF_EINVAL, "models of type gpt_neox have two norms in a parallel block");
+        return lf_fail(err, LF_EINVAL,
+                       "parallel_block = one_norm: models of type gpt_neox have two norms");
     int rc = lf_hf_write_rope(c, o, err);
-    json_object_del(o, "partial_rotary_factor"); /* rotary_pct says it */
     return rc ? rc
               : no_memory(json_object_set_new(o, "rotary_emb_base", json_real(c->rope_theta)) ||
                               json_object_set_new(o, "use_parallel_residual",

@@ -66,7 +66,7 @@ const struct lf_hf_family lf_hf_phi = {
     .keys = phi_keys,
     .rows = phi_rows,
     .read = read_phi,
-    .write = lf_hf_write_rope,
+    .write = lf_hf_write_partial_rope,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,
 };
@@ -114,7 +114,9 @@ static const struct lf_map_row phi3_rows[] = {
 static int write_phi3(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int64_t n = c->rope_scaling == LF_ROPE_LONGROPE ? c->rope_original_positions : c->max_positions;
-    int rc = lf_hf_write_rope(c, o, err);
+    if (c->rope_scaling != LF_ROPE_PLAIN && c->rope_scaling != LF_ROPE_LONGROPE)
+        return lf_fail(err, LF_EINVAL, "rope_scaling: models of type phi3 have longrope or none");
+    int rc = lf_hf_write_partial_rope(c, o, err);
     if (!rc && json_object_set_new(o, "original_max_position_embeddings", json_integer(n)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;

@@ -147,7 +147,19 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
         json_object_set_new(o, "sliding_window", use ? json_integer(c->sliding_window) : json_null()) ||
         json_object_set_new(o, "max_window_layers", json_integer(use ? c->max_window_layers : c->layers)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    return lf_hf_write_rope(c, o, err);
+    int rc = use ? lf_hf_write_layer_types(c, o, err)
+                 : 0; /* Qwen2-MoE's class makes others of the same keys */
+    return rc ? rc : lf_hf_write_rope(c, o, err);
+}
+
+static int write_qwen3_moe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->sliding_window > 0 && c->max_window_layers > 0)
+        return lf_fail(
+            err, LF_EINVAL,
+            "max_window_layers = %lld: every layer of a model of type qwen3_moe has the window",
+            (long long)c->max_window_layers);
+    return write_qwen2(c, o, err);
 }
 
 #define QWEN_ATTENTION                                                                                                 \
@@ -277,7 +289,7 @@ const struct lf_hf_family lf_hf_qwen3_moe = {
     .keys = qwen3_moe_keys,
     .rows = qwen3_moe_rows,
     .read = read_qwen2,
-    .write = write_qwen2,
+    .write = write_qwen3_moe,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

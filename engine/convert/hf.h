@@ -75,7 +75,8 @@ struct lf_hf_family {
     bool loose; /* keys that are not known are passed over: training arguments, not a description of the model */
     /* The name that rows use for a tensor of the file, into out; NULL: its own. */
     void (*canon)(char *out, size_t cap, const char *name);
-    /* What rows cannot say; NULL: nothing. read runs after the rows, before the check; write adds to o. */
+    /* What rows cannot say; NULL: nothing. read runs after the rows, before the check; write adds
+     * to o. LF_EINVAL says what of c the class of the family would read as something else. */
     int (*read)(lf_hf_reader *r, lf_model_config *c, lf_err *err);
     int (*write)(const lf_model_config *c, json_t *o, lf_err *err);
     /* What a conversion may differ by from the reference in f64, relative to the largest logit and to the rms of all.
@@ -106,9 +107,13 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
 /* rope_theta, rope_scaling or rope_parameters, partial_rotary_factor. theta: what absence of the first means. */
 int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err);
 int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
+/* The same with partial_rotary_factor. Only of families whose class turns a part of a head: the
+ * others have no place for rope_fraction. */
+int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err);
 /* layer_types ("full_attention", "sliding_attention") says what sliding_window, max_window_layers and window_pattern
  * say. */
 int lf_hf_check_layer_types(lf_hf_reader *r, const lf_model_config *c, lf_err *err);
+int lf_hf_write_layer_types(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* "gelu_new" -> "gelu_tanh"; NULL: unknown. And the name that is written. */
 const char *lf_hf_act_from(const char *theirs);

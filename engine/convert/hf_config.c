@@ -307,13 +307,22 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
 
 /* ---- writing ---- */
 
-static json_t *number_of(const char *text)
+/* Keys of ours whose 0 says that there is none: null in config.json, where 0 is a window of no
+ * token or a division by 0. */
+static const char *const off[] = {"sliding_window", "attn_softcap", "logit_softcap", NULL};
+
+/* A count is an integer and a real has a point, whole or not: transformers refuses the other. */
+static json_t *number_of(const char *ours, const char *text)
 {
     int64_t n;
     double x;
-    if (lf_parse_i64(&n, text, NULL) == 0)
+    if (lf_parse_f64(&x, text, NULL))
+        return NULL;
+    if (among(ours, off) && !(x > 0))
+        return json_null();
+    if (!lf_model_key_is_real(ours) && lf_parse_i64(&n, text, NULL) == 0)
         return json_integer(n);
-    return lf_parse_f64(&x, text, NULL) == 0 ? json_real(x) : NULL;
+    return json_real(x);
 }
 
 /* A key's value from the canonical texts of our keys; NULL: not written. */
@@ -326,7 +335,7 @@ static json_t *value_of(const struct lf_hf_key *k, json_t *ours)
     text = json_string_value(json_object_get(ours, first));
     switch (k->kind) {
     case LF_HF_NUMBER:
-        return text ? number_of(text) : NULL;
+        return text ? number_of(first, text) : NULL;
     case LF_HF_BOOL:
         return text ? json_boolean(strcmp(text, "yes") == 0) : NULL;
     case LF_HF_NOT:
@@ -372,6 +381,17 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     return 0;
 }
 
+/* Special tokens that are not known are named null: a class of transformers has defaults for them,
+ * which are those of another vocabulary. Code that was published beside weights (no classifier)
+ * goes without. */
+static int write_no_tokens(const struct lf_hf_family *f, json_t *o, lf_err *err)
+{
+    json_t *none = json_pack("{s:n, s:n, s:n}", "bos_token_id", "eos_token_id", "pad_token_id");
+    int bad = !none || (f->classifier && json_object_update(o, none));
+    json_decref(none);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
 /* Regression: transformers would put a sigmoid or a softmax on any other problem. */
 static int write_output(json_t *o, lf_err *err)
 {
@@ -393,10 +413,12 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
     json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture, "dtype",
                           dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
     int rc = o ? write_keys(f, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc)
+        rc = write_no_tokens(f, o, err);
     if (!rc && score)
         rc = write_output(o, err);
-    if (!rc && f->write)
-        rc = f->write(c, o, err);
+    if (!rc && f->write && (rc = f->write(c, o, err)) == LF_EINVAL)
+        lf_err_prefix(err, "this model cannot be written as family %s", f->name);
     if (!rc)
         rc = read_back(f, c, o, err);
     if (!rc)

@@ -198,14 +198,20 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
     return rc;
 }
 
+int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = lf_hf_write_rope(c, o, err);
+    if (!rc && json_object_set_new(o, "partial_rotary_factor", json_real(c->rope_fraction)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    return rc;
+}
+
 int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     json_t *ours = lf_model_config_to_json(c, err), *s = json_object();
     int rc = ours && s ? 0 : LF_ENOMEM;
     const char *kind = rc ? NULL : json_string_value(json_object_get(ours, "rope_scaling"));
-    if (!rc && (json_object_set_new(o, "rope_theta", json_real(c->rope_theta)) ||
-                (fabs(c->rope_fraction - 1) > 0 &&
-                 json_object_set_new(o, "partial_rotary_factor", json_real(c->rope_fraction)))))
+    if (!rc && json_object_set_new(o, "rope_theta", json_real(c->rope_theta)))
         rc = LF_ENOMEM;
     for (size_t i = 0; !rc && kind && i < sizeof scalings / sizeof scalings[0]; i++) {
         if (strcmp(scalings[i].ours, kind) != 0)
@@ -232,6 +238,19 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
 }
 
 /* ---- windows by layer ---- */
+
+int lf_hf_write_layer_types(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    json_t *list = json_array();
+    int bad = !list;
+    for (int64_t l = 0; l < c->layers && !bad; l++)
+        bad = json_array_append_new(
+            list,
+            json_string(lf_model_layer_window(c, l) > 0 ? "sliding_attention" : "full_attention"));
+    bad = bad || json_object_set(o, "layer_types", list);
+    json_decref(list);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
 
 int lf_hf_check_layer_types(lf_hf_reader *r, const lf_model_config *c, lf_err *err)
 {

@@ -145,6 +145,12 @@ const struct lf_model_key *lf_model_key_find(const char *name)
     return NULL;
 }
 
+bool lf_model_key_is_real(const char *key)
+{
+    const struct lf_model_key *k = lf_model_key_find(key);
+    return k && k->type == LF_MK_REAL;
+}
+
 const char *lf_model_origin(const lf_model_config *c, const char *key)
 {
     const struct lf_model_key *k = lf_model_key_find(key);

@@ -153,6 +153,8 @@ void lf_model_config_defaults(lf_model_config *c);
 /* Set one key from text. `where` ("run.ini:12") goes into messages and is kept as the key's origin. LF_EINVAL: unknown
  * key (with the nearest known one), bad value. `family` and `preset` are not keys here. */
 int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where, lf_err *err);
+/* Is the key a real number? false: a count, or no number. */
+bool lf_model_key_is_real(const char *key);
 /* Apply the switches of a family. LF_EINVAL with the list of families when unknown. */
 int lf_model_config_family(lf_model_config *c, const char *family, const char *where, lf_err *err);
 /* Read section `section` of ini: preset or family first, then the explicit keys; fill in derived sizes; check. */

@@ -69,10 +69,12 @@ static int check_block(lf_model_config *c, lf_err *err)
     return 0;
 }
 
-/* Set by the user's own hand (file:line), not by a family or a checkpoint that lists every key? */
+/* Set by the user's own hand (file:line), not by a family, or by a checkpoint or a config.json,
+ * which name keys that have no effect too? */
 static bool by_hand(const lf_model_config *c, const char *key)
 {
-    return strchr(lf_model_origin(c, key), ':') != NULL;
+    const char *line = strrchr(lf_model_origin(c, key), ':');
+    return line && line[1] >= '0' && line[1] <= '9';
 }
 
 /* A key that only one switch reads is refused where that switch is off: it would be silently without effect. */

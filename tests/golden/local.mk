@@ -34,6 +34,14 @@ tests_golden_families_families_1_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIB
 tests_golden_families_families_2_test_SOURCES = $(FAMILY_TEST)
 tests_golden_families_families_2_test_CPPFLAGS = $(AM_CPPFLAGS) -DPART=1 -DPARTS=2
 tests_golden_families_families_2_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# What is exported after training; check_exports.py holds the same to transformers.
+check_PROGRAMS += tests/golden/families/exports_test
+TESTS += tests/golden/families/exports_test
+tests_golden_families_exports_test_SOURCES = tests/golden/families/exports_test.c tests/golden/families/family.c \
+  tests/golden/families/family.h tests/golden/families/family_rig.c tests/golden/families/family_flips.c \
+  tests/unit/infer_ckpt.c tests/unit/infer_ckpt.h
+tests_golden_families_exports_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/families/exports.json tests/golden/families/check_exports.py
 FAMILY_GOLDENS = \
   tests/golden/families/baichuan-13b \
   tests/golden/families/baichuan-7b \

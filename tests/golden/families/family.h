@@ -85,6 +85,12 @@ int family_measure(const family *f, const lf_model_config *c, enum lf_dtype comp
 /* Every switch that matters to the family, flipped; reports each, returns the least error of those that ran. *n: how
  * many. */
 double family_flips(const family *f, int *n);
+/* Apply a flip to c, whose keys (lf_model_config_to_json) are given: 1: flipped and finished; 0: it
+ * changes nothing; negative: refused. */
+int family_flip(lf_model_config *c, json_t *keys, const char *set, lf_err *err);
+/* The settings of flip i; "": it cannot matter to c; NULL: there are no more. Borrowed, constant.
+ */
+const char *family_flip_at(size_t i, const lf_model_config *c);
 /* "norm=layer position=learned ...": the switches that differ from their defaults, without sizes. Owned. */
 char *family_switches(const family *f);
 

@@ -134,8 +134,7 @@ static int apply(lf_model_config *c, json_t *keys, const char *setting, bool *ch
     return lf_model_config_set(c, key, to, "flip", err);
 }
 
-/* 1: flipped and finished; 0: changes nothing; negative: refused. */
-static int flipped(lf_model_config *c, json_t *keys, const char *set, lf_err *err)
+int family_flip(lf_model_config *c, json_t *keys, const char *set, lf_err *err)
 {
     bool first = false, changed = false;
     int rc = 0;
@@ -152,6 +151,13 @@ static int flipped(lf_model_config *c, json_t *keys, const char *set, lf_err *er
     return rc ? rc : 1;
 }
 
+const char *family_flip_at(size_t i, const lf_model_config *c)
+{
+    if (i >= sizeof flips / sizeof *flips)
+        return NULL;
+    return lf_map_when(flips[i].when, c) ? flips[i].set : "";
+}
+
 double family_flips(const family *f, int *n)
 {
     lf_err err = LF_ERR_INIT;
@@ -164,7 +170,7 @@ double family_flips(const family *f, int *n)
         err = (lf_err)LF_ERR_INIT;
         if (!lf_map_when(flips[i].when, &c))
             continue;
-        int rc = flipped(&c, keys, flips[i].set, &err);
+        int rc = family_flip(&c, keys, flips[i].set, &err);
         if (!rc)
             continue;
         rc = rc < 0 ? rc : family_measure(f, &c, LF_F32, LF_INVARIANT, &e, NULL, &err);

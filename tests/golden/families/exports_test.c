@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is exported after training, for every golden family and every switch of its description:
+ * each config.json has the types that the reference's class takes (exports.json), names every
+ * special token and says null where nothing is meant; whole exports, of language models and of
+ * reward models, are imported again with the same bytes.
+ *
+ *     exports_test make DIR      keeps a checkpoint and its export for every switch:
+ * check_exports.py exports_test verify DIR    holds each checkpoint to the logits that it wrote
+ * beside
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/convert/convert.h"
+#include "engine/model/weights.h"
+#include "tests/golden/families/family.h"
+#include "tests/tap/tap.h"
+#include "tests/unit/infer_ckpt.h"
+
+#define STEPS 2
+#define PAD   3 /* of reward models */
+
+/* Switches that move no logit, or that only an export can get wrong; the others are those of
+ * family_flips.c. */
+static const char *const more[] = {
+    "router_aux=0.01",
+    "router_aux=1",
+    "embed_dropout=0.1",
+    "attn_dropout=0.1 mlp_dropout=0.1",
+    "attn_prob_dropout=0.1",
+    "embed_dropout=0.1 attn_dropout=0.1 mlp_dropout=0.1",
+    "init_std=1",
+    "init_std=0",
+    "rope_theta=12345.5",
+    "rope_local_theta=12345.5",
+    "rope_scaling=dynamic rope_factor=2 rope_original_positions=32",
+    "rope_scaling=yarn rope_factor=2 rope_original_positions=16",
+    "rope_scaling=yarn rope_factor=2 rope_original_positions=16 rope_beta_fast=16 "
+    "rope_beta_slow=2 rope_attn_factor=1.25",
+    "rope_scaling=llama3 rope_factor=2 rope_original_positions=16",
+    "qkv_bias! out_bias!",
+    "qkv_bias! out_bias! mlp_bias!",
+    "kv_heads=2",
+    "head_dim=10",
+    "sliding_window=8 window_pattern=3",
+    "sliding_window=8 max_window_layers=1",
+    "sliding_window=0",
+    "attn_softcap=0 logit_softcap=0",
+    "attn_softcap=20 logit_softcap=7",
+    "moe_period=2",
+    NULL};
+
+static json_t *types; /* exports.json */
+
+static void *need(void *p)
+{
+    if (!p)
+        tap_bail("no memory");
+    return p;
+}
+
+static char *join(const char *a, const char *b)
+{
+    size_t n = strlen(a) + strlen(b) + 2;
+    char *s = need(malloc(n));
+    snprintf(s, n, "%s/%s", a, b);
+    return s;
+}
+
+static json_t *load(const char *dir, const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    char *path = join(dir, name);
+    json_t *o = lf_json_load_file(path, 1 << 20, &err);
+    if (!o)
+        tap_bail("%s", err.text);
+    free(path);
+    return o;
+}
+
+/* ---- config.json ---- */
+
+static const char *type_of(const json_t *v)
+{
+    static const char *const names[] = {"dict",  "list", "str",  "int",
+                                        "float", "bool", "bool", "null"};
+    return names[json_typeof(v)];
+}
+
+static bool takes(json_t *kinds, const char *kind)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(kinds, i, v) if (strcmp(json_string_value(v), kind) == 0) return true;
+    return false;
+}
+
+/* Where null is none, 0 is not: a window of no token, a division by 0. */
+static bool is_zero_for_null(const char *key, json_t *kinds, const json_t *v)
+{
+    bool zero = json_is_number(v) && !(json_number_value(v) > 0);
+    return zero && takes(kinds, "null") && !lf_str_has_suffix(key, "_token_id") &&
+           !strstr(key, "dropout");
+}
+
+/* How many members of config.json the reference would not take; each is told. Of families without a
+ * class in transformers nothing is known. */
+static int bad_members(const char *what, json_t *o)
+{
+    static const char *const tokens[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    json_t *of = json_object_get(types, json_string_value(json_object_get(o, "model_type"))), *v,
+           *kinds;
+    const char *key;
+    int bad = 0;
+    json_object_foreach(o, key, v)
+    {
+        if (!(kinds = json_object_get(of, key)))
+            continue;
+        bool wrong = !takes(kinds, type_of(v)), zero = is_zero_for_null(key, kinds, v);
+        bad += wrong || zero;
+        if (wrong || zero)
+            tap_diag("%s: %s is %s%s", what, key, zero ? "0, not null, of type " : "of type ",
+                     type_of(v));
+    }
+    for (size_t i = 0; of && i < sizeof tokens / sizeof *tokens; i++) {
+        bool there = json_object_get(o, tokens[i]) != NULL;
+        bad += !there;
+        if (!there)
+            tap_diag("%s: no %s: the class has a token of its own for it", what, tokens[i]);
+    }
+    return bad;
+}
+
+/* Every member of rope_scaling that is no count is written as a real. */
+static int bad_rope(const char *what, json_t *o)
+{
+    json_t *s = json_object_get(o, "rope_scaling"), *v;
+    const char *key;
+    int bad = 0;
+    json_object_foreach(s, key, v)
+    {
+        bool count = lf_str_has_suffix(key, "position_embeddings");
+        bool wrong = json_is_number(v) && (count ? !json_is_integer(v) : !json_is_real(v));
+        bad += wrong;
+        if (wrong)
+            tap_diag("%s: rope_scaling.%s is of type %s", what, key, type_of(v));
+    }
+    return bad;
+}
+
+static const struct lf_hf_family *form_of(const family *f)
+{
+    lf_err err = LF_ERR_INIT;
+    const struct lf_hf_family *hf = lf_hf_family_for(&f->config, NULL, &err);
+    if (!hf)
+        tap_bail("%s: %s", f->name, err.text);
+    return hf;
+}
+
+/* 1: written; 0: the family has no place for it, which is said. */
+static int try_config(const family *f, const char *set, const lf_model_config *c, int *bad)
+{
+    lf_err err = LF_ERR_INIT;
+    char what[300];
+    snprintf(what, sizeof what, "%s: %s", f->name, set);
+    json_t *o = lf_hf_config_write(form_of(f), c, "float32", &err);
+    if (!o)
+        return 0;
+    *bad += bad_members(what, o) + bad_rope(what, o);
+    json_decref(o);
+    return 1;
+}
+
+/* ---- whole exports ---- */
+
+struct trained {
+    rig r;
+};
+
+/* Our tensors after a few steps; what was not trained with this description is drawn. */
+static void fill(void *arg, const struct lf_param_desc *d, float *dst, int64_t rows, int64_t cols)
+{
+    const struct trained *t = arg;
+    lf_err err = LF_ERR_INIT;
+    uint64_t seed = 5;
+    int i = lf_pstore_find(t->r.ps, d->name);
+    if (i < 0)
+        infer_ckpt_hot(&seed, d, dst, rows, cols);
+    else if (lf_pstore_read(t->r.ps, i, LF_P_MASTER, dst, (size_t)(rows * cols) * 4, &err))
+        tap_bail("%s: %s", d->name, err.text);
+}
+
+/* A checkpoint in dir that was trained here: nothing in it tells of an import. false: such a model
+ * cannot be. */
+static bool make_checkpoint(const family *f, const lf_model_config *c, const char *dir)
+{
+    lf_err err = LF_ERR_INIT;
+    struct trained t;
+    lf_model_config quiet = *c;
+    family_quiet(&quiet);
+    lf_model_config_set(&quiet, "output", "tokens", "test", NULL);
+    if (rig_open(&t.r, f, &quiet, LF_F32, LF_FAST, true, &err))
+        return false;
+    family_load(f, t.r.ps);
+    for (int s = 0; s < STEPS; s++) {
+        rig_step(&t.r, f, s);
+        rig_update(&t.r);
+    }
+    if (infer_ckpt_write(dir, c, fill, &t, &err))
+        tap_bail("%s: %s: %s", f->name, dir, err.text);
+    rig_close(&t.r);
+    return true;
+}
+
+static bool same_weights(const char *a, const char *b)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt *x = NULL, *y = NULL;
+    if (lf_ckpt_open(&x, a, 1, &err) || lf_ckpt_open(&y, b, 1, &err))
+        tap_bail("%s", err.text);
+    bool same = lf_ckpt_n_entries(x) == lf_ckpt_n_entries(y);
+    for (size_t i = 0; i < lf_ckpt_n_entries(x); i++) {
+        const lf_ckpt_entry *e = lf_ckpt_entry_at(x, i), *o = lf_ckpt_find(y, e->name, e->kind);
+        if (o && memcmp(lf_ckpt_tensor_hash(e), lf_ckpt_tensor_hash(o), LF_HASH_BYTES) == 0)
+            continue;
+        tap_diag("%s: %s has other bytes", b, e->name);
+        same = false;
+    }
+    lf_ckpt_close(x);
+    lf_ckpt_close(y);
+    return same;
+}
+
+static bool same_config(const char *dir, const lf_model_config *c)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ckpt *x = NULL;
+    lf_model_config back;
+    const char *key = "";
+    if (lf_ckpt_open(&x, dir, 1, &err) || lf_weights_config(&back, x, &err))
+        tap_bail("%s", err.text);
+    bool same = lf_model_config_equal(c, &back, &key);
+    if (!same)
+        tap_diag("%s: %s differs", dir, key);
+    lf_ckpt_close(x);
+    return same;
+}
+
+static bool has(const char *dir, const char *name)
+{
+    char *path = join(dir, name);
+    bool there = lf_io_exists(path);
+    if (!there)
+        tap_diag("%s is missing", path);
+    free(path);
+    return there;
+}
+
+/* Exported from dir/checkpoint to dir/model, looked at, and imported again; LF_EINVAL where the
+ * family has no place for it. */
+static int round_trip(const family *f, const char *what, const lf_model_config *c, const char *dir,
+                      int *bad, lf_err *err)
+{
+    struct lf_convert_result res;
+    char *ckpt = join(dir, "checkpoint"), *out = join(dir, "model"), *back = join(dir, "back");
+    struct lf_convert_opts o = {.from = ckpt,
+                                .out = out,
+                                .threads = 1,
+                                .pad_token = c->output == LF_OUTPUT_SCORE ? PAD : -1};
+    struct lf_convert_opts in = {.from = out, .out = back, .threads = 1};
+    int rc = lf_convert_export(&o, &res, err);
+    if (!rc) {
+        json_t *config = load(out, "config.json");
+        *bad += bad_members(what, config) + bad_rope(what, config) +
+                !has(out, "model.safetensors");
+        json_decref(config);
+        if ((rc = lf_convert_import(&in, &res, err)))
+            tap_diag("%s: what was exported does not come in again: %s", what, err->text);
+        *bad += rc || !same_weights(ckpt, back) || !same_config(back, c);
+    }
+    (void)f;
+    free(ckpt);
+    free(out);
+    free(back);
+    return rc;
+}
+
+static void in_dir(char *dir, size_t cap, const char *root, const family *f, const char *set)
+{
+    snprintf(dir, cap, "%s/%s %s", root, f->name, set);
+    for (char *p = dir + strlen(root) + 1; *p; p++)
+        *p = *p == ' ' || *p == '*' || *p == '!' ? '_' : *p;
+    if (mkdir(dir, 0777) && errno != EEXIST)
+        tap_bail("cannot make %s", dir);
+}
+
+static void test_whole(const family *f, bool score)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c = f->config;
+    char dir[4096], what[100];
+    int bad = 0;
+    snprintf(what, sizeof what, "%s, %s model", f->name, score ? "reward" : "language");
+    if (score && (lf_model_config_set(&c, "output", "score", "test", &err) ||
+                  lf_model_config_finish(&c, &err)))
+        tap_bail("%s: %s", what, err.text);
+    in_dir(dir, sizeof dir, tap_tmpdir(), f, score ? "score" : "tokens");
+    char *ckpt = join(dir, "checkpoint");
+    if (!make_checkpoint(f, &c, ckpt))
+        tap_bail("%s: no checkpoint", what);
+    int rc = round_trip(f, what, &c, dir, &bad, &err);
+    tap_ok(rc == 0 && bad == 0, "%s: exported after training, and in again%s%s", what,
+           rc ? ": " : "", rc ? err.text : "");
+    free(ckpt);
+}
+
+/* ---- the switches ---- */
+
+/* Switch i of both lists; NULL: there are no more, "": not of this family. */
+static const char *switch_at(size_t i, const lf_model_config *c, json_t *keys, lf_model_config *out)
+{
+    lf_err err = LF_ERR_INIT;
+    size_t n = 0;
+    while (family_flip_at(n, c))
+        n++;
+    const char *set = i == 0 ? "as it is" : i - 1 < n ? family_flip_at(i - 1, c) : more[i - 1 - n];
+    *out = *c;
+    if (i == 0 || !set || !*set)
+        return set;
+    return family_flip(out, keys, set, &err) == 1 ? set : "";
+}
+
+static void test_switches(const family *f)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    json_t *keys = lf_model_config_to_json(&f->config, &err);
+    int bad = 0, written = 0, n = 0;
+    const char *set;
+    for (size_t i = 0; (set = switch_at(i, &f->config, keys, &c)); i++)
+        if (*set) {
+            written += try_config(f, set, &c, &bad);
+            n++;
+        }
+    json_decref(keys);
+    tap_ok(bad == 0 && written >= 4,
+           "%s: %d of %d switches can be written, with the types that are read", f->name, written,
+           n);
+}
+
+/* ---- for check_exports.py ---- */
+
+static int make_case(const family *f, const char *set, const lf_model_config *c, const char *root)
+{
+    lf_err err = LF_ERR_INIT;
+    char dir[4096], what[300];
+    int bad = 0;
+    json_t *o = lf_hf_config_write(form_of(f), c, "float32", &err);
+    json_decref(o);
+    if (!o)
+        return 0;
+    snprintf(what, sizeof what, "%s: %s", f->name, set);
+    in_dir(dir, sizeof dir, root, f, set);
+    char *ckpt = join(dir, "checkpoint");
+    bool can = make_checkpoint(f, c, ckpt);
+    free(ckpt);
+    if (!can)
+        return 0;
+    if (round_trip(f, what, c, dir, &bad, &err))
+        tap_diag("%s: %s", what, err.text);
+    return 1;
+}
+
+static void make_cases(const char *name, const char *root)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    family *f = family_open(name);
+    json_t *keys = lf_model_config_to_json(&f->config, &err);
+    int made = 0;
+    const char *set;
+    for (size_t i = 0; (set = switch_at(i, &f->config, keys, &c)); i++) {
+        made += *set ? make_case(f, set, &c, root) : 0;
+        bool score = *set && form_of(f)->classifier &&
+                     lf_model_config_set(&c, "output", "score", "test", &err) == 0 &&
+                     lf_model_config_finish(&c, &err) == 0;
+        char with[200];
+        snprintf(with, sizeof with, "score %s", set);
+        made += score ? make_case(f, with, &c, root) : 0;
+    }
+    json_decref(keys);
+    family_close(f);
+    tap_ok(made > 0, "%s: %d exports", name, made);
+}
+
+static void verify_case(const char *dir)
+{
+    lf_err err = LF_ERR_INIT;
+    struct lf_convert_verdict w;
+    char *ckpt = join(dir, "checkpoint"), *expected = join(dir, "expected.safetensors");
+    if (lf_io_exists(expected)) {
+        int rc = lf_convert_verify(ckpt, expected, 1, &w, &err);
+        tap_ok(rc == 0 && w.max <= w.tol_max && w.rms <= w.tol_rms, "%s: max %.2g, rms %.2g %s",
+               dir, rc ? 0 : w.max, rc ? 0 : w.rms, rc ? err.text : "");
+    }
+    free(ckpt);
+    free(expected);
+}
+
+static void verify_cases(const char *root)
+{
+    struct dirent **list = NULL;
+    int n = scandir(root, &list, NULL, alphasort);
+    if (n < 0)
+        tap_bail("cannot look into %s", root);
+    for (int i = 0; i < n; i++) {
+        char *dir = join(root, list[i]->d_name);
+        if (list[i]->d_name[0] != '.')
+            verify_case(dir);
+        free(dir);
+        free(list[i]);
+    }
+    free(list);
+}
+
+static void test_family(const char *name)
+{
+    family *f = family_open(name);
+    test_switches(f);
+    test_whole(f, false);
+    if (form_of(f)->classifier)
+        test_whole(f, true);
+    family_close(f);
+}
+
+int main(int argc, char **argv)
+{
+    const char *src = getenv("LF_SRCDIR");
+    char *dir = join(src ? src : ".", "tests/golden/families");
+    types = load(dir, "exports.json");
+    bool make = argc > 2 && strcmp(argv[1], "make") == 0,
+         check = argc > 2 && strcmp(argv[1], "verify") == 0;
+    int first = make || check ? 3 : 1;
+    if (check)
+        verify_cases(argv[2]);
+    for (int i = 0; family_names[i] && !check; i++) {
+        bool mine = argc <= first;
+        for (int a = first; a < argc; a++)
+            mine = mine || strcmp(argv[a], family_names[i]) == 0;
+        if (mine && make)
+            make_cases(family_names[i], argv[2]);
+        else if (mine)
+            test_family(family_names[i]);
+    }
+    json_decref(types);
+    free(dir);
+    return tap_done();
+}
