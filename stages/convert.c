@@ -18,28 +18,23 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/convert/convert.h"
-#include "engine/infer/genconfig.h"
-#include "engine/infer/runner.h"
-#include "engine/text/chat.h"
-#include "engine/text/tokenizer.h"
 #include "stages/convert_adapter.h"
 #include "stages/convert_data.h"
+#include "stages/convert_tokens.h"
 #include "stages/infer_common.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
 typedef struct convert {
     struct lf_convert_opts c;
-    const char *out, *verify, *pad_token;
+    const char *out, *verify;
     char **left; /* [n_from] directories of earlier incarnations with the artifact that is being made */
     const char **from;
     size_t n_from;
     int to;
     bool inspect;
     struct convert_data d;
-    const char **eos; /* export: end tokens by text or id */
-    size_t n_eos;
-    struct lf_convert_tokens tokens;
+    struct convert_tokens t; /* export */
     struct convert_adapter a;
 } convert;
 
@@ -59,7 +54,7 @@ static void destroy(void *self)
     if (v) {
         free(v->left);
         free(v->from);
-        free(v->eos);
+        convert_tokens_fini(&v->t);
     }
     free(v);
 }
@@ -97,9 +92,9 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     v->out = lf_optset_str(o, "out");
     v->to = lf_optset_choice(o, "to");
     v->verify = lf_optset_str(o, "verify");
-    v->pad_token = lf_optset_str(o, "pad_token");
+    v->t.pad_token = lf_optset_str(o, "pad_token");
     v->inspect = lf_optset_bool(o, "inspect");
-    int rc = lf_infer_strings(&v->eos, &v->n_eos, o, "eos", err);
+    int rc = lf_infer_strings(&v->t.eos, &v->t.n_eos, o, "eos", err);
     if (rc)
         return rc;
     v->d = (struct convert_data){.from = lf_optset_str(o, "from"),
@@ -271,99 +266,6 @@ static int import(convert *v, bool has_files, lf_err *err)
 
 /* ---- export ---- */
 
-static int find_pad(int64_t *out, const char *dir, const char *name, lf_err *err)
-{
-    lf_tokenizer *t = lf_tokenizer_load(dir, err);
-    int64_t id = !t ? -1 : name ? lf_tokenizer_find(t, name) : lf_tokenizer_pad(t);
-    const bool same = t && !name && id == lf_tokenizer_eos(t);
-    lf_tokenizer_destroy(t);
-    if (!t)
-        return err && err->rc ? err->rc : LF_EFORMAT;
-    if (name && id < 0)
-        return lf_fail(err, LF_EINVAL, "pad_token: the tokenizer has no token '%s'", name);
-    *out = same ? -1 : id; /* an end token pads nothing here: one must be named */
-    return 0;
-}
-
-/* A token by its id or its text. */
-static int find_token(int64_t *out, const lf_tokenizer *t, const char *option, const char *name, lf_err *err)
-{
-    if (lf_parse_i64(out, name, NULL) == 0 && *out >= 0)
-        return 0;
-    if (t && (*out = lf_tokenizer_find(t, name)) >= 0)
-        return 0;
-    return lf_fail(err, LF_EINVAL, "%s: %s '%s'", option,
-                   t ? "the tokenizer has no token" : "there is no tokenizer = to find it in:", name);
-}
-
-/* What the files of a tokenizer say: end tokens of generation_config.json, else its own; the end of a turn in its template. */
-static int tokens_of(struct lf_convert_tokens *k, const char *dir, const lf_tokenizer *t, lf_err *err)
-{
-    lf_gen_config g;
-    lf_err why = LF_ERR_INIT;
-    int rc = lf_gen_config_read(&g, dir, err);
-    for (size_t i = 0; i < g.n_eos && !rc && k->n_eos < LF_CONVERT_MAX_EOS - 1; i++)
-        k->eos[k->n_eos++] = g.eos[i];
-    if (!rc && !k->n_eos && lf_tokenizer_eos(t) >= 0)
-        k->eos[k->n_eos++] = lf_tokenizer_eos(t);
-    lf_chat *chat = rc ? NULL : lf_chat_load(dir, t, NULL, &why);
-    if (chat && lf_chat_turn_end(chat, &k->turn_end, &why))
-        k->turn_end = -1;
-    if (why.rc && why.rc != LF_ENOENT)
-        lf_log(1, "the chat template tells no end of a turn (%s); name end tokens with eos =", why.text);
-    lf_chat_destroy(chat);
-    return rc;
-}
-
-/* End, begin and padding tokens of a language model. */
-static int settle_tokens(convert *v, lf_err *err)
-{
-    struct lf_convert_tokens *k = &v->tokens;
-    const char *dir = v->c.tokenizer;
-    lf_err why = LF_ERR_INIT;
-    lf_tokenizer *t = dir ? lf_tokenizer_load(dir, &why) : NULL;
-    int rc = 0;
-    if (why.rc && why.rc != LF_ENOENT) /* a directory of other files, as some imports leave it, is no failure */
-        rc = lf_fail(err, why.rc, "%s", why.text);
-    if (!rc && v->n_eos > LF_CONVERT_MAX_EOS)
-        rc = lf_fail(err, LF_EINVAL, "%zu eos, at most %d are taken", v->n_eos, LF_CONVERT_MAX_EOS);
-    *k = (struct lf_convert_tokens){.turn_end = -1, .bos = t ? lf_tokenizer_bos(t) : -1, .asked = v->n_eos > 0 || v->pad_token};
-    for (size_t i = 0; i < v->n_eos && !rc; i++)
-        rc = find_token(&k->eos[k->n_eos++], t, "eos", v->eos[i], err);
-    if (!rc && t && !v->n_eos)
-        rc = tokens_of(k, dir, t, err);
-    if (v->n_eos)
-        k->turn_end = -1; /* those named are all there are */
-    k->pad = t && lf_tokenizer_pad(t) >= 0 ? lf_tokenizer_pad(t) : t ? lf_tokenizer_eos(t) : -1;
-    if (!rc && v->pad_token)
-        rc = find_token(&k->pad, t, "pad_token", v->pad_token, err);
-    lf_tokenizer_destroy(t);
-    if (!rc && (t || k->asked))
-        v->c.tokens = k;
-    return rc;
-}
-
-/* Models that give scores need to be told what fills a batch, the others where a text ends. */
-static int settle_pad(convert *v, lf_err *err)
-{
-    lf_model_config c;
-    int rc = lf_runner_config(&c, v->c.from, err);
-    if (rc)
-        return rc;
-    if (c.output != LF_OUTPUT_SCORE)
-        return settle_tokens(v, err);
-    if (v->n_eos)
-        return lf_fail(err, LF_EINVAL, "eos is of models that predict tokens; %s gives scores", v->c.from);
-    if (v->pad_token && lf_parse_i64(&v->c.pad_token, v->pad_token, NULL) == 0)
-        return 0;
-    if (v->c.tokenizer)
-        return find_pad(&v->c.pad_token, v->c.tokenizer, v->pad_token, err);
-    return v->pad_token
-               ? lf_fail(err, LF_EINVAL, "pad_token = %s is no number, and there is no tokenizer = to find it in",
-                         v->pad_token)
-               : 0;
-}
-
 static int export(convert *v, lf_err *err)
 {
     struct lf_convert_result r;
@@ -374,7 +276,7 @@ static int export(convert *v, lf_err *err)
     if (!rc && v->verify)
         rc = lf_fail(err, LF_EINVAL, "verify is of imports; %s is a checkpoint", v->c.from);
     if (!rc && !done)
-        rc = settle_pad(v, err);
+        rc = convert_tokens_settle(&v->t, &v->c, err);
     if (!rc && !done) {
         rc = aim(v, "model", dir, err);
         if (!rc)

@@ -41,8 +41,9 @@ static const char *const outputs[] = {"checkpoint", "tokenizer", "model", "shard
 
 const lf_opt_table lf_convert_opts = {
     .stage = "convert",
-    .spec_version = 1,
-    .summary = "Hugging Face weights to a checkpoint and back, adapters, Megatron data to shards and back",
+    .spec_version = 2,
+    .summary =
+        "Hugging Face weights to a checkpoint and back, adapters, Megatron data to shards and back",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
     .outputs = outputs,

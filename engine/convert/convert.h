@@ -31,6 +31,11 @@ struct lf_convert_tokens {
     bool asked;       /* of the user: written whatever the model is */
 };
 
+/* Texts of the special tokens of a tokenizer, for its tokenizer_config.json; NULL: it has none. */
+struct lf_convert_names {
+    const char *bos, *eos, *pad, *unk;
+};
+
 struct lf_convert_opts {
     const char *from;   /* directory */
     const char *out;    /* the artifact that is made: a directory that is new or holds what a killed run left */
@@ -43,6 +48,7 @@ struct lf_convert_opts {
     const char *tokenizer; /* export: directory whose tokenizer files go into the model's; NULL: none */
     int64_t pad_token; /* export of a model that gives scores: what fills batches; -1: as config.json of the origin says */
     const struct lf_convert_tokens *tokens; /* export; NULL: nothing is known */
+    const struct lf_convert_names *names;   /* export: of `tokenizer`; NULL: nothing is known */
     bool (*stop)(void);    /* asked between blocks; NULL: never */
     void (*warn)(void *arg, const char *text);
     void (*progress)(void *arg, double done, double total); /* bytes */
@@ -63,15 +69,18 @@ struct lf_convert_result {
  * said so; nothing is published then, and what was written is kept for the next run. */
 int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
 
-/* The files of a Hugging Face directory that belong to its tokenizer and to generation, as an artifact of kind
- * "tokenizer" in `out`. Its meta: eos_token_ids of generation_config.json or config.json, model_type. LF_ENOENT never:
- * a directory without a tokenizer makes an artifact without one, and *has_tokenizer is false. */
+/* The files of a Hugging Face directory that belong to its tokenizer and to generation, as an
+ * artifact of kind "tokenizer" in `out`. Its meta: eos_token_ids, bos_token_id and pad_token_id of
+ * generation_config.json, else of config.json. LF_ENOENT never: a directory without a tokenizer
+ * makes an artifact without one, and *has_tokenizer is false. */
 int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer, lf_err *err);
 
-/* Checkpoint to a Hugging Face directory with manifest, kind "model". A model with output = score becomes a sequence
- * classifier of one label. transformers looks for the last token that is not pad_token_id, so that one must be no token a
- * text ends with: LF_EINVAL when none is known, or when it is the end token. Mean and std of its scores, where stored, go
- * to the keys of that name, as in OpenRLHF, and come back with an import. */
+/* Checkpoint to a Hugging Face directory with manifest, kind "model", and a model card (README.md).
+ * A tokenizer.json that has no tokenizer_config.json beside it gets one. A model with output =
+ * score becomes a sequence classifier of one label. transformers looks for the last token that is
+ * not pad_token_id, so that one must be no token a text ends with: LF_EINVAL when none is known, or
+ * when it is the end token. Mean and std of its scores, where stored, go to the keys of that name,
+ * as in OpenRLHF, and come back with an import. */
 int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result *res, lf_err *err);
 
 /* ---- is it the same model? ---- */

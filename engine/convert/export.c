@@ -6,6 +6,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/convert/card.h"
 #include "engine/convert/priv.h"
 #include "engine/model/weights.h"
 #include "engine/store/safetensors.h"
@@ -235,8 +236,9 @@ static int is_same_model(const struct export *ex, json_t *config, bool *same)
 /* Keys of the original that the tables do not write and that change no number: special tokens, of old files. */
 static int add_inert(json_t *o, json_t *was)
 {
-    static const char *const kept[] = {"bos_token_id", "eos_token_id",    "pad_token_id",
-                                       "auto_map",     "tokenizer_class", NULL};
+    static const char *const kept[] = {
+        "bos_token_id",  "eos_token_id", "pad_token_id", "unk_token_id",    "gmask_token_id",
+        "mask_token_id", "sep_token_id", "auto_map",     "tokenizer_class", NULL};
     int bad = 0;
     for (const char *const *k = kept; *k && !bad; k++)
         if (json_object_get(was, *k))
@@ -323,15 +325,24 @@ static int set_tokens(const struct export *ex, json_t *o, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-static int write_json(const struct export *ex, lf_artifact *a, const char *name, json_t *o, lf_err *err)
+static int write_text(const struct export *ex, lf_artifact *a, const char *name, const char *text,
+                      size_t n, lf_err *err)
 {
-    char *text = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS), *path = lf_path_join(ex->o->out, name, err);
-    int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
-                          : lf_fail(err, LF_ENOMEM, "out of memory");
+    char *path = lf_path_join(ex->o->out, name, err);
+    int rc = path ? lf_io_write_file(path, text, n, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
     if (!rc)
         rc = lf_artifact_add_hashed(a, ex->o->out, name, err);
-    free(text);
     free(path);
+    return rc;
+}
+
+static int write_json(const struct export *ex, lf_artifact *a, const char *name, json_t *o,
+                      lf_err *err)
+{
+    char *text = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS);
+    int rc = text ? write_text(ex, a, name, text, strlen(text), err)
+                  : lf_fail(err, LF_ENOMEM, "out of memory");
+    free(text);
     return rc;
 }
 
@@ -351,36 +362,69 @@ static int write_generation(const struct export *ex, lf_artifact *a, lf_err *err
     return rc;
 }
 
+static const char *torch_name(const struct export *ex)
+{
+    return lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32);
+}
+
 /* config.json as it was where it still describes the model and its type, else from the tables. */
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
 {
     const char *text = json_string_value(json_object_get(ex->hf, "config"));
     json_t *was = text ? lf_json_load_text(text, strlen(text), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
-    char *path = lf_path_join(ex->o->out, LF_HF_CONFIG, err), *made = NULL;
     const bool score = ex->config.output == LF_OUTPUT_SCORE;
     bool same = false;
-    int rc = path ? 0 : LF_ENOMEM;
-    if (!rc && was)
+    int rc = 0;
+    if (was)
         (void)is_same_model(ex, was, &same);
-    if (!rc && !(same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0) && !has_tokens(ex))) {
-        o = lf_hf_config_write(ex->family, &ex->config, lf_hf_torch_name(ex->n ? ex->decls[0].dtype : LF_ST_F32), err);
-        rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-        if (!rc && score)
-            rc = add_score(ex, o, err);
-        if (!rc && has_tokens(ex))
-            rc = set_tokens(ex, o, err);
-        if (!rc && !(made = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS)))
-            rc = lf_fail(err, LF_ENOMEM, "out of memory");
-        text = made;
+    if (same && ex->o->dtype == LF_CONVERT_KEEP && !(score && ex->o->pad_token >= 0) &&
+        !has_tokens(ex)) {
+        rc = write_text(ex, a, LF_HF_CONFIG, text, strlen(text), err);
+        goto out;
     }
+    o = lf_hf_config_write(ex->family, &ex->config, torch_name(ex), err);
+    rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    if (!rc && score)
+        rc = add_score(ex, o, err);
+    if (!rc && has_tokens(ex))
+        rc = set_tokens(ex, o, err);
     if (!rc)
-        rc = lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err);
-    if (!rc)
-        rc = lf_artifact_add_hashed(a, ex->o->out, LF_HF_CONFIG, err);
-    free(made);
-    free(path);
+        rc = write_json(ex, a, LF_HF_CONFIG, o, err);
+out:
     json_decref(o);
     json_decref(was);
+    return rc;
+}
+
+/* A tokenizer that was made here has no tokenizer_config.json. */
+static int write_tokenizer_config(const struct export *ex, lf_artifact *a, bool *ours, lf_err *err)
+{
+    if (!ex->o->names || !lf_artifact_find(a, "tokenizer.json") ||
+        lf_artifact_find(a, LF_HF_TOKENIZER))
+        return 0;
+    json_t *o = lf_convert_tokenizer_config(ex->o->names, ex->config.max_positions, err);
+    int rc = o ? write_json(ex, a, LF_HF_TOKENIZER, o, err) : LF_EFORMAT;
+    *ours = true;
+    json_decref(o);
+    return rc;
+}
+
+/* ours: tokenizer_config.json was written here. */
+static int write_card(const struct export *ex, lf_artifact *a, bool ours, lf_err *err)
+{
+    const char *tokenizer = ours                     ? LF_HF_TOKENIZER_CLASS
+                            : lf_hf_has_tokenizer(a) ? "AutoTokenizer"
+                                                     : NULL;
+    char hex[LF_HASH_HEX];
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));
+    struct lf_convert_card c = {ex->family, &ex->config,    lf_ckpt_state(ex->ckpt),
+                                hex,        torch_name(ex), tokenizer};
+    int rc = lf_convert_card_text(&b, &c, err);
+    if (!rc)
+        rc = write_text(ex, a, LF_HF_CARD, b.data, b.len, err);
+    lf_buf_fini(&b);
     return rc;
 }
 
@@ -389,6 +433,7 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     lf_artifact a = {0};
     char hex[LF_HASH_HEX];
     size_t n = 0;
+    bool ours = false;
     int rc = lf_artifact_init(&a, "model", err);
     if (!rc)
         rc = lf_hf_begin_dir(ex->o->out, err);
@@ -396,8 +441,12 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
         rc = write_config(ex, &a, err);
     if (!rc && ex->o->tokenizer)
         rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, has_tokens(ex) ? LF_HF_GENERATION : NULL, &a, &n, err);
+    if (!rc)
+        rc = write_tokenizer_config(ex, &a, &ours, err);
     if (!rc && has_tokens(ex))
         rc = write_generation(ex, &a, err);
+    if (!rc)
+        rc = write_card(ex, &a, ours, err);
     if (!rc)
         rc = write_weights(ex, &a, err);
     lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));

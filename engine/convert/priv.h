@@ -38,6 +38,8 @@ void lf_hf_model_fini(struct lf_hf_model *m);
 
 /* Copy the tokenizer files of `from` into the directory `to` and list them in a (NULL: do not); *n counts them. */
 int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n, lf_err *err);
+/* Does a list the vocabulary of a tokenizer? */
+bool lf_hf_has_tokenizer(const lf_artifact *a);
 
 /* A directory for a new artifact: made, or emptied where a run that was killed has left its mark; LF_EEXIST when it is
  * complete or holds anything else. finish publishes the manifest. */

@@ -259,30 +259,55 @@ int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artif
     return rc;
 }
 
+bool lf_hf_has_tokenizer(const lf_artifact *a)
+{
+    bool has = lf_artifact_find(a, "tokenizer.json") || lf_artifact_find(a, "vocab.json");
+    for (size_t i = 0; i < a->n_files; i++)
+        has = has || lf_str_has_suffix(a->files[i].path, ".tiktoken") ||
+              lf_str_has_suffix(a->files[i].path, ".model");
+    return has;
+}
+
 /* ---- the artifact of a tokenizer ---- */
 
-/* End tokens: generation_config.json has the last word. One id or a list. */
-static int end_tokens(json_t **out, const char *dir, lf_err *err)
+/* Special tokens as a file has them, those that `meta` does not have yet. One id or a list are
+ * ends. */
+static int add_tokens(json_t *meta, json_t *ends, json_t *o)
+{
+    static const char *const single[] = {"bos_token_id", "pad_token_id"};
+    json_t *v = json_object_get(o, "eos_token_id");
+    bool first = json_array_size(ends) == 0;
+    int bad = first && json_is_integer(v) ? json_array_append(ends, v) : 0;
+    for (size_t k = 0; first && k < json_array_size(v); k++)
+        if (json_is_integer(json_array_get(v, k)))
+            bad = bad || json_array_append(ends, json_array_get(v, k));
+    for (size_t k = 0; k < sizeof single / sizeof single[0]; k++) {
+        json_t *id = json_object_get(o, single[k]);
+        if (json_is_integer(id) && !json_object_get(meta, single[k]))
+            bad = bad || json_object_set(meta, single[k], id);
+    }
+    return bad;
+}
+
+/* What goes with no file of a tokenizer otherwise, and every export needs: generation_config.json
+ * has the last word. */
+static int keep_tokens(json_t *meta, const char *dir, lf_err *err)
 {
     static const char *const files[] = {LF_HF_GENERATION, LF_HF_CONFIG};
-    json_t *ids = json_array();
-    int rc = ids ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-    for (size_t i = 0; i < 2 && !rc && json_array_size(ids) == 0; i++) {
+    json_t *ends = json_array();
+    int rc = ends ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    for (size_t i = 0; i < 2 && !rc; i++) {
         lf_err why = LF_ERR_INIT;
-        json_t *o = lf_hf_read_json(dir, files[i], &why), *v = json_object_get(o, "eos_token_id");
+        json_t *o = lf_hf_read_json(dir, files[i], &why);
         if (!o && why.rc != LF_ENOENT)
             rc = lf_fail(err, why.rc, "%s", why.text);
-        if (json_is_integer(v))
-            json_array_append(ids, v);
-        for (size_t k = 0; k < json_array_size(v); k++)
-            if (json_is_integer(json_array_get(v, k)))
-                json_array_append(ids, json_array_get(v, k));
+        else if (add_tokens(meta, ends, o))
+            rc = lf_fail(err, LF_ENOMEM, "out of memory");
         json_decref(o);
     }
-    if (rc)
-        json_decref(ids);
-    else
-        *out = ids;
+    if (!rc && json_object_set(meta, "eos_token_ids", ends))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    json_decref(ends);
     return rc;
 }
 
@@ -335,7 +360,6 @@ int lf_hf_finish_dir(lf_artifact *a, const char *dir, lf_err *err)
 int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer, lf_err *err)
 {
     lf_artifact a = {0};
-    json_t *ids = NULL;
     size_t n = 0;
     int rc = lf_artifact_init(&a, "tokenizer", err);
     if (!rc)
@@ -343,18 +367,13 @@ int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer,
     if (!rc)
         rc = lf_hf_copy_files(from, out, NULL, &a, &n, err);
     if (!rc)
-        rc = end_tokens(&ids, from, err);
-    bool has = lf_artifact_find(&a, "tokenizer.json") || lf_artifact_find(&a, "tokenizer.model") ||
-               lf_artifact_find(&a, "vocab.json");
-    for (size_t i = 0; i < a.n_files; i++)
-        has = has || lf_str_has_suffix(a.files[i].path, ".tiktoken") || lf_str_has_suffix(a.files[i].path, ".model");
-    if (!rc && (json_object_set(a.meta, "eos_token_ids", ids) || json_object_set_new(a.meta, "trained", json_false())))
+        rc = keep_tokens(a.meta, from, err);
+    if (!rc && json_object_set_new(a.meta, "trained", json_false()))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
         rc = lf_hf_finish_dir(&a, out, err);
-    json_decref(ids);
-    lf_artifact_fini(&a);
     if (!rc)
-        *has_tokenizer = has;
+        *has_tokenizer = lf_hf_has_tokenizer(&a);
+    lf_artifact_fini(&a);
     return rc;
 }
