@@ -43,99 +43,121 @@ static json_t *kept_of(const char *dir)
 {
     lf_artifact a = {0};
     lf_err why = LF_ERR_INIT;
-    json_t *meta =
-        dir && lf_artifact_load(&a, dir, "tokenizer", &why) == 0 ? json_incref(a.meta) : NULL;
+    bool is = dir && lf_artifact_load(&a, dir, "tokenizer", &why) == 0;
+    json_t *meta = is ? json_incref(a.meta) : NULL;
     lf_artifact_fini(&a);
     return meta;
 }
 
-static int64_t kept_id(json_t *kept, const char *key)
+/* Some files name a padding token behind the vocabulary: they mean none. */
+static int64_t kept_id(json_t *id, const lf_model_config *m)
 {
-    json_t *id = json_object_get(kept, key);
-    return json_is_integer(id) ? json_integer_value(id) : -1;
+    bool in = json_is_integer(id) && json_integer_value(id) < m->vocab;
+    return in ? json_integer_value(id) : -1;
 }
 
-static void keep_eos(struct lf_convert_tokens *k, json_t *kept)
+/* What tells of tokens: the tokenizer and the manifest, either may be NULL, and where they lie. */
+struct sources {
+    const char *dir; /* NULL: neither */
+    const lf_tokenizer *t;
+    json_t *kept;
+    lf_model_config m;
+};
+
+static void add_eos(struct lf_convert_tokens *k, int64_t id)
 {
-    json_t *ids = json_object_get(kept, "eos_token_ids");
-    for (size_t i = 0; i < json_array_size(ids) && k->n_eos < LF_CONVERT_MAX_EOS - 1; i++)
-        if (json_is_integer(json_array_get(ids, i)))
-            k->eos[k->n_eos++] = json_integer_value(json_array_get(ids, i));
+    if (id >= 0 && k->n_eos < LF_CONVERT_MAX_EOS - 1)
+        k->eos[k->n_eos++] = id;
 }
 
-/* End tokens of generation_config.json, else of the manifest, else the tokenizer's own; the end of
- * a turn in its template. */
-static int end_tokens(struct lf_convert_tokens *k, const char *dir, const lf_tokenizer *t,
-                      json_t *kept, lf_err *err)
+/* The special token that ends a turn in the chat template. */
+static void find_turn_end(struct lf_convert_tokens *k, const struct sources *s)
 {
-    lf_gen_config g;
     lf_err why = LF_ERR_INIT;
-    int rc = lf_gen_config_read(&g, dir, err);
-    for (size_t i = 0; i < g.n_eos && !rc && k->n_eos < LF_CONVERT_MAX_EOS - 1; i++)
-        k->eos[k->n_eos++] = g.eos[i];
-    if (!rc && !k->n_eos)
-        keep_eos(k, kept);
-    if (!rc && !k->n_eos && lf_tokenizer_eos(t) >= 0)
-        k->eos[k->n_eos++] = lf_tokenizer_eos(t);
-    lf_chat *chat = rc ? NULL : lf_chat_load(dir, t, NULL, &why);
+    lf_chat *chat = lf_chat_load(s->dir, s->t, NULL, &why);
     if (chat && lf_chat_turn_end(chat, &k->turn_end, &why))
         k->turn_end = -1;
     if (why.rc && why.rc != LF_ENOENT)
         lf_log(1, "the chat template tells no end of a turn (%s); name end tokens with eos =",
                why.text);
     lf_chat_destroy(chat);
+}
+
+/* End tokens of generation_config.json, else of the manifest, else the tokenizer's own; and of
+ * turns. */
+static int end_tokens(struct lf_convert_tokens *k, const struct sources *s, lf_err *err)
+{
+    json_t *ids = json_object_get(s->kept, "eos_token_ids");
+    lf_gen_config g;
+    int rc = lf_gen_config_read(&g, s->dir, err);
+    for (size_t i = 0; i < g.n_eos && !rc; i++)
+        add_eos(k, g.eos[i]);
+    for (size_t i = 0, none = !k->n_eos; none && i < json_array_size(ids); i++)
+        add_eos(k, kept_id(json_array_get(ids, i), &s->m));
+    if (!k->n_eos && s->t)
+        add_eos(k, lf_tokenizer_eos(s->t));
+    if (!rc && s->t)
+        find_turn_end(k, s);
     return rc;
 }
 
-static int64_t pad_of(const lf_tokenizer *t, json_t *kept)
+static int64_t pad_of(const struct sources *s)
 {
-    return t && lf_tokenizer_pad(t) >= 0 ? lf_tokenizer_pad(t) : kept_id(kept, "pad_token_id");
+    int64_t own = s->t ? lf_tokenizer_pad(s->t) : -1;
+    return own >= 0 ? own : kept_id(json_object_get(s->kept, "pad_token_id"), &s->m);
+}
+
+/* A text begins where the one before has ended, where nothing else is said: GPT-2, Qwen. */
+static int64_t bos_of(const struct sources *s)
+{
+    int64_t own = s->t ? lf_tokenizer_bos(s->t) : -1;
+    if (own < 0)
+        own = kept_id(json_object_get(s->kept, "bos_token_id"), &s->m);
+    return own < 0 && s->t ? lf_tokenizer_eos(s->t) : own;
 }
 
 /* End, begin and padding tokens of a language model. */
-static int settle_tokens(struct convert_tokens *v, struct lf_convert_opts *c, const lf_tokenizer *t,
-                         json_t *kept, lf_err *err)
+static int settle_tokens(struct convert_tokens *v, struct lf_convert_opts *c,
+                         const struct sources *s, lf_err *err)
 {
     struct lf_convert_tokens *k = &v->tokens;
     int rc = 0;
     if (v->n_eos > LF_CONVERT_MAX_EOS)
         return lf_fail(err, LF_EINVAL, "%zu eos, at most %d are taken", v->n_eos,
                        LF_CONVERT_MAX_EOS);
-    *k = (struct lf_convert_tokens){.turn_end = -1,
-                                    .bos = t ? lf_tokenizer_bos(t) : -1,
-                                    .pad = pad_of(t, kept),
-                                    .asked = v->n_eos > 0 || v->pad_token};
-    for (size_t i = 0; i < v->n_eos && !rc; i++)
-        rc = find_token(&k->eos[k->n_eos++], t, "eos", v->eos[i], err);
-    if (!rc && t && !v->n_eos)
-        rc = end_tokens(k, c->tokenizer, t, kept, err);
-    if (v->n_eos)
-        k->turn_end = -1; /* those named are all there are */
-    if (k->bos < 0)
-        k->bos = kept_id(kept, "bos_token_id");
-    if (k->bos < 0 && t) /* a text begins where the one before has ended: GPT-2, Qwen */
-        k->bos = lf_tokenizer_eos(t);
-    if (k->pad < 0 && t)
-        k->pad = lf_tokenizer_eos(t);
+    *k = (struct lf_convert_tokens){
+        .turn_end = -1, .bos = bos_of(s), .pad = pad_of(s), .asked = v->n_eos > 0 || v->pad_token};
+    for (size_t i = 0; i < v->n_eos && !rc; i++) /* those named are all there are */
+        rc = find_token(&k->eos[k->n_eos++], s->t, "eos", v->eos[i], err);
+    if (!rc && s->dir && !v->n_eos)
+        rc = end_tokens(k, s, err);
+    if (k->pad < 0 && s->t)
+        k->pad = lf_tokenizer_eos(s->t);
     if (!rc && v->pad_token)
-        rc = find_token(&k->pad, t, "pad_token", v->pad_token, err);
-    if (!rc && (t || kept || k->asked))
+        rc = find_token(&k->pad, s->t, "pad_token", v->pad_token, err);
+    if (!rc && (s->dir || k->asked))
         c->tokens = k;
     return rc;
 }
 
-/* What fills a batch of a model that gives scores: no end token, unless it is named. */
-static int settle_pad(const struct convert_tokens *v, struct lf_convert_opts *c,
-                      const lf_tokenizer *t, json_t *kept, lf_err *err)
+/* Those of a model that gives scores. An end token fills no batch: transformers would take the
+ * score of the token before it. */
+static int settle_score(struct convert_tokens *v, struct lf_convert_opts *c,
+                        const struct sources *s, lf_err *err)
 {
+    struct lf_convert_tokens *k = &v->tokens;
     if (v->n_eos)
         return lf_fail(err, LF_EINVAL, "eos is of models that predict tokens; %s gives scores",
                        c->from);
-    if (v->pad_token)
-        return find_token(&c->pad_token, t, "pad_token", v->pad_token, err);
-    int64_t id = pad_of(t, kept);
-    c->pad_token = t && id == lf_tokenizer_eos(t) ? -1 : id;
-    return 0;
+    *k = (struct lf_convert_tokens){.turn_end = -1, .bos = bos_of(s), .pad = -1};
+    int rc = s->dir ? end_tokens(k, s, err) : 0;
+    if (!rc && s->dir)
+        c->tokens = k;
+    if (!rc && v->pad_token)
+        return find_token(&c->pad_token, s->t, "pad_token", v->pad_token, err);
+    int64_t id = pad_of(s);
+    c->pad_token = s->t && id == lf_tokenizer_eos(s->t) ? -1 : id;
+    return rc;
 }
 
 /* The text of a token, owned; NULL: it has none that JSON can hold. */
@@ -171,23 +193,25 @@ static int name_tokens(struct convert_tokens *v, struct lf_convert_opts *c, cons
 
 int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, lf_err *err)
 {
-    lf_model_config m;
     lf_err why = LF_ERR_INIT;
-    int rc = lf_runner_config(&m, c->from, err);
+    struct sources s = {0};
+    int rc = lf_runner_config(&s.m, c->from, err);
     if (rc)
         return rc;
     lf_tokenizer *t = c->tokenizer ? lf_tokenizer_load(c->tokenizer, &why) : NULL;
-    json_t *kept = kept_of(c->tokenizer);
     if (why.rc &&
         why.rc !=
-            LF_ENOENT) /* a directory of other files, as some imports leave it, is no failure */
+            LF_ENOENT) /* files of other kinds alone, as some imports leave them, are no failure */
         rc = lf_fail(err, why.rc, "%s", why.text);
+    s.t = t;
+    s.kept = kept_of(c->tokenizer);
+    s.dir = s.t || s.kept ? c->tokenizer : NULL;
     if (!rc)
-        rc = m.output == LF_OUTPUT_SCORE ? settle_pad(v, c, t, kept, err)
-                                         : settle_tokens(v, c, t, kept, err);
+        rc = s.m.output == LF_OUTPUT_SCORE ? settle_score(v, c, &s, err)
+                                           : settle_tokens(v, c, &s, err);
     if (!rc && t)
         rc = name_tokens(v, c, t, err);
     lf_tokenizer_destroy(t);
-    json_decref(kept);
+    json_decref(s.kept);
     return rc;
 }

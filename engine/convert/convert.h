@@ -19,9 +19,10 @@
 
 enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF_CONVERT_F16 };
 
-/* Special tokens of an exported language model, for the eos_token_id and pad_token_id of config.json and generation_config.json, which
+/* Special tokens of an exported model, for the eos_token_id and pad_token_id of config.json and generation_config.json, which
  * transformers' generate stops at. They are written where the model is no longer the one that was imported, or where they are asked for;
- * else both files stay as they were. One end token is a number there, several are a list. */
+ * else both files stay as they were. One end token is a number there, several are a list. Those of a model that gives
+ * scores go to config.json alone; its padding is lf_convert_opts.pad_token. */
 #define LF_CONVERT_MAX_EOS 16
 struct lf_convert_tokens {
     int64_t eos[LF_CONVERT_MAX_EOS];

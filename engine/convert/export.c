@@ -283,11 +283,11 @@ static int add_score(const struct export *ex, json_t *o, lf_err *err)
     return 0;
 }
 
-/* Do the end tokens of the options count? */
+/* Do the tokens of the options count? */
 static bool has_tokens(const struct export *ex)
 {
     const struct lf_convert_tokens *t = ex->o->tokens;
-    return t && ex->config.output != LF_OUTPUT_SCORE && (t->asked || !json_object_get(lf_ckpt_state(ex->ckpt), "hf"));
+    return t && (t->asked || !json_object_get(lf_ckpt_state(ex->ckpt), "hf"));
 }
 
 /* eos_token_id, bos_token_id and pad_token_id of o. */
@@ -384,10 +384,10 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
     }
     o = lf_hf_config_write(ex->family, &ex->config, torch_name(ex), err);
     rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    if (!rc && score)
-        rc = add_score(ex, o, err);
     if (!rc && has_tokens(ex))
         rc = set_tokens(ex, o, err);
+    if (!rc && score)
+        rc = add_score(ex, o, err);
     if (!rc)
         rc = write_json(ex, a, LF_HF_CONFIG, o, err);
 out:
@@ -433,17 +433,17 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     lf_artifact a = {0};
     char hex[LF_HASH_HEX];
     size_t n = 0;
-    bool ours = false;
+    bool ours = false, ends = has_tokens(ex) && ex->config.output != LF_OUTPUT_SCORE;
     int rc = lf_artifact_init(&a, "model", err);
     if (!rc)
         rc = lf_hf_begin_dir(ex->o->out, err);
     if (!rc)
         rc = write_config(ex, &a, err);
     if (!rc && ex->o->tokenizer)
-        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, has_tokens(ex) ? LF_HF_GENERATION : NULL, &a, &n, err);
+        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, ends ? LF_HF_GENERATION : NULL, &a, &n, err);
     if (!rc)
         rc = write_tokenizer_config(ex, &a, &ours, err);
-    if (!rc && has_tokens(ex))
+    if (!rc && ends)
         rc = write_generation(ex, &a, err);
     if (!rc)
         rc = write_card(ex, &a, ours, err);

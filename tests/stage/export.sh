@@ -78,4 +78,12 @@ same "$(tokens on2)" "6 8 9" "unless others are named"
 out on3 --from "$dir/in/checkpoint" --tokenizer "$dir/in/tokenizer"
 cmp "$dir/foreign/config.json" "$dir/on3/model/config.json" 2>"$dir/err"
 ok $? "what was only imported has its config.json, byte for byte"
+sed -i 's/"pad_token_id": 7/"pad_token_id": 288/' "$dir/foreign/config.json"
+must "$stages/lf-convert" --from "$dir/foreign" --out "$dir/behind" --verify none --threads 1
+out on4 --from "$dir/on/checkpoint" --tokenizer "$dir/behind/tokenizer"
+same "$(tokens on4)" "6 5 0" "a padding token behind the vocabulary is none"
+rm "$dir/foreign/tokenizer.json"
+must "$stages/lf-convert" --from "$dir/foreign" --out "$dir/alone" --verify none --threads 1
+out on5 --from "$dir/on/checkpoint" --tokenizer "$dir/alone/tokenizer"
+same "$(tokens on5)" "6 5 null" "what the manifest keeps needs no vocabulary beside it"
 finish

@@ -143,6 +143,13 @@ same $? 0 "and gets one"
 grep -q '"LlamaForSequenceClassification"' "$dir/hf/model/config.json" && grep -q '"mean"' "$dir/hf/model/config.json" &&
     grep -q '"pad_token_id": 300' "$dir/hf/model/config.json"
 ok $? "config.json of a classifier"
+"$stages/lf-convert" --from "$dir/base/out/checkpoint" --out "$dir/hf2" --tokenizer "$dir/text/tokenizer" --pad-token 5 2>"$dir/err"
+grep -q '"eos_token_id": 0' "$dir/hf2/model/config.json" && grep -q '"pad_token_id": 5' "$dir/hf2/model/config.json" &&
+    grep -q '^pipeline_tag: text-classification$' "$dir/hf2/model/README.md" && grep -q '"pad_token"' "$dir/hf2/model/tokenizer_config.json"
+ok $? "with a tokenizer beside it: its end token, a card"
+"$stages/lf-convert" --from "$dir/base/out/checkpoint" --out "$dir/hf3" --tokenizer "$dir/text/tokenizer" --pad-token 0 2>"$dir/err"
+[ $? -eq 1 ] && grep -q 'pad_token = 0 is the end token' "$dir/err"
+ok $? "the end token fills no batch"
 "$stages/lf-convert" --from "$dir/hf/model" --out "$dir/back" --verify none >"$dir/stdout" 2>"$dir/err"
 same "$? $("$tool" id "$dir/back/checkpoint" | awk '{ print NF }')" "0 2" "which comes in again"
 "$tool" state "$dir/back/checkpoint" | grep -q '"std":'
