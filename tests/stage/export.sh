@@ -44,6 +44,8 @@ same "$(key own config.json bos_token_id) $(key own config.json eos_token_id) $(
     "config.json names the beginning, the end and the padding"
 same "$(key own tokenizer_config.json tokenizer_class) $(key own tokenizer_config.json eos_token) $(key own tokenizer_config.json model_max_length)" \
     '"PreTrainedTokenizerFast" "<|endoftext|>" 64' "tokenizer_config.json names the class, the end and the length"
+grep -q '"attention_mask"' "$dir/own/model/tokenizer_config.json" && ! grep -q token_type "$dir/own/model/tokenizer_config.json"
+ok $? "and what a decoder takes" "$dir/own/model/tokenizer_config.json"
 head -n 1 "$dir/own/model/README.md" | grep -qx -- --- && grep -q '^pipeline_tag: text-generation$' "$dir/own/model/README.md" &&
     grep -q '^| steps of the last training | 2 |$' "$dir/own/model/README.md" && grep -q '^| class | GPT2LMHeadModel |$' "$dir/own/model/README.md"
 ok $? "the card says what the model is and how it was trained" "$dir/own/model/README.md"

@@ -6,6 +6,7 @@
     exports_test make DIR [family ...]       train and export every family with every switch
     check_exports.py logits DIR              load each export; write the logits, or scores, that it gives beside it
     exports_test verify DIR                  hold each trained checkpoint to them
+    check_exports.py tokenizer MODEL ...     load the tokenizer of an export of lf-convert: its ids are those of tokenizer.json alone
 
 An export must load with every tensor used and none missing, all logits must be finite, and the special tokens that the loaded
 configuration has must be those that config.json names. Families that transformers has no class for are read by their oracles.
@@ -19,6 +20,7 @@ import sys
 import types
 import typing
 
+import tokenizers
 import torch
 import transformers as tf
 from safetensors.torch import load_file, save_file
@@ -116,12 +118,31 @@ def write_logits(root):
     return 1 if bad else 0
 
 
+TEXTS = ["The quick brown fox, isn't it?  12345  two  spaces\n\nnew", "\u00fcber \u4e2d\u6587", "<|endoftext|>hi </s> there", " lead"]
+
+
+def check_tokenizers(folders):
+    bad = 0
+    for d in folders:
+        raw = tokenizers.Tokenizer.from_file(os.path.join(d, "tokenizer.json"))
+        kind = json.load(open(os.path.join(d, "config.json")))["model_type"]
+        for cls in (tf.PreTrainedTokenizerFast, tf.AutoTokenizer):
+            t = cls.from_pretrained(d)
+            same = all(t(x)["input_ids"] == raw.encode(x).ids for x in TEXTS) and set(t("a")) == {"input_ids", "attention_mask"}
+            known = cls is tf.AutoTokenizer and kind == "qwen2"  # its own pattern, whatever the file says
+            bad += not same and not known
+            print("%s: %s gives %s: %s" % (d, cls.__name__, type(t).__name__, "the same ids" if same else "OTHER ids"))
+    return 1 if bad else 0
+
+
 def main():
     torch.set_num_threads(1)
     tf.logging.set_verbosity_error()
     tf.utils.logging.disable_progress_bar()
     if sys.argv[1] == "types":
         return write_types()
+    if sys.argv[1] == "tokenizer":
+        return check_tokenizers(sys.argv[2:])
     return write_logits(sys.argv[2])
 
 
