@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PCRE2 behind regex.h: translation of the pattern, compilation with JIT, matching with limits.
+ * PCRE2 behind regex.h: compilation with JIT, matching with limits. regex_pattern.c translates the
+ * pattern.
  */
 #include "config.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "engine/text/regex.h"
+#include "engine/text/regex_priv.h"
 
 #include <pcre2.h>
 #include <stdbool.h>
@@ -13,13 +14,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "engine/base/str.h"
 
-/* White_Space and its complement as class contents. */
-#define WS "\\t-\\r\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define NOT_WS                                                                                                         \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"       \
-    "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 #define PATTERN_MAX   65536
 #define MATCH_LIMIT   200000000u
 #define JIT_STACK_MAX ((size_t)8 << 20)
@@ -34,65 +29,29 @@ struct lf_regex_state {
     pcre2_jit_stack *stack;
 };
 
-/* One escape at p (after the backslash) into out. */
-static int translate_escape(lf_buf *out, const char *pattern, char c, bool in_class, lf_err *err)
+bool lf_regex_pcre2_classes(void)
 {
-    if (c == 's' || c == 'S') {
-        if (in_class)
-            lf_buf_adds(out, c == 's' ? WS : NOT_WS);
-        else
-            lf_buf_adds(out, c == 's' ? "[" WS "]" : "[^" WS "]");
-        return 0;
-    }
-    if (c == 0)
-        return lf_fail(err, LF_EFORMAT, "pattern \"%.200s\" ends with a backslash", pattern);
-    if (strchr("wWbBhHRXKGQEkgyYNO", c))
-        return lf_fail(
-            err, LF_ENOTSUP,
-            "pattern \"%.200s\" uses \\%c, which this program cannot match exactly as the tokenizers library does",
-            pattern, c);
-    lf_buf_addc(out, '\\');
-    lf_buf_addc(out, c);
-    return 0;
+    char version[32] = "";
+    int major = 0;
+    if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > (int)sizeof(version) ||
+        pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version) < 0)
+        return false;
+    for (const char *p = version; *p >= '0' && *p <= '9' && major < 1000; p++)
+        major = 10 * major + (*p - '0');
+    return major >= 14 && major <= 16;
 }
 
-static int translate(lf_buf *out, const char *pattern, lf_err *err)
+/* How PCRE2 is to compile it. $ is an end of line to Oniguruma, the end of the text to Rust's
+ * library. */
+static uint32_t compile_options(unsigned how)
 {
-    bool in_class = false;
-    for (const char *p = pattern; *p; p++) {
-        if (*p == '\\') {
-            int rc = translate_escape(out, pattern, *++p, in_class, err);
-            if (rc != 0)
-                return rc;
-            if (strchr("pPx", *p) && p[1] == '{') { /* \p{L} and \x{2028}: not a repeat count */
-                while (p[1] && *p != '}')
-                    lf_buf_addc(out, *++p);
-            }
-            continue;
-        }
-        if (in_class && (*p == '[' || (*p == '&' && p[1] == '&')))
-            return lf_fail(err, LF_ENOTSUP,
-                           "pattern \"%.200s\" has a set inside a set, which this program does not read", pattern);
-        if (!in_class && *p == '[') {
-            in_class = true;
-            lf_buf_addc(out, *p);
-            if (p[1] == '^')
-                lf_buf_addc(out, *++p);
-            if (p[1] == ']') { /* an empty class or a literal bracket, by dialect */
-                return lf_fail(err, LF_ENOTSUP, "pattern \"%.200s\" has ']' first in a set; write \\]", pattern);
-            }
-            continue;
-        }
-        if (!in_class && ((*p == '{' && p[1] == ',') || (*p == '}' && p[1] == '+')))
-            return lf_fail(err, LF_ENOTSUP, "pattern \"%.200s\" has %.2s, which dialects read differently", pattern, p);
-        if (in_class && *p == ']')
-            in_class = false;
-        lf_buf_addc(out, *p);
-    }
-    return lf_buf_check(out, err);
+    if (how & LF_REGEX_LITERAL)
+        return PCRE2_UTF | PCRE2_LITERAL;
+    return PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C |
+           (how & LF_REGEX_RUST ? PCRE2_DOLLAR_ENDONLY : PCRE2_MULTILINE);
 }
 
-lf_regex *lf_regex_create(const char *pattern, int literal, lf_err *err)
+lf_regex *lf_regex_create(const char *pattern, unsigned how, lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
@@ -102,9 +61,9 @@ lf_regex *lf_regex_create(const char *pattern, int literal, lf_err *err)
         lf_fail(err, LF_EFORMAT, "a pattern of %zu bytes is above the limit of %d", len, PATTERN_MAX);
         goto out;
     }
-    if (literal)
+    if (how & LF_REGEX_LITERAL)
         lf_buf_add(&text, pattern, len);
-    else if (translate(&text, pattern, err) != 0)
+    else if (lf_regex_translate(&text, pattern, how, err) != 0)
         goto out;
     re = lf_calloc(1, sizeof(*re), err);
     if (!re || lf_buf_check(&text, err) != 0)
@@ -114,8 +73,8 @@ lf_regex *lf_regex_create(const char *pattern, int literal, lf_err *err)
     pcre2_compile_context *ctx = pcre2_compile_context_create(NULL);
     if (ctx)
         pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
-    uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C);
-    re->code = pcre2_compile((PCRE2_SPTR)text.data, text.len, options, &code, &at, ctx);
+    re->code =
+        pcre2_compile((PCRE2_SPTR)text.data, text.len, compile_options(how), &code, &at, ctx);
     pcre2_compile_context_free(ctx);
     if (!re->code) {
         char why[160];

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pre-tokenizer patterns through PCRE2 (JIT, UTF). Patterns are written for Oniguruma's Ruby syntax; where PCRE2 means
- * the same they are passed on, \s and \S are replaced by the White_Space property (PCRE2's own \s has U+180E as well),
- * and what would mean something else (\w \b \h \R \X, && and nested sets in a class, POSIX classes) is LF_ENOTSUP.
- * \p{..} is PCRE2's, with the Unicode version of the installed library.
+ * Pre-tokenizer patterns through PCRE2 (JIT, UTF). Patterns are written for Oniguruma's Ruby syntax
+ * (tokenizer.json) or for Rust's fancy_regex (tiktoken). Where PCRE2 means the same they are passed
+ * on. \s, \d, \w and \p{..} are those of the reference, tokenizers 0.23 with Oniguruma 6.9.10,
+ * which is Unicode 16.0 (tiktoken 0.14 has the same), from a generated table: matches do not depend
+ * on the installed PCRE2. What would mean something else (\b \h \R \X, && and nested sets in a
+ * class, POSIX classes, options other than i) is LF_ENOTSUP.
  */
 #ifndef LF_TEXT_REGEX_H
 #define LF_TEXT_REGEX_H
@@ -16,8 +18,16 @@
 typedef struct lf_regex lf_regex;             /* immutable, shared by threads */
 typedef struct lf_regex_state lf_regex_state; /* one thread's match memory */
 
-/* literal: the pattern is plain text. Returns owned. */
-lf_regex *lf_regex_create(const char *pattern, int literal, lf_err *err);
+enum lf_regex_how {
+    LF_REGEX_ONIGURUMA = 0,
+    LF_REGEX_LITERAL = 1, /* the pattern is plain text */
+    LF_REGEX_RUST = 2,    /* written for tiktoken */
+    LF_REGEX_TABLES =
+        4 /* for tests: no class is PCRE2's own, as with a PCRE2 of another Unicode version */
+};
+
+/* how: flags of lf_regex_how. Returns owned. */
+lf_regex *lf_regex_create(const char *pattern, unsigned how, lf_err *err);
 void lf_regex_destroy(lf_regex *re);
 lf_regex_state *lf_regex_state_create(const lf_regex *re, lf_err *err);
 void lf_regex_state_destroy(lf_regex_state *s);

@@ -2,7 +2,9 @@
 engine_libengine_a_SOURCES += \
   engine/text/tokenizer.h engine/text/tokenizer.c engine/text/tokenizer_priv.h engine/text/tokenizer_load.c \
   engine/text/tokenizer_parts.h engine/text/tokenizer_parts.c engine/text/textnorm.c engine/text/added.c \
-  engine/text/bpe.h engine/text/bpe.c engine/text/regex.h engine/text/regex.c engine/text/scan.h engine/text/scan.c \
+  engine/text/bpe.h engine/text/bpe.c engine/text/regex.h engine/text/regex.c engine/text/regex_priv.h \
+  engine/text/regex_pattern.c engine/text/uniprop.h engine/text/uniprop.c engine/text/uniprop_data.h \
+  engine/text/uniprop_sets.h engine/text/scan.h engine/text/scan.c \
   engine/text/uniclass.h engine/text/uniclass.c engine/text/uniclass_data.h engine/text/unitext.h \
   engine/text/unitext.c engine/text/unitext_data.h engine/text/vtrie.h engine/text/vtrie.c engine/text/charsmap.h \
   engine/text/charsmap.c engine/text/base64.h engine/text/base64.c engine/text/proto.h engine/text/proto.c \
@@ -11,7 +13,8 @@ engine_libengine_a_SOURCES += \
   engine/text/tokenizer_files.c engine/text/tokenizer_forms.h engine/text/tokenizer_forms.c engine/text/tokenizer_conf.c \
   engine/text/tiktoken.c engine/text/spm.h engine/text/spm.c engine/text/spm_read.h engine/text/spm_read.c
 EXTRA_DIST += \
-  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/make_forms.py \
+  tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_uniprop.py \
+  tests/golden/tokenizer/make_regex.py tests/golden/tokenizer/regex.json tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/make_forms.py \
   tests/golden/tokenizer/forms.tar.xz tests/golden/tokenizer/README.md tests/golden/tokenizer/gpt2.json \
   tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
   tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
@@ -20,7 +23,7 @@ check_PROGRAMS += tests/bench/tokenize_bench
 tests_bench_tokenize_bench_SOURCES = tests/bench/tokenize_bench.c
 tests_bench_tokenize_bench_LDADD = $(LF_ENGINE_LIBS)
 text_tests = tests/unit/text_golden tests/unit/text_scan tests/unit/text_tokenizer tests/unit/text_forms \
-  tests/unit/text_files
+  tests/unit/text_files tests/unit/text_regex
 check_PROGRAMS += $(text_tests)
 TESTS += $(text_tests)
 tests_unit_text_golden_SOURCES = tests/unit/text_golden.c tests/unit/text_vectors.h tests/unit/text_vectors.c
@@ -29,7 +32,9 @@ tests_unit_text_forms_SOURCES = tests/unit/text_forms.c tests/unit/text_vectors.
 tests_unit_text_forms_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_files_SOURCES = tests/unit/text_files.c
 tests_unit_text_files_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_unit_text_scan_SOURCES = tests/unit/text_scan.c
+tests_unit_text_regex_SOURCES = tests/unit/text_regex.c tests/unit/text_vectors.h tests/unit/text_vectors.c
+tests_unit_text_regex_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_text_scan_SOURCES = tests/unit/text_scan.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_tokenizer_SOURCES = tests/unit/text_tokenizer.c
 tests_unit_text_tokenizer_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

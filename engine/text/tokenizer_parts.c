@@ -88,7 +88,7 @@ int lf_tok_load_replace(lf_normstep *st, json_t *o, const char *path, lf_err *er
     if (rc == 0)
         rc = lf_json_get_str(&regex, pattern, "Regex", true, "Replace pattern", err);
     if (rc == 0)
-        rc = (st->re = lf_regex_create(regex, 0, err)) ? 0 : LF_EFORMAT;
+        rc = (st->re = lf_regex_create(regex, LF_REGEX_ONIGURUMA, err)) ? 0 : LF_EFORMAT;
     return rc == 0 ? 0 : lf_err_prefix(err, "%s", path);
 }
 
@@ -227,7 +227,7 @@ static int load_split(lf_pretok *p, json_t *o, const char *path, lf_err *err)
     if (rc != 0)
         return lf_err_prefix(err, "%s", path);
     p->scan = literal ? LF_SCAN_NONE : lf_scan_find(text);
-    p->re = lf_regex_create(text, literal, err);
+    p->re = lf_regex_create(text, literal ? LF_REGEX_LITERAL : LF_REGEX_ONIGURUMA, err);
     return p->re ? 0 : lf_err_prefix(err, "%s", path);
 }
 
@@ -243,7 +243,7 @@ static int load_byte_level(lf_pretok *p, json_t *o, const char *path, lf_err *er
     if (rc != 0 || !p->use_regex)
         return rc;
     p->scan = LF_SCAN_GPT2;
-    p->re = lf_regex_create(LF_PATTERN_GPT2, 0, err);
+    p->re = lf_regex_create(LF_PATTERN_GPT2, LF_REGEX_ONIGURUMA, err);
     return p->re ? 0 : LF_ENOMEM;
 }
 

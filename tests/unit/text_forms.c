@@ -197,7 +197,7 @@ int main(void)
         tap_ok(t != NULL, "%s loads %s", name, t ? "" : err.text);
         if (!t)
             continue;
-        vectors_check(vectors, name, t, false);
+        vectors_check(vectors, name, t);
         big(vectors, name, t);
         packed(name, path, t);
         lf_tokenizer_destroy(t);

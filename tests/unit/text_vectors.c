@@ -25,6 +25,30 @@ size_t vectors_unhex(char *out, const char *hex)
     return n;
 }
 
+size_t vectors_utf8(uint8_t *p, uint32_t c)
+{
+    if (c < 0x80) {
+        p[0] = (uint8_t)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        p[0] = (uint8_t)(0xC0 | c >> 6);
+        p[1] = (uint8_t)(0x80 | (c & 0x3F));
+        return 2;
+    }
+    if (c < 0x10000) {
+        p[0] = (uint8_t)(0xE0 | c >> 12);
+        p[1] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
+        p[2] = (uint8_t)(0x80 | (c & 0x3F));
+        return 3;
+    }
+    p[0] = (uint8_t)(0xF0 | c >> 18);
+    p[1] = (uint8_t)(0x80 | (c >> 12 & 0x3F));
+    p[2] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
+    p[3] = (uint8_t)(0x80 | (c & 0x3F));
+    return 4;
+}
+
 static uint64_t fnv_add(uint64_t h, uint32_t v)
 {
     for (int k = 0; k < 4; k++, v >>= 8)
@@ -139,18 +163,15 @@ static void one_text(const lf_tokenizer *t, lf_tok_state *s, const json_t *rows,
     lf_buf_fini(&skip);
 }
 
-void vectors_check(json_t *vectors, const char *name, const lf_tokenizer *t, bool portable_only)
+void vectors_check(json_t *vectors, const char *name, const lf_tokenizer *t)
 {
     lf_err err = LF_ERR_INIT;
     lf_tok_state *s = lf_tok_state_create(t, &err);
     json_t *texts = json_object_get(vectors, "texts"),
            *rows = json_object_get(json_object_get(vectors, "tokenizers"), name);
-    json_t *portable = json_object_get(vectors, "portable");
     size_t bad[N_CHECKS] = {0}, done = 0;
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char *hex = json_string_value(json_array_get(texts, i));
-        if (portable_only && !json_integer_value(json_array_get(portable, i)))
-            continue;
         char *text = malloc(strlen(hex) + 1);
         size_t n = vectors_unhex(text, hex), before = bad[IDS];
         one_text(t, s, rows, i, text, n, bad);
