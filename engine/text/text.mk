@@ -14,7 +14,8 @@ engine_libengine_a_SOURCES += \
   engine/text/tiktoken.c engine/text/spm.h engine/text/spm.c engine/text/spm_read.h engine/text/spm_read.c
 EXTRA_DIST += \
   tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_uniprop.py \
-  tests/golden/tokenizer/make_regex.py tests/golden/tokenizer/regex.json tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/make_forms.py \
+  tests/golden/tokenizer/make_regex.py tests/golden/tokenizer/regex.json tests/golden/tokenizer/make_tiktoken.py \
+  tests/golden/tokenizer/tiktoken.json tests/golden/tokenizer/make_tokenizer.py tests/golden/tokenizer/make_forms.py \
   tests/golden/tokenizer/forms.tar.xz tests/golden/tokenizer/README.md tests/golden/tokenizer/gpt2.json \
   tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
   tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
@@ -30,7 +31,7 @@ tests_unit_text_golden_SOURCES = tests/unit/text_golden.c tests/unit/text_vector
 tests_unit_text_golden_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_forms_SOURCES = tests/unit/text_forms.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_forms_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-tests_unit_text_files_SOURCES = tests/unit/text_files.c
+tests_unit_text_files_SOURCES = tests/unit/text_files.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_files_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_regex_SOURCES = tests/unit/text_regex.c tests/unit/text_vectors.h tests/unit/text_vectors.c
 tests_unit_text_regex_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)

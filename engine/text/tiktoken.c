@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tiktoken ranks: lines "BASE64 RANK". A rank is the token's id; two neighbours merge whenever their joint bytes are a
- * token, the lowest rank first, so every way to halve a token into tokens is a merge. A word that is a token is taken
- * whole. The pattern is not in the file: tokenizer_config.json gives it ("pat_str") or names a class that is known
- * here.
+ * tiktoken ranks: lines "BASE64 RANK". A rank is the token's id; two neighbours merge whenever
+ * their joint bytes are a token, the lowest rank first, so every way to halve a token into tokens
+ * is a merge. A word that is a token is taken whole. The pattern is not in the file:
+ * tokenizer_config.json gives it ("pat_str", which means what it means to tiktoken: {1,3}+ is
+ * possessive, $ the end of the text) or names a class that is known here.
  */
 #include "config.h"
 
@@ -36,10 +37,12 @@ static int read_line(struct ranks *r, const char *p, size_t n, size_t line, cons
         id = id * 10 + (*q - '0');
     }
     size_t at = r->bytes.len;
-    ok = ok && lf_base64_decode(&r->bytes, p, (size_t)(space - p));
+    /* Whisper's multilingual file ends with "= 50256", a token of no bytes that no text becomes. */
+    bool empty = ok && space == p + 1 && *p == '=';
+    ok = ok && (empty || lf_base64_decode(&r->bytes, p, (size_t)(space - p)));
     int rc = lf_buf_check(&r->bytes, err);
     size_t len = r->bytes.len - at;
-    if (rc == 0 && (!ok || len == 0 || len > LF_TOK_TOKEN_MAX))
+    if (rc == 0 && (!ok || (len == 0 && !empty) || len > LF_TOK_TOKEN_MAX))
         rc = lf_fail(err, LF_EFORMAT, "%s:%zu: not a tiktoken line (base64 token, space, rank)", path, line);
     if (rc == 0)
         rc = lf_grow(&r->v, &r->cap, r->n, sizeof(*r->v), err);
@@ -104,7 +107,7 @@ static int build(struct ranks *r, lf_err *err)
         n_splits += r->v[i].len < 4 ? r->v[i].len : 4; /* an estimate; the table is made for what is found */
     int rc = lf_bpe_init_words(&t->bpe, r->n, err);
     for (uint32_t id = 0; id < t->n_tokens && rc == 0; id++)
-        if (t->tokens[id].bytes)
+        if (t->tokens[id].bytes && t->tokens[id].len)
             lf_bpe_add_word(&t->bpe, t->tokens[id].bytes, t->tokens[id].len, id);
     for (int pass = 0; pass < 2 && rc == 0; pass++) {
         if (pass == 1)
@@ -137,7 +140,9 @@ static int build(struct ranks *r, lf_err *err)
 
 static const struct {
     const char *class, *pattern;
-} patterns[] = {{"QWenTokenizer", LF_PATTERN_QWEN2}, {"ChatGLM4Tokenizer", LF_PATTERN_LLAMA3}};
+} patterns[] = {{"QWenTokenizer", LF_PATTERN_QWEN2},
+                {"ChatGLM4Tokenizer", LF_PATTERN_LLAMA3},
+                {"WhisperTokenizer", LF_PATTERN_GPT2}};
 
 static const char *pattern_of(const lf_tok_conf *c, const char *path, lf_err *err)
 {
@@ -148,8 +153,9 @@ static const char *pattern_of(const lf_tok_conf *c, const char *path, lf_err *er
     if (!given)
         lf_fail(
             err, LF_ENOTSUP,
-            "%s: a tiktoken file does not hold its pattern: tokenizer_config.json beside it must give \"pat_str\" or a "
-            "tokenizer_class that is known (QWenTokenizer, ChatGLM4Tokenizer)",
+            "%s: a tiktoken file does not hold its pattern: tokenizer_config.json beside it must "
+            "give \"pat_str\" or a "
+            "tokenizer_class that is known (QWenTokenizer, ChatGLM4Tokenizer, WhisperTokenizer)",
             path);
     return given;
 }
@@ -177,6 +183,7 @@ static int parts(struct ranks *r, const lf_tok_conf *c, const char *path, lf_err
                              "type", "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex", pattern,
                              "behavior", "Isolated", "invert", 0, "type", "ByteLevel", "add_prefix_space", 0,
                              "trim_offsets", 1, "use_regex", 0, "decoder", "type", "ByteLevel");
+    r->t->patterns = LF_REGEX_RUST;
     int rc = root ? lf_tok_load_parts(r->t, root, path, err) : lf_fail(err, LF_ENOMEM, "%s: no memory", path);
     json_decref(root);
     return rc;

@@ -207,7 +207,7 @@ static int load_behavior(lf_pretok *p, const char *behavior, const char *path, l
     return lf_fail(err, LF_EFORMAT, "%s: Split behavior \"%.60s\" is not known", path, behavior);
 }
 
-static int load_split(lf_pretok *p, json_t *o, const char *path, lf_err *err)
+static int load_split(const lf_tokenizer *t, lf_pretok *p, json_t *o, const char *path, lf_err *err)
 {
     json_t *pattern = NULL;
     const char *behavior = NULL, *text = NULL;
@@ -227,7 +227,7 @@ static int load_split(lf_pretok *p, json_t *o, const char *path, lf_err *err)
     if (rc != 0)
         return lf_err_prefix(err, "%s", path);
     p->scan = literal ? LF_SCAN_NONE : lf_scan_find(text);
-    p->re = lf_regex_create(text, literal ? LF_REGEX_LITERAL : LF_REGEX_ONIGURUMA, err);
+    p->re = lf_regex_create(text, literal ? LF_REGEX_LITERAL : t->patterns, err);
     return p->re ? 0 : lf_err_prefix(err, "%s", path);
 }
 
@@ -333,7 +333,7 @@ static int load_pretok_step(lf_tokenizer *t, lf_pretok *p, json_t *o, const char
 {
     switch (p->type) {
     case LF_PRETOK_SPLIT:
-        return load_split(p, o, path, err);
+        return load_split(t, p, o, path, err);
     case LF_PRETOK_DIGITS:
         return load_digits(p, o, path, err);
     case LF_PRETOK_BYTELEVEL:

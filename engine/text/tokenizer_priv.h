@@ -264,6 +264,7 @@ struct lf_tokenizer {
     size_t n_norms;
     lf_pretok pretok[LF_TOK_STEPS_MAX];
     size_t n_pretok;
+    unsigned patterns;      /* enum lf_regex_how of its patterns */
     bool front_matters;     /* a Metaspace asks whether its part is the beginning of the text */
     enum lf_scan_kind fast; /* the whole pre-tokenizer is this scanner, cutting every match off */
     lf_ids before, after;   /* ids of the template */

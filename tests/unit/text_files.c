@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/json.h"
 #include "engine/text/tokenizer.h"
 #include "tests/tap/tap.h"
+#include "tests/unit/text_vectors.h"
 
 /* ---- a container of files, and a small sentencepiece model ---- */
 
@@ -249,13 +251,19 @@ static void precedence(void)
     refuse(LF_EFORMAT, "merges[1]", "a merge of a missing token");
 }
 
+/* The single bytes, ids 0 to 255. */
+static void byte_ranks(lf_buf *ranks)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (int i = 0; i < 256; i++)
+        lf_buf_addf(ranks, "%c%c== %d\n", digits[i >> 2], digits[(i & 3) << 4], i);
+}
+
 static void tiktoken(void)
 {
     lf_buf ranks;
     lf_buf_init(&ranks);
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (int i = 0; i < 256; i++)
-        lf_buf_addf(&ranks, "%c%c== %d\n", digits[i >> 2], digits[(i & 3) << 4], i);
+    byte_ranks(&ranks);
     lf_buf_adds(&ranks, "YWI= 256\nYWJh 257\n"); /* ab, aba */
     static const char conf[] = "{\"tokenizer_class\":\"QWenTokenizer\"}";
     lf_err err = LF_ERR_INIT;
@@ -285,6 +293,86 @@ static void tiktoken(void)
     lf_buf_fini(&ranks);
 }
 
+/* One row of tiktoken.json: all texts' ids. */
+static void golden_row(const json_t *all, const json_t *row)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *ranks = json_object_get(all, "ranks"), *texts = json_object_get(all, "texts");
+    char *conf = json_dumps(json_object_get(row, "config"), JSON_COMPACT);
+    const char *name = json_string_value(json_object_get(row, "name"));
+    size_t i, k, bad = 0;
+    const json_t *v;
+    lf_buf lines;
+    lf_buf_init(&lines);
+    json_array_foreach(ranks, i, v) lf_buf_addf(&lines, "%s %zu\n", json_string_value(v), i);
+    if (json_integer_value(json_object_get(row, "empty")))
+        lf_buf_addf(&lines, "= %zu\n", json_array_size(ranks));
+    begin();
+    file("x.tiktoken", lines.data, lines.len);
+    text_file("tokenizer_config.json", conf);
+    lf_tokenizer *t = load(&err);
+    tap_rc(t ? 0 : err.rc, 0, &err, NULL, name);
+    json_array_foreach(texts, i, v)
+    {
+        const json_t *want = json_array_get(json_object_get(row, "ids"), i);
+        char *text = malloc(json_string_length(v) + 1);
+        lf_ids ids = {0};
+        size_t n = vectors_unhex(text, json_string_value(v));
+        lf_tok_state *s = t ? lf_tok_state_create(t, &err) : NULL;
+        bool ok = s && lf_tokenizer_encode(s, text, n, 0, &ids, NULL, &err) == 0;
+        ok = ok && ids.n == json_array_size(want);
+        for (k = 0; ok && k < ids.n; k++)
+            ok = ids.v[k] == (uint32_t)json_integer_value(json_array_get(want, k));
+        bad += !ok;
+        if (!ok)
+            tap_diag("%s: text %zu: %s", name, i, json_string_value(v));
+        lf_tok_state_destroy(s);
+        lf_ids_fini(&ids);
+        free(text);
+    }
+    tap_i64((int64_t)bad, 0, "texts with other ids than tiktoken's");
+    lf_tokenizer_destroy(t);
+    lf_buf_fini(&lines);
+    free(conf);
+}
+
+static void golden(void)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[4096];
+    size_t i;
+    json_t *row;
+    snprintf(path, sizeof(path), "%s/tests/golden/tokenizer/tiktoken.json", getenv("LF_SRCDIR"));
+    json_t *all = lf_json_load_file(path, (size_t)1 << 20, &err);
+    if (!all)
+        tap_bail("%s", err.text);
+    json_array_foreach(json_object_get(all, "rows"), i, row) golden_row(all, row);
+    json_decref(all);
+}
+
+/* Whisper's multilingual file ends with a token without bytes, which no text becomes. */
+static void empty_token(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_buf ranks, out;
+    lf_buf_init(&ranks);
+    lf_buf_init(&out);
+    byte_ranks(&ranks);
+    lf_buf_adds(&ranks, "= 256\n");
+    begin();
+    file("multilingual.tiktoken", ranks.data, ranks.len);
+    text_file("tokenizer_config.json", "{\"tokenizer_class\":\"WhisperTokenizer\"}");
+    lf_tokenizer *t = load(&err);
+    tap_rc(t ? 0 : err.rc, 0, &err, NULL, "a line with no bytes");
+    tap_i64(t ? lf_tokenizer_vocab_size(t) : 0, 257, "it has an id");
+    static const uint32_t ids[] = {97, 256, 98};
+    tap_rc(t ? lf_tokenizer_decode(t, ids, 3, false, &out, &err) : -1, 0, &err, NULL, "its text");
+    tap_str(out.data, "ab", "is nothing");
+    lf_tokenizer_destroy(t);
+    lf_buf_fini(&ranks);
+    lf_buf_fini(&out);
+}
+
 static void containers(void)
 {
     begin();
@@ -310,6 +398,8 @@ int main(void)
     config();
     precedence();
     tiktoken();
+    empty_token();
+    golden();
     containers();
     lf_buf_fini(&box);
     return tap_done();
