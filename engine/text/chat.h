@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversations to text and to token ids with the model's own chat template (jinja/jinja.h), as transformers does it:
+ * Conversations to text and to token ids with the model's own chat template (jinja/jinja.h), as
+ * transformers does it:
  *
- *   template   of a tokenizer's directory: chat_template.jinja, else "chat_template" in tokenizer_config.json (a text,
- * or a list of {name, template}); or a file of the user's. Of several the one called "default" counts, and "tool_use"
- * for rows with tools variables  messages, tools, documents (none), add_generation_prompt, bos_token eos_token
- * unk_token sep_token pad_token cls_token mask_token (those that the tokenizer has), and what the user adds
- * (enable_thinking, ...), which wins messages   as they stand in the row, without members that are null;
- * reasoning_content, thinking and reasoning stand in for each other. A function_call turn becomes an assistant's
- * tool_calls
+ *   template   of a tokenizer's directory: chat_template.jinja, else "chat_template" in
+ * tokenizer_config.json (a text, or a list of {name, template}, or an object of templates by name;
+ * null is none); or a file of the user's. Of several the one called "default" counts, and
+ * "tool_use" for rows with tools variables  messages, tools, documents (none),
+ * add_generation_prompt, bos_token eos_token unk_token sep_token pad_token cls_token mask_token
+ * (those that the tokenizer has), and what the user adds (enable_thinking, ...), which wins
+ * messages   as they stand in the row, without members that are null; reasoning_content, thinking
+ * and reasoning stand in for each other. A function_call turn becomes an assistant's tool_calls
  *
- * Which tokens are the assistant's is told by rendering prefixes. For the assistant's turn i of messages m
+ * Which tokens are the assistant's is told by rendering prefixes. For the assistant's turn i of
+ * messages m
  *
  *     P = render(m[: i], with generation prompt)     Q = render(m[: i + 1])     F = render(m)
  *     trained are tokens [ |tok(P)|, |tok(Q)| ) of tok(F)
  *
- * provided that P and Q begin F as text and tok(P), tok(Q) begin tok(F) as ids. A row where they do not is refused (an
- * end-of-text token that the template puts behind a whole conversation is left off Q first). Templates with
- * {% generation %} say it themselves: then P and Q are F up to the block's begin and end, and only the ids are
- * compared.
+ * provided that P and Q begin F as text and tok(P), tok(Q) begin tok(F) as ids. A row where they do
+ * not is refused (an end-of-text token that the template puts behind a whole conversation is left
+ * off Q first). Templates with
+ * {% generation %} say it themselves: then P and Q are F up to the block's begin and end, and only
+ * the ids are compared.
  *
- * The text is tokenized in one piece and nothing is added: a template writes its own BOS. Two of them are refused.
+ * The text is tokenized in one piece and nothing is added: a template writes its own BOS. Two of
+ * them are refused.
  */
 #ifndef LF_TEXT_CHAT_H
 #define LF_TEXT_CHAT_H

@@ -144,10 +144,13 @@ bool lf_chat_marks_generation(const lf_chat *c)
 
 /* ---- finding ---- */
 
+/* Of a list of {name, template}, or of an object of templates by name. */
 static const char *find_named(json_t *list, const char *name)
 {
     size_t i;
     json_t *e;
+    if (json_is_object(list))
+        return json_string_value(json_object_get(list, name));
     json_array_foreach(list, i, e)
     {
         const char *s = json_string_value(json_object_get(e, "name"));
@@ -162,17 +165,18 @@ static int from_config(lf_chat *c, json_t *v, const char *path, const char *name
 {
     char *label = NULL;
     lf_buf b;
-    const char *text = json_is_array(v) ? find_named(v, name ? name : "default") : json_string_value(v);
-    const char *tool_use = json_is_array(v) && !name ? find_named(v, "tool_use") : NULL;
-    if (!v)
+    bool several = json_is_array(v) || json_is_object(v);
+    const char *text = several ? find_named(v, name ? name : "default") : json_string_value(v);
+    const char *tool_use = several && !name ? find_named(v, "tool_use") : NULL;
+    if (!v || json_is_null(v))
         return lf_fail(err, LF_ENOENT,
                        "%s has no chat template (%s, or chat_template in tokenizer_config.json); give one with "
                        "chat_template",
                        path, LF_CHAT_FILE);
     if (!text)
         return lf_fail(err, LF_EFORMAT, "%s: tokenizer_config.json has no chat_template%s%s", path,
-                       json_is_array(v) ? " called " : " that is a text",
-                       json_is_array(v) ? name ? name : "default" : "");
+                       several ? " called " : " that is a text",
+                       several ? name ? name : "default" : "");
     lf_buf_init(&b);
     lf_buf_addf(&b, "%s: chat_template", path);
     int rc = (label = lf_buf_steal(&b, err)) ? 0 : LF_ENOMEM;

@@ -262,6 +262,14 @@ static void test_found(void)
     kit_open(&k, json_object(), NULL);
     refused(&k, NULL, LF_ENOENT, "no chat template", "no template");
     kit_close(&k);
+    kit_open(&k, json_pack("{s:n}", "chat_template"), NULL);
+    refused(&k, NULL, LF_ENOENT, "no chat template", "null is no template");
+    kit_close(&k);
+    kit_open(&k, json_pack("{s:{s:s,s:s}}", "chat_template", "default", "D", "tool_use", "T"),
+             NULL);
+    renders(&k, NULL, false, "D", "several by name, the default one");
+    renders(&k, NULL, true, "T", "and tool_use with tools");
+    kit_close(&k);
     kit_open(&k, json_pack("{s:s}", "chat_template", "a\n{% if x %}"), NULL);
     refused(&k, NULL, LF_EFORMAT, "chat_template:2:", "a template that cannot be read is named with the line");
     kit_close(&k);
