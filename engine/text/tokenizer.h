@@ -56,9 +56,12 @@ void lf_tokenizer_destroy(lf_tokenizer *t);
 
 uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t);             /* largest id + 1, added tokens included */
 int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token); /* id by exact token text as in the file, or -1 */
-/* Ids that the files name (tokenizer_config.json, then special_tokens_map.json, then generation_config.json, then a
- * sentencepiece model itself), -1 none. eos, the end-of-document token, is else the first of <|endoftext|>,
- * <|end_of_text|>, </s>, <|im_end|>, <eos> that is an added token: a tokenizer.json alone does not name it. */
+/* Ids that the files name (tokenizer_config.json, then special_tokens_map.json, then
+ * generation_config.json, then a sentencepiece model itself), -1 none. eos, the end-of-document
+ * token, is else the first of <|endoftext|>,
+ * <|end_of_text|>, </s>, <|im_end|>, <eos> that is an added token: a tokenizer.json alone does not
+ * name it. pad is else the token of a tokenizer.json's "padding"; that and "truncation" are
+ * otherwise without effect, as in transformers. */
 int64_t lf_tokenizer_bos(const lf_tokenizer *t);
 int64_t lf_tokenizer_eos(const lf_tokenizer *t);
 int64_t lf_tokenizer_pad(const lf_tokenizer *t);

@@ -125,16 +125,31 @@ int lf_tok_load_added(lf_tokenizer *t, json_t *list, bool any_id, const char *pa
     return rc;
 }
 
+/* What cuts and pads texts is checked and left alone, as transformers does unless a call asks for
+ * it: texts keep all their tokens here, and batches are packed. Padding names its token, which
+ * tokenizer_config.json may name otherwise. */
+static int load_limits(lf_tokenizer *t, json_t *root, const char *path, lf_err *err)
+{
+    static const char *const keys[] = {"truncation", "padding"};
+    const char *pad = NULL;
+    json_t *v[2] = {NULL};
+    int rc = 0;
+    for (size_t i = 0; i < 2 && rc == 0; i++)
+        if (!json_is_null(json_object_get(root, keys[i])))
+            rc = lf_json_get_object(&v[i], root, keys[i], false, path, err);
+    if (rc == 0 && v[1])
+        rc = lf_json_get_str(&pad, v[1], "pad_token", false, "padding", err);
+    if (rc != 0)
+        return lf_err_prefix(err, "%s", path);
+    t->pad = pad ? lf_tokenizer_find(t, pad) : -1;
+    return 0;
+}
+
 static int load_all(lf_tokenizer *t, json_t *root, const char *path, lf_err *err)
 {
-    static const char *const null_only[] = {"truncation", "padding"};
     json_t *model = NULL, *added = NULL;
     if (!json_is_object(root))
         return lf_fail(err, LF_EFORMAT, "%s: not a tokenizer.json: no object at the top", path);
-    for (size_t i = 0; i < 2; i++)
-        if (json_object_get(root, null_only[i]) && !json_is_null(json_object_get(root, null_only[i])))
-            return lf_fail(err, LF_ENOTSUP, "%s: %s is set; texts are never cut or padded here, set it to null", path,
-                           null_only[i]);
     int rc = lf_json_get_object(&model, root, "model", true, path, err);
     if (rc == 0)
         rc = lf_tok_load_parts(t, root, path, err);
@@ -144,6 +159,8 @@ static int load_all(lf_tokenizer *t, json_t *root, const char *path, lf_err *err
         rc = lf_json_get_array(&added, root, "added_tokens", false, path, err);
     if (rc == 0)
         rc = lf_tok_load_added(t, added, false, path, err);
+    if (rc == 0)
+        rc = load_limits(t, root, path, err);
     if (rc == 0 && t->n_tokens == 0)
         rc = lf_fail(err, LF_EFORMAT, "%s: the vocabulary is empty", path);
     return rc == 0 ? lf_tok_fill_bytes(t, err) : rc;

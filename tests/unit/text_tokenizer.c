@@ -45,8 +45,10 @@ static void bad_files(void)
     refuse("{}", LF_EFORMAT, "model", "no model");
     refuse("{" MODEL "," PRE "}", 0, NULL, "no decoder: tokens with spaces between");
     refuse("{" MODEL "," DEC "}", 0, NULL, "no pre_tokenizer: BPE over characters");
-    refuse("{\"truncation\":{\"max_length\":5}," MODEL "," PRE "," DEC "}", LF_ENOTSUP, "truncation", "truncation set");
-    refuse("{\"padding\":{}," MODEL "," PRE "," DEC "}", LF_ENOTSUP, "padding", "padding set");
+    refuse("{\"truncation\":5," MODEL "," PRE "," DEC "}", LF_EFORMAT, "truncation",
+           "truncation is a number");
+    refuse("{\"padding\":[]," MODEL "," PRE "," DEC "}", LF_EFORMAT, "padding",
+           "padding is a list");
     refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}," PRE "," DEC "}", LF_ENOTSUP, "Unigram", "another model");
     refuse("{" MODEL_HEAD "\"dropout\":0.1," VOCAB MERGES "," PRE "," DEC "}", LF_ENOTSUP, "dropout", "dropout");
     refuse("{" MODEL_HEAD "\"byte_fallback\":true," VOCAB MERGES "," PRE "," DEC "}", LF_ENOTSUP, "byte_fallback",
@@ -117,6 +119,29 @@ static void bad_parts(void)
     refuse(ADDED("7"), LF_EFORMAT, "added_tokens", "added token is a number");
 }
 
+/* As transformers does: truncation and padding change no ids unless a call asks for it; padding
+ * names its token. */
+static void cut_and_padded(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_ids ids = {0};
+    static const char json[] =
+        "{\"truncation\":{\"max_length\":1,\"direction\":\"Right\",\"strategy\":\"LongestFirst\","
+        "\"stride\":0},"
+        "\"padding\":{\"strategy\":{\"Fixed\":8},\"direction\":\"Right\",\"pad_to_multiple_of\":4,"
+        "\"pad_id\":1,\"pad_type_id\":0,\"pad_token\":\"b\"}," MODEL "," PRE "," DEC "}";
+    lf_tokenizer *t = lf_tokenizer_parse(json, strlen(json), "t.json", &err);
+    tap_rc(t ? 0 : err.rc, 0, &err, NULL, "truncation and padding are set");
+    lf_tok_state *s = t ? lf_tok_state_create(t, &err) : NULL;
+    tap_rc(s ? lf_tokenizer_encode(s, "ab ab", 5, LF_TOK_TEMPLATE, &ids, NULL, &err) : -1, 0, &err,
+           NULL, "a text");
+    tap_i64((int64_t)ids.n, 2, "neither cut nor padded");
+    tap_i64(t ? lf_tokenizer_pad(t) : -1, 1, "the token for padding");
+    lf_ids_fini(&ids);
+    lf_tok_state_destroy(s);
+    lf_tokenizer_destroy(t);
+}
+
 static void missing_bytes(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -183,6 +208,7 @@ int main(void)
 {
     bad_files();
     bad_parts();
+    cut_and_padded();
     missing_bytes();
     accessors();
     return tap_done();
