@@ -14,7 +14,8 @@ static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf
     const struct lf_chat_in *c = arg;
     lf_row row = {0};
     lf_chat *own = NULL;
-    lf_shape_opts shape = {.shape = LF_SHAPE_MESSAGES};
+    lf_shape_opts shape = {
+        .shape = LF_SHAPE_MESSAGES, .reads = lf_chat_reads, .reads_arg = c->chat};
     json_t *o = json_pack("{s:O,s:O*}", "messages", messages, "tools", tools);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL, *vars = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
     lf_chat_opts with = c->opts;

@@ -72,6 +72,8 @@ static int open_tokenizer(tokenize *s, lf_tokenizer **t, lf_err *err)
     if (s->shape.shape == LF_SHAPE_TEXT)
         return 0;
     s->rows.chat = s->chat = lf_chat_load(s->tokenizer_path, *t, &o, &why);
+    s->shape.reads = s->chat ? lf_chat_reads : NULL;
+    s->shape.reads_arg = s->chat;
     return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
 }
 

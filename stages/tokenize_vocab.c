@@ -352,6 +352,8 @@ int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block
     s->chat = lf_chat_from_files(&f, name, t, &s->chat_opts, &why);
     lf_tok_files_fini(&f);
     s->rows.chat = s->chat;
+    s->shape.reads = s->chat ? lf_chat_reads : NULL;
+    s->shape.reads_arg = s->chat;
     s->rows.no_chat = s->no_chat;
     snprintf(s->no_chat, sizeof(s->no_chat), "%s", s->chat ? "" : why.text);
     if (s->chat)

@@ -44,10 +44,9 @@ static bool is_answer(const lf_turn *t)
 static bool wanted(const struct call *k, size_t i, size_t last)
 {
     const lf_turn *t = &k->turns[i];
-    const json_t *flag = json_object_get(t->json, "train");
-    if (!is_answer(t) || i < k->o->first || json_is_false(flag))
+    if (!is_answer(t) || i < k->o->first || t->train == LF_TURN_NOT_TRAINED)
         return false;
-    return !k->o->last_only || i == last || json_is_true(flag);
+    return !k->o->last_only || i == last || t->train == LF_TURN_TRAINED;
 }
 
 static int fault(lf_chat_doc *d, enum lf_chat_fault f, int rc)

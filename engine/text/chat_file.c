@@ -114,6 +114,7 @@ void lf_chat_destroy(lf_chat *c)
     lf_jinja_destroy(c->main);
     lf_jinja_destroy(c->tools);
     json_decref(c->vars);
+    free(c->sources);
     free(c);
 }
 
@@ -126,6 +127,12 @@ const char *lf_chat_sha256(const lf_chat *c)
 static int seal(lf_chat *c, lf_buf *all, lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
+    lf_buf text;
+    lf_buf_init(&text);
+    for (const char *p = all->data; p < all->data + all->len; p += strlen(p) + 1)
+        lf_buf_addf(&text, "%s\n", p);
+    if (!(c->sources = lf_buf_steal(&text, err)))
+        return LF_ENOMEM;
     char *vars = lf_json_dump(c->vars, err);
     lf_buf_addf(all, "%s\n%lld\n", vars ? vars : "", (long long)c->now);
     int rc = vars ? lf_buf_check(all, err) : LF_ENOMEM;
@@ -135,6 +142,22 @@ static int seal(lf_chat *c, lf_buf *all, lf_err *err)
         lf_hash_hex(c->sha256, digest);
     free(vars);
     return rc;
+}
+
+static bool is_word(char ch)
+{
+    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+           ch == '_';
+}
+
+bool lf_chat_reads(const void *chat, const char *member)
+{
+    const lf_chat *c = chat;
+    size_t n = strlen(member);
+    for (const char *p = c->sources; n && (p = strstr(p, member)) != NULL; p++)
+        if (!is_word(p[n]) && (p == c->sources || !is_word(p[-1])))
+            return true;
+    return false;
 }
 
 bool lf_chat_marks_generation(const lf_chat *c)

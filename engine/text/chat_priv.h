@@ -15,6 +15,7 @@ struct lf_chat {
     bool marks, tools_marks;
     json_t *vars; /* tokens and what the user adds; never changed after it was made */
     int64_t now;
+    char *sources; /* templates, for what they read; owned */
     char sha256[LF_HASH_HEX];
 };
 

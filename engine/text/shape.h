@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shapes of JSON lines that training data comes in, recognised by their columns and brought to one form.
+ * The shapes of JSON lines that training data comes in, recognised by their columns and brought to
+ * one form.
  *
  *   shape              columns (* needed)                                  what it is
  *   text               text*                                               a document
- *   prompt_completion  prompt* completion*                                 each a text or a list of messages
- *   messages           messages* tools                                     [{role, content, ...}]
- *   sharegpt           conversations* system tools                         [{from, value}]
- *   alpaca             instruction* output* input system history           prompt = instruction, newline, input
- *   preference         chosen* rejected* prompt margin; also with          chosen, rejected: text, a message, or a list
- * of them; conversations system tools; or context* completions* completions: [{rank, completion}], lower is better
- *   unpaired           prompt* completion* label*; or messages*,            label: true for a good answer
- *                      conversations* or instruction* output* with kto_tag*
- *   prompt             prompt*                                             other columns are kept for a reward function
- *   tokens             input_ids* labels attention_mask                    labels: -100, or the token itself
+ *   prompt_completion  prompt* completion*                                 each a text or a list of
+ * messages messages           messages* tools                                     [{role, content,
+ * ...}] sharegpt           conversations* system tools                         [{from, value}]
+ *   alpaca             instruction* output* input system history           prompt = instruction,
+ * newline, input preference         chosen* rejected* prompt margin; also with          chosen,
+ * rejected: text, a message, or a list of them; conversations system tools; or context*
+ * completions* completions: [{rank, completion}], lower is better unpaired           prompt*
+ * completion* label*; or messages*,            label: true for a good answer conversations* or
+ * instruction* output* with kto_tag* prompt             prompt* other columns are kept for a reward
+ * function tokens             input_ids* labels attention_mask                    labels: -100, or
+ * the token itself
  *
- * A row is recognised when its columns are those of one shape; columns of two, or a column that belongs to none, is an
- * error that names them: nothing is guessed and nothing dropped in silence. Columns may be renamed ("prompt" is called
- * "question" here; in lists "role" and "content" too), and so may the speakers.
+ * A row is recognised when its columns are those of one shape; columns of two, or a column that
+ * belongs to none, is an error that names them: nothing is guessed and nothing dropped in silence.
+ * So it is with the members of a turn: role, content, name, tool_calls, tool_call_id,
+ * function_call, reasoning_content, reasoning, thinking, train, weight, loss, and what the chat
+ * template reads. Columns may be renamed ("prompt" is called "question" here; in lists "role" and
+ * "content" too), and so may the speakers.
  */
 #ifndef LF_TEXT_SHAPE_H
 #define LF_TEXT_SHAPE_H
@@ -47,11 +52,15 @@ const char *lf_shape_name(enum lf_shape s); /* "auto", "text", "prompt_completio
 enum lf_role { LF_ROLE_SYSTEM, LF_ROLE_USER, LF_ROLE_ASSISTANT, LF_ROLE_TOOL, LF_ROLE_FUNCTION_CALL };
 const char *lf_role_name(enum lf_role r); /* "system", "user", "assistant", "tool", "function_call" */
 
+enum lf_turn_train { LF_TURN_UNSAID, LF_TURN_NOT_TRAINED, LF_TURN_TRAINED };
+
 /* One turn of a conversation. text is NULL where the content is no string (a list of parts, or null beside tool_calls):
  * what it is then stands in `json`, the whole message with whatever else it has (tool_calls, reasoning_content, name),
  * under the names role and content, the role as `role` says or "developer"; NULL for turns that came from plain columns. */
 typedef struct lf_turn {
     enum lf_role role;
+    enum lf_turn_train
+        train; /* what the turn itself says: "train", "loss" (true, false), "weight" (0, 1) */
     const char *text;
     size_t len;
     json_t *json; /* borrowed from the row */
@@ -95,7 +104,12 @@ typedef struct lf_shape_opts {
     size_t n_columns;
     const char *const *roles; /* "human=user": the data's human is our user */
     size_t n_roles;
-    bool ignore_unmapped; /* columns of no meaning are passed over instead of refused */
+    bool ignore_unmapped; /* columns, and members of turns, of no meaning are passed over instead of
+                             refused */
+    /* Does the chat template read this member of a turn? NULL: not known; then only the usual ones
+     * have a meaning. */
+    bool (*reads)(const void *arg, const char *member);
+    const void *reads_arg;
     bool strict;          /* a line that is not UTF-8 is an error, else repaired with U+FFFD */
 } lf_shape_opts;
 

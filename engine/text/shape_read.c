@@ -79,6 +79,79 @@ static json_t *member(const struct lf_row_ctx *c, json_t *m, const char *ours, c
     return v;
 }
 
+/* ---- the members of a turn ---- */
+
+static const char *const members[] = {"role",
+                                      "content",
+                                      "name",
+                                      "tool_calls",
+                                      "tool_call_id",
+                                      "function_call",
+                                      "reasoning_content",
+                                      "reasoning",
+                                      "thinking",
+                                      "train",
+                                      "weight",
+                                      "loss"};
+#define N_MEMBERS (sizeof members / sizeof members[0])
+
+static int check_members(const struct lf_row_ctx *c, json_t *m, const char *column, lf_err *err)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(m, key, v)
+    {
+        bool known = json_is_null(v) || c->o->ignore_unmapped ||
+                     (c->o->reads && c->o->reads(c->o->reads_arg, key));
+        for (size_t i = 0; i < N_MEMBERS && !known; i++)
+            known = strcmp(key, members[i]) == 0;
+        if (known)
+            continue;
+        const char *near = lf_nearest(key, members, N_MEMBERS);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: member \"%.100s\" of a turn in \"%s\" means nothing, nor does the chat "
+                       "template read it%s%s; "
+                       "remove it, or set unmapped = ignore",
+                       c->where, key, column, near ? "; did you mean " : "", near ? near : "");
+    }
+    return 0;
+}
+
+/* Is the turn to be trained, by its own word? All three names may say it, if they say the same. */
+static int read_train(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const char *column,
+                      lf_err *err)
+{
+    static const char *const names[] = {"train", "weight", "loss"};
+    const char *first = NULL;
+    for (size_t i = 0; i < 3; i++) {
+        json_t *v = json_object_get(m, names[i]);
+        double n = json_is_number(v)  ? json_number_value(v)
+                   : json_is_true(v)  ? 1
+                   : json_is_false(v) ? 0
+                                      : -1;
+        bool no = n >= 0 && n <= 0, yes = n >= 1 && n <= 1;
+        if (!v || json_is_null(v))
+            continue;
+        if (!no && !yes)
+            return lf_fail(
+                err, LF_EFORMAT,
+                "%s: \"%s\" of a turn in \"%s\" is neither 0 nor 1, neither false nor true",
+                c->where, names[i], column);
+        enum lf_turn_train said = yes ? LF_TURN_TRAINED : LF_TURN_NOT_TRAINED;
+        if (first && said != t->train)
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: \"%s\" and \"%s\" of a turn in \"%s\" contradict each other",
+                           c->where, first, names[i], column);
+        t->train = said;
+        first = names[i];
+    }
+    if (t->train == LF_TURN_TRAINED && t->role != LF_ROLE_ASSISTANT &&
+        t->role != LF_ROLE_FUNCTION_CALL)
+        return lf_fail(err, LF_EFORMAT, "%s: a turn of %s in \"%s\" cannot be trained (\"%s\")",
+                       c->where, lf_role_name(t->role), column, first);
+    return 0;
+}
+
 static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const char *column, lf_err *err)
 {
     json_t *role = member(c, m, "role", "from"), *content = member(c, m, "content", "value");
@@ -87,6 +160,10 @@ static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const ch
                        "%s: a turn in \"%s\" has no role; what it is called is set with columns = role=NAME", c->where,
                        column);
     int rc = find_role(&t->role, c, json_string_value(role), err);
+    if (rc == 0)
+        rc = check_members(c, m, column, err);
+    if (rc == 0)
+        rc = read_train(t, c, m, column, err);
     if (rc < 0)
         return rc;
     bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call");
@@ -215,6 +292,23 @@ static int read_alpaca(lf_row *r, const struct lf_row_ctx *c, lf_err *err)
 
 /* ---- preference, unpaired ---- */
 
+static int check_ranked(const struct lf_row_ctx *c, json_t *m, lf_err *err)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(m, key, v)
+    {
+        if (!c->o->ignore_unmapped && !json_is_null(v) && strcmp(key, "rank") != 0 &&
+            strcmp(key, "completion") != 0)
+            return lf_fail(
+                err, LF_EFORMAT,
+                "%s: member \"%.100s\" of an answer in \"%s\" means nothing; remove it, or set "
+                "unmapped = ignore",
+                c->where, key, lf_shape_column(c->o, "completions"));
+    }
+    return 0;
+}
+
 /* NeMo's form: two answers with ranks. */
 static int read_ranked(lf_row *r, const struct lf_row_ctx *c, lf_err *err)
 {
@@ -230,6 +324,8 @@ static int read_ranked(lf_row *r, const struct lf_row_ctx *c, lf_err *err)
         json_t *k = json_object_get(m, "rank"), *v = json_object_get(m, "completion");
         if (rc < 0 || !json_is_number(k))
             return rc < 0 ? rc : wrong_type(c, "completions", "a list of {rank, completion}", err);
+        if (json_object_size(m) > 2 && (rc = check_ranked(c, m, err)) < 0)
+            return rc;
         rank[i] = json_number_value(k);
         if (json_is_array(v))
             rc = read_turns(&p[i], c, v, "completions", 0, err);

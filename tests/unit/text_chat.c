@@ -326,6 +326,7 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
 #define U(text)   "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define A(text)   "{\"role\":\"assistant\",\"content\":\"" text "\"}"
 #define NOT(text) "{\"role\":\"assistant\",\"content\":\"" text "\",\"train\":false}"
+#define AND(text, more) "{\"role\":\"assistant\",\"content\":\"" text "\"," more "}"
 #define YES(text) "{\"role\":\"assistant\",\"content\":\"" text "\",\"train\":true}"
 
 static void test_rows(void)
@@ -347,6 +348,18 @@ static void test_rows(void)
             "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>", "train: false");
     encodes(PLAIN, ROW(U("a") "," YES("b") "," U("c") "," A("d")), &last, 0,
             "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>", "train: true beside the last turn");
+    encodes(PLAIN, ROW(U("a") "," AND("b", "\"weight\":0") "," U("c") "," AND("d", "\"weight\":1")),
+            &all, 0, "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
+            "weight: 0 and 1");
+    encodes(PLAIN,
+            ROW(U("a") "," AND("b", "\"loss\":true") "," U("c") "," AND("d", "\"loss\":false")),
+            &last, 0, "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>d</s>",
+            "loss: true and false");
+    encodes(MARKED, ROW(U("a") "," AND("b", "\"weight\":0.0") "," U("c") "," A("d")), &all, 0,
+            "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
+            "weight: 0 by the marks");
+    encodes(PLAIN, ROW(U("a") "," AND("b", "\"loss\":false,\"weight\":0")), &all, LF_CHAT_NO_TARGET,
+            "no turn", "nothing is trained");
     encodes("{{ bos_token }}" PLAIN, four, &all, LF_CHAT_BROKEN, "BOS token twice", "two BOS");
     encodes(PLAIN, ROW(U("a")), &all, LF_CHAT_NO_TARGET, "no turn of the assistant", "no answer");
     encodes("{% if messages | length > 1 %}{{ raise_exception('only one') }}{% endif %}", four, &all, LF_CHAT_BROKEN,

@@ -138,6 +138,54 @@ static void test_bad(void)
     bad("{\"prompt\":3}", "\"prompt\" is not");
 }
 
+#define TURN(role, more) "{\"messages\":[{\"role\":\"" role "\",\"content\":\"x\"," more "}]}"
+
+static bool reads_eot(const void *arg, const char *member)
+{
+    return strcmp(member, arg) == 0;
+}
+
+/* What else a turn has: known, read by the template, or a mistake. */
+static void test_members(void)
+{
+    static const char *const fine[] = {"\"name\":\"n\"",
+                                       "\"reasoning_content\":\"r\"",
+                                       "\"thinking\":\"t\"",
+                                       "\"tool_call_id\":\"1\"",
+                                       "\"refusal\":null",
+                                       "\"weight\":0",
+                                       "\"loss\":false,\"train\":false"};
+    char line[300];
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        snprintf(line, sizeof line, TURN("assistant", "%s"), fine[i]);
+        good(line, "messages|assistant:x||");
+    }
+    bad(TURN("assistant", "\"trian\":false"),
+        "member \"trian\" of a turn in \"messages\" means nothing");
+    bad(TURN("assistant", "\"trian\":false"), "did you mean train");
+    bad(TURN("assistant", "\"eot\":1"), "member \"eot\"");
+    bad(TURN("assistant", "\"from\":\"gpt\""), "member \"from\"");
+    bad("{\"conversations\":[{\"from\":\"gpt\",\"value\":\"x\",\"wieght\":0}]}",
+        "member \"wieght\"");
+    bad("{\"chosen\":{\"role\":\"user\",\"content\":\"x\",\"id\":1},\"rejected\":\"r\"}",
+        "member \"id\"");
+    bad("{\"context\":\"p\",\"completions\":[{\"rank\":1,\"completion\":\"a\",\"id\":1},{\"rank\":"
+        "2,\"completion\":"
+        "\"b\"}]}",
+        "member \"id\"");
+    bad(TURN("assistant", "\"weight\":0.5"),
+        "\"weight\" of a turn in \"messages\" is neither 0 nor 1");
+    bad(TURN("assistant", "\"loss\":\"no\""), "\"loss\" of a turn in \"messages\" is neither");
+    bad(TURN("assistant", "\"train\":true,\"weight\":0"), "\"train\" and \"weight\"");
+    bad(TURN("user", "\"weight\":1"), "a turn of user in \"messages\" cannot be trained");
+    good(TURN("user", "\"weight\":0"), "messages|user:x||");
+    opts = (lf_shape_opts){.reads = reads_eot, .reads_arg = "eot"};
+    good(TURN("assistant", "\"eot\":1"), "messages|assistant:x||");
+    opts = (lf_shape_opts){.ignore_unmapped = true};
+    good(TURN("assistant", "\"trian\":false"), "messages|assistant:x||");
+    opts = (lf_shape_opts){0};
+}
+
 static void test_options(void)
 {
     static const char *const cols[] = {"prompt=question", "completion=answer", "role=who", "content=says"};
@@ -178,6 +226,7 @@ int main(void)
     test_good();
     test_tokens();
     test_bad();
+    test_members();
     test_options();
     return tap_done();
 }
