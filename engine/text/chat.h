@@ -21,8 +21,8 @@
  * provided that P and Q begin F as text and tok(P), tok(Q) begin tok(F) as ids. A row where they do
  * not is refused (an end-of-text token that the template puts behind a whole conversation is left
  * off Q first). Templates with
- * {% generation %} say it themselves: then P and Q are F up to the block's begin and end, and only
- * the ids are compared.
+ * {% generation %} say it themselves: trained are the tokens that a block has a part in, as in
+ * transformers' assistant_masks, and no row is refused for where the blocks are.
  *
  * The text is tokenized in one piece and nothing is added: a template writes its own BOS. Two of
  * them are refused.
@@ -119,7 +119,8 @@ typedef struct lf_chat_doc {
     lf_buf text; /* F */
     enum lf_chat_fault fault;
     /* inside */
-    size_t cap_mask, cap_spans;
+    size_t cap_mask, cap_spans, cap_ends;
+    size_t *ends; /* of tokens, in bytes of the text */
     lf_buf part;
     lf_ids part_ids;
 } lf_chat_doc;

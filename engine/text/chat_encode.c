@@ -23,6 +23,7 @@ void lf_chat_doc_fini(lf_chat_doc *d)
     lf_buf_fini(&d->part);
     free(d->mask);
     free(d->spans);
+    free(d->ends);
 }
 
 struct call {
@@ -158,53 +159,147 @@ static int by_prefixes(const struct call *k, size_t last, lf_err *err)
 
 /* ---- by the template's own marks ---- */
 
-static int mark_turn(const struct call *k, const lf_jinja_span *s, size_t turn, bool train, lf_err *err)
+/* Where every token ends in the text, in d->ends; *exact false: the tokens do not spell the text,
+ * because the tokenizer changes it. */
+static int find_ends(const struct call *k, bool *exact, lf_err *err)
 {
     lf_chat_doc *d = k->d;
-    size_t at[2] = {s->begin, s->end}, count[2] = {0};
-    for (int e = 0; e < 2; e++) {
-        bool fits = false;
-        lf_buf_clear(&d->part);
-        lf_buf_add(&d->part, d->text.data, at[e]);
-        int rc = lf_buf_check(&d->part, err);
-        if (rc == 0)
-            rc = count_prefix(k, &count[e], &fits, err);
+    size_t at = 0;
+    *exact = true;
+    if (d->ids.n > d->cap_ends) {
+        int rc = lf_realloc(&d->ends, d->ids.n, sizeof *d->ends, err);
         if (rc < 0)
             return rc;
-        if (!fits)
-            return train ? non_prefix(d, turn, e ? "the end of" : "the prompt of", err) : 0;
+        d->cap_ends = d->ids.n;
     }
-    return add_span(d, count[0], count[1], train, err);
+    for (size_t i = 0; i < d->ids.n && *exact; i++) {
+        const uint8_t *p = NULL;
+        size_t n = 0;
+        *exact = lf_tokenizer_token(k->c->tok, d->ids.v[i], &p, &n);
+        if (*exact && i == 0 && n > 0 && p[0] == ' ' &&
+            d->text.data[0] != ' ') { /* sentencepiece's first space */
+            p++;
+            n--;
+        }
+        *exact = *exact && n <= d->text.len - at && memcmp(d->text.data + at, p, n) == 0;
+        at += n;
+        d->ends[i] = at;
+    }
+    *exact = *exact && at == d->text.len;
+    return 0;
 }
 
-/* A block for each turn of the assistant, or some other number: then they are all trained alike. */
+/* The token that byte `at` of the text lies in; ids.n: behind the last. */
+static size_t token_at(const lf_chat_doc *d, size_t at)
+{
+    size_t lo = 0, hi = d->ids.n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (d->ends[mid] > at)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+/* Tokens of the first `at` bytes. Where these alone become other tokens, the last that differs
+ * reaches over the boundary: it counts when `over` is set. */
+static int count_tokens(const struct call *k, size_t at, bool over, size_t *count, lf_err *err)
+{
+    lf_chat_doc *d = k->d;
+    bool fits = false;
+    lf_buf_clear(&d->part);
+    lf_buf_add(&d->part, d->text.data, at);
+    int rc = lf_buf_check(&d->part, err);
+    if (rc == 0)
+        rc = count_prefix(k, count, &fits, err);
+    if (rc < 0 || fits)
+        return rc;
+    for (*count = 0; *count < d->ids.n && *count < d->part_ids.n; ++*count)
+        if (d->ids.v[*count] != d->part_ids.v[*count])
+            break;
+    *count += over && *count < d->ids.n;
+    return 0;
+}
+
+/* The tokens of a block, with those that it shares with what stands before and behind, as
+ * transformers counts them. */
+static int mark_block(const struct call *k, const lf_jinja_span *s, bool exact, bool train,
+                      lf_err *err)
+{
+    lf_chat_doc *d = k->d;
+    size_t begin = 0, end = 0;
+    if (s->end <= s->begin)
+        return 0;
+    if (exact) {
+        begin = token_at(d, s->begin);
+        end = token_at(d, s->end - 1) + 1;
+        return add_span(d, begin, end < d->ids.n ? end : d->ids.n, train, err);
+    }
+    int rc = count_tokens(k, s->begin, false, &begin, err);
+    if (rc == 0)
+        rc = count_tokens(k, s->end, true, &end, err);
+    return rc == 0 ? add_span(d, begin, end > begin ? end : begin, train, err) : rc;
+}
+
+/* Blocks in what is rendered of the first n turns. */
+static int count_blocks(const struct call *k, size_t n, size_t all, size_t *count, lf_err *err)
+{
+    lf_jinja_spans spans = {0};
+    *count = all;
+    if (n == k->n)
+        return 0;
+    lf_buf_clear(&k->d->part);
+    int rc = lf_chat_render_spans(k->c, k->turns, n, k->tools, n == 0, &k->d->part, &spans, err);
+    *count = spans.n;
+    free(spans.v);
+    return rc < 0 ? fault(k->d, LF_CHAT_BROKEN, rc) : 0;
+}
+
+/* The blocks of turn i are those that come with it. */
+static int mark_turn(const struct call *k, const lf_jinja_spans *spans, bool exact, size_t i,
+                     bool train, size_t *done, lf_err *err)
+{
+    size_t end = 0;
+    int rc = count_blocks(k, i + 1, spans->n, &end, err);
+    if (rc == 0 && (end < *done || end > spans->n))
+        return fault(k->d, LF_CHAT_BROKEN,
+                     lf_fail(err, LF_EFORMAT,
+                             "the template marks %zu blocks, of which %zu are there without turn "
+                             "%zu and %zu with it, so "
+                             "its own cannot be chosen",
+                             spans->n, *done, i + 1, end));
+    for (; rc == 0 && *done < end; ++*done)
+        rc = mark_block(k, &spans->v[*done], exact, train, err);
+    return rc;
+}
+
+/* Without a choice all blocks are trained, wherever they are. With one, a block for each turn of
+ * the assistant is that turn's; of some other number each turn has those that come with it. */
 static int by_marks(const struct call *k, const lf_jinja_spans *spans, size_t last, lf_err *err)
 {
-    size_t answers = 0, s = 0, need = 0;
-    int rc = 0;
+    size_t answers = 0, done = 0, need = 0;
+    bool exact = false;
     for (size_t i = 0; i < k->n; i++) {
         answers += is_answer(&k->turns[i]);
         need += is_answer(&k->turns[i]) && wanted(k, i, last);
     }
-    if (answers != spans->n && need != answers)
-        return fault(
-            k->d, LF_CHAT_BROKEN,
-            lf_fail(err, LF_EFORMAT,
-                    "the template marks %zu blocks in a conversation with %zu turns of the assistant, so %zu of "
-                    "them cannot be chosen",
-                    spans->n, answers, need));
-    if (answers != spans->n) {
-        for (s = 0; s < spans->n && rc == 0; s++)
-            rc = mark_turn(k, &spans->v[s], s, true, err);
+    int rc = find_ends(k, &exact, err);
+    if (need == answers) {
+        for (; done < spans->n && rc == 0; done++)
+            rc = mark_block(k, &spans->v[done], exact, true, err);
         return rc;
     }
-    for (size_t i = 0; i < k->n && rc == 0; i++)
-        if (is_answer(&k->turns[i])) {
-            bool train = wanted(k, i, last);
-            if (train || k->o->all_spans)
-                rc = mark_turn(k, &spans->v[s], i, train, err);
-            s++;
-        }
+    if (answers != spans->n && rc == 0) /* those in front of all turns are nobody's */
+        rc = count_blocks(k, 0, spans->n, &done, err);
+    for (size_t i = 0; i < k->n && rc == 0; i++) {
+        bool answer = is_answer(&k->turns[i]), train = answer && wanted(k, i, last);
+        if (answers != spans->n)
+            rc = mark_turn(k, spans, exact, i, train, &done, err);
+        else if (answer)
+            rc = mark_block(k, &spans->v[done++], exact, train, err);
+    }
     return rc;
 }
 

@@ -38,13 +38,23 @@ struct kit {
     lf_tok_files files;
 };
 
-/* config: members of tokenizer_config.json (stolen); jinja: chat_template.jinja, NULL: none */
-static void kit_open(struct kit *k, json_t *config, const char *jinja)
+/* config: members of tokenizer_config.json (stolen); jinja: chat_template.jinja, NULL: none; lower:
+ * its normalizer */
+static void kit_with(struct kit *k, json_t *config, const char *jinja, bool lower)
 {
     lf_err err = LF_ERR_INIT;
     lf_buf box, tok;
     char *text = json_dumps(config, 0);
     slurp(&tok, "chat/tokenizer.json");
+    if (lower) {
+        json_t *root = json_loads(tok.data, 0, NULL);
+        json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "Lowercase"));
+        char *all = json_dumps(root, 0);
+        lf_buf_clear(&tok);
+        lf_buf_adds(&tok, all);
+        json_decref(root);
+        free(all);
+    }
     lf_buf_init(&box);
     lf_buf_addf(&box, "loong-flow tokenizer files 1\ntokenizer.json %zu\n%s", tok.len, tok.data);
     lf_buf_addf(&box, "tokenizer_config.json %zu\n%s", strlen(text), text);
@@ -58,6 +68,11 @@ static void kit_open(struct kit *k, json_t *config, const char *jinja)
     json_decref(config);
     lf_buf_fini(&box);
     lf_buf_fini(&tok);
+}
+
+static void kit_open(struct kit *k, json_t *config, const char *jinja)
+{
+    kit_with(k, config, jinja, false);
 }
 
 static void kit_close(struct kit *k)
@@ -201,6 +216,61 @@ static void test_golden(void)
     json_decref(all);
 }
 
+/* marks.json: {% generation %} in places that no turn's end is at, and inside of tokens. */
+static bool check_mark_case(json_t *all, const json_t *want)
+{
+    struct kit k = {0};
+    lf_chat_doc d;
+    lf_row r = {0};
+    lf_err err = LF_ERR_INIT;
+    const lf_chat_train how = {.mask = LF_CHAT_MASK_GENERATION};
+    const char *mask = json_string_value(json_object_get(want, "mask"));
+    json_t *template = json_object_get(json_object_get(all, "templates"),
+                                       json_string_value(json_object_get(want, "template")));
+    kit_with(&k, json_pack("{s:O, s:s}", "chat_template", template, "eos_token", "</s>"), NULL,
+             json_is_true(json_object_get(want, "lower")));
+    row_open(&r, json_object_get(json_object_get(all, "conversations"),
+                                 json_string_value(json_object_get(want, "conversation"))));
+    lf_chat_doc_init(&d);
+    lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
+    int rc =
+        c ? lf_chat_encode(&d, c, k.state, r.prompt.turns, r.prompt.n_turns, NULL, &how, &err) : -1;
+    bool ok = same_ids(&d.ids, json_object_get(want, "ids"));
+    if (strchr(mask + 1, '1'))
+        ok = ok && rc == 0 && d.ids.n == strlen(mask);
+    else
+        ok = ok && rc < 0 && d.fault == LF_CHAT_NO_TARGET;
+    for (size_t i = 1; ok && rc == 0 && i < d.ids.n; i++) /* nothing predicts the first */
+        ok = d.mask[i] == (mask[i] == '1');
+    if (!ok)
+        tap_diag("%s, %s%s: %s", json_string_value(json_object_get(want, "template")),
+                 json_string_value(json_object_get(want, "conversation")),
+                 json_is_true(json_object_get(want, "lower")) ? ", lower" : "", err.text);
+    lf_chat_destroy(c);
+    lf_chat_doc_fini(&d);
+    lf_row_fini(&r);
+    kit_close(&k);
+    return ok;
+}
+
+static void test_marks(void)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *want, *all = lf_json_load_file(golden("chat/marks.json"), (size_t)1 << 20, &err);
+    int64_t bad = 0, n = 0;
+    size_t i;
+    if (!all)
+        tap_bail("%s", err.text);
+    json_array_foreach(json_object_get(all, "cases"), i, want)
+    {
+        bad += !check_mark_case(all, want);
+        n++;
+    }
+    tap_ok(n > 90, "%lld cases of marks", (long long)n);
+    tap_i64(bad, 0, "masks that differ from transformers' assistant_masks");
+    json_decref(all);
+}
+
 /* ---- where the template is found ---- */
 
 static void renders(const struct kit *k, const lf_chat_opts *o, bool tools, const char *want, const char *name)
@@ -322,6 +392,11 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
 #define MARKED                                                                                                         \
     "<s>{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>{% "   \
     "endgeneration %}{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"
+#define TWICE                                                                                      \
+    "<s>{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% "   \
+    "endgeneration "                                                                               \
+    "%}!{% generation %}{{ m.content }}{% endgeneration %}</s>{% else %}{{ m.content }}</s>{% "    \
+    "endif %}{% endfor %}"
 #define ROW(...)  "{\"messages\":[" __VA_ARGS__ "]}"
 #define U(text)   "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define A(text)   "{\"role\":\"assistant\",\"content\":\"" text "\"}"
@@ -355,6 +430,14 @@ static void test_rows(void)
             ROW(U("a") "," AND("b", "\"loss\":true") "," U("c") "," AND("d", "\"loss\":false")),
             &last, 0, "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>d</s>",
             "loss: true and false");
+    encodes(TWICE, four, &last, 0, "<s>a</s>b!b</s>c</s>[d]![d]</s>", "the last turn's two marks");
+    encodes(TWICE, ROW(U("a") "," NOT("b") "," U("c") "," A("d")), &all, 0,
+            "<s>a</s>b!b</s>c</s>[d]![d]</s>", "train: false with two marks in a turn");
+    encodes("<s>{% generation %}{{ messages | length }}{% endgeneration %}" TWICE, four, &last, 0,
+            "<s>4<s>a</s>b!b</s>c</s>[d]![d]</s>", "a mark in front is of no turn");
+    encodes("{% if messages | length < 4 %}{% generation %}y{% endgeneration %}{% endif %}"
+            "{% generation %}x{% endgeneration %}",
+            four, &last, LF_CHAT_BROKEN, "cannot be chosen", "marks that come and go");
     encodes(MARKED, ROW(U("a") "," AND("b", "\"weight\":0.0") "," U("c") "," A("d")), &all, 0,
             "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
             "weight: 0 by the marks");
@@ -445,6 +528,7 @@ static void test_order(void)
 int main(void)
 {
     test_golden();
+    test_marks();
     test_found();
     test_rows();
     test_sharegpt();
