@@ -288,8 +288,12 @@ static void log_counts(const tok_writer *w)
     for (int k = 0; k < N_COUNTS; k++)
         if (n[k] && k != COUNT_FATE + LF_ROW_KEPT && k != COUNT_FATE + LF_ROW_EMPTY &&
             (k != COUNT_NO_EOS || w->info.eos_id >= 0 || w->s->chat))
-            lf_log(1, "%llu of %llu rows %s%s", (unsigned long long)n[k], (unsigned long long)w->at.next,
-                   k < LF_ROW_FATES ? "left out: " : "are ", lf_tokenize_count_name(k));
+            lf_log(1, "%llu of %llu rows %s%s", (unsigned long long)n[k],
+                   (unsigned long long)w->at.next,
+                   k < LF_ROW_FATES         ? "left out: "
+                   : k < COUNT_EMPTY_ANSWER ? "are "
+                                            : "have ",
+                   lf_tokenize_count_name(k));
 }
 
 /* Documents to learn from, and none of their tokens is trained? */

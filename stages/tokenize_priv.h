@@ -99,11 +99,20 @@ typedef struct tok_doc {
     uint8_t fate, kind, split; /* lf_row_fate, lf_row_kind */
     bool masked;               /* some of its tokens are not trained */
     bool has_margin, label;
-    bool truncated, no_eos, double_bos, seam;
+    bool truncated, no_eos, double_bos, seam, empty_answer, other_prompt;
 } tok_doc;
 
 /* What is counted over records. */
-enum { COUNT_FATE, COUNT_TRUNCATED = LF_ROW_FATES, COUNT_NO_EOS, COUNT_DOUBLE_BOS, COUNT_SEAM, N_COUNTS };
+enum {
+    COUNT_FATE,
+    COUNT_TRUNCATED = LF_ROW_FATES,
+    COUNT_NO_EOS,
+    COUNT_DOUBLE_BOS,
+    COUNT_SEAM,
+    COUNT_EMPTY_ANSWER,
+    COUNT_OTHER_PROMPT,
+    N_COUNTS
+};
 const char *lf_tokenize_count_name(int k);
 
 /* Records in order, made by one thread, worked on by one thread, given to the sink in order. */

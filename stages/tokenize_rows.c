@@ -13,7 +13,8 @@
 
 const char *lf_tokenize_count_name(int k)
 {
-    static const char *const more[] = {"truncated", "without_eos", "double_bos", "seams"};
+    static const char *const more[] = {"truncated", "without_eos",   "double_bos",
+                                       "seams",     "empty_answers", "different_prompts"};
     return k < LF_ROW_FATES ? lf_row_fate_name((enum lf_row_fate)k) : more[k - LF_ROW_FATES];
 }
 
@@ -90,7 +91,9 @@ int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf 
                     .truncated = d->truncated,
                     .no_eos = d->no_eos,
                     .double_bos = d->double_bos,
-                    .seam = d->seam};
+                    .seam = d->seam,
+                    .empty_answer = d->empty_answer,
+                    .other_prompt = d->other_prompt};
     b->replaced += d->replaced;
     int rc = lf_ids_add_all(&b->ids, d->ids.v, d->ids.n, err);
     lf_buf_add(&b->mask, d->mask.data, d->mask.len);

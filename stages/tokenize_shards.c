@@ -269,6 +269,8 @@ static void count_doc(uint64_t *counts, const tok_doc *d)
     counts[COUNT_NO_EOS] += d->no_eos;
     counts[COUNT_DOUBLE_BOS] += d->double_bos;
     counts[COUNT_SEAM] += d->seam;
+    counts[COUNT_EMPTY_ANSWER] += d->empty_answer;
+    counts[COUNT_OTHER_PROMPT] += d->other_prompt;
 }
 
 int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)

@@ -48,20 +48,23 @@ typedef struct lf_datadoc_opts {
     bool (*stop)(void);            /* asked now and then; NULL: never */
 } lf_datadoc_opts;
 
-/* Read the whole corpus. *report (owned): see below. A file that cannot be read to its end is a finding ("unreadable"),
- * and the next one is read. LF_EINTR: stop() said so.
+/* Read the whole corpus. *report (owned): see below. A file that cannot be read to its end is a
+ * finding ("unreadable"), and the next one is read. LF_EINTR: stop() said so.
  *
- *   {"rows","bytes","clean", "shapes":{name:rows}, "lengths":{"unit":"tokens"|"characters","min","max","mean","p1".."p99",
- *    "histogram":[{"from","to","rows"}]}, "broken":{"rows","first":[{"at","why"}]}, "unreadable":[{"at","why"}],
- *    "longest":[{"at","length"}], "duplicates":{"rows","estimated","first":[{"at","same_as"}]},
+ *   {"rows","bytes","clean", "shapes":{name:rows},
+ * "lengths":{"unit":"tokens"|"characters","min","max","mean","p1".."p99",
+ *    "histogram":[{"from","to","rows"}]}, "broken":{"rows","first":[{"at","why"}]},
+ * "unreadable":[{"at","why"}], "longest":[{"at","length"}],
+ * "duplicates":{"rows","estimated","first":[{"at","same_as"}]},
  *    "near_duplicates":{"rows","among","first":[{"at","like","similarity"}]},
  *    "oddities":{name:{"rows","first":[at]}}, "samples":[{"kind","at","length","text"}],
  *    with o->rows also
- *    "encoded":{"rows","documents","tokens","trained","trained_share","no_template": rows with turns and no chat template,
- *     "left_out":{reason:{"rows","first":[{"at","why"}]}}, "found":{name:{"rows","first":[at]}}}}
- * lengths are then those of documents, and samples show them decoded, trained parts between {+ and +}. Reasons are those
- * of lf_row_fate; found are truncated, without_eos, double_bos, seams (lf_rowdocs), prompt_trained, and
- * special_in_content: a turn writes a special token, which becomes one. */
+ *    "encoded":{"rows","documents","tokens","trained","trained_share","no_template": rows with
+ * turns and no chat template, "left_out":{reason:{"rows","first":[{"at","why"}]}},
+ * "found":{name:{"rows","first":[at]}}}} lengths are then those of documents, and samples show them
+ * decoded, trained parts between {+ and +}. Reasons are those of lf_row_fate; found are truncated,
+ * without_eos, double_bos, seams, empty_answers, different_prompts (lf_rowdocs), prompt_trained,
+ * and special_in_content: a turn writes a special token, which becomes one. */
 int lf_datadoc_run(json_t **report, lf_corpus *c, const lf_datadoc_opts *o, lf_err *err);
 
 /* The report for people, safe for a terminal. */

@@ -12,9 +12,20 @@
 #define KEEP 5    /* places told of each finding */
 #define SHOW 1500 /* bytes of a row that is shown */
 
-enum { FIND_TRUNCATED, FIND_NO_EOS, FIND_DOUBLE_BOS, FIND_SEAM, FIND_ALL_TRAINED, FIND_SPECIAL, N_FINDS };
-static const char *const find_names[N_FINDS] = {"truncated", "without_eos",    "double_bos",
-                                                "seams",     "prompt_trained", "special_in_content"};
+enum {
+    FIND_TRUNCATED,
+    FIND_NO_EOS,
+    FIND_DOUBLE_BOS,
+    FIND_SEAM,
+    FIND_ALL_TRAINED,
+    FIND_SPECIAL,
+    FIND_EMPTY_ANSWER,
+    FIND_OTHER_PROMPT,
+    N_FINDS
+};
+static const char *const find_names[N_FINDS] = {
+    "truncated",      "without_eos",        "double_bos",    "seams",
+    "prompt_trained", "special_in_content", "empty_answers", "different_prompts"};
 
 struct lf_docenc {
     lf_rowdocs docs;
@@ -92,9 +103,13 @@ int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t
     e->tokens += d->ids.n;
     e->trained += d->trained;
     e->now =
-        (unsigned)d->truncated << FIND_TRUNCATED | (unsigned)(d->no_eos && d->kind != LF_ROW_PROMPT) << FIND_NO_EOS |
+        (unsigned)d->truncated << FIND_TRUNCATED |
+        (unsigned)(d->no_eos && d->kind != LF_ROW_PROMPT) << FIND_NO_EOS |
         (unsigned)d->double_bos << FIND_DOUBLE_BOS | (unsigned)d->seam << FIND_SEAM |
-        (unsigned)(has_prompt(row) && d->n_docs == 1 && d->trained + 1 >= d->ids.n && d->ids.n > 1) << FIND_ALL_TRAINED;
+        (unsigned)d->empty_answer << FIND_EMPTY_ANSWER |
+        (unsigned)d->other_prompt << FIND_OTHER_PROMPT |
+        (unsigned)(has_prompt(row) && d->n_docs == 1 && d->trained + 1 >= d->ids.n && d->ids.n > 1)
+            << FIND_ALL_TRAINED;
     rc = seek_special(e, o->tok, t, &row->prompt, err);
     if (rc == 0)
         rc = seek_special(e, o->tok, t, &row->completion, err);

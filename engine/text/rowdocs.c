@@ -142,6 +142,13 @@ static int text_doc(const struct ctx *c, const char *text, size_t len, lf_err *e
     return rc < 0 ? rc : end_doc(c, at, false, err);
 }
 
+static bool blank(const char *text, size_t len)
+{
+    while (len > 0 && strchr(" \t\r\n", text[len - 1]) && text[len - 1])
+        len--;
+    return len == 0;
+}
+
 /* Texts of a prompt and an answer, tokenized in one piece. prompt NULL: unknown, masked by the caller. */
 static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece *answer, lf_err *err)
 {
@@ -153,6 +160,7 @@ static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece 
     d->part.n = d->n_spans = 0;
     if (d->text.len == from)
         return leave_out(d, LF_ROW_EMPTY, "no text");
+    d->empty_answer = d->empty_answer || blank(answer->text, answer->len);
     int rc = lf_buf_check(&d->text, err);
     if (rc == 0)
         rc =
@@ -260,6 +268,41 @@ static int take_chat(const struct ctx *c, size_t at, lf_err *err)
     return rc < 0 ? rc : lf_buf_check(&d->text, err);
 }
 
+/* Something beside the text of an answer: a call of a tool, a reasoning. */
+static bool says_more(const lf_turn *t)
+{
+    static const char *const keys[] = {"tool_calls", "function_call", "reasoning_content",
+                                       "reasoning", "thinking"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *v = json_object_get(t->json, keys[i]);
+        if (json_array_size(v) > 0 || json_object_size(v) > 0 || json_string_length(v) > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_answer(const lf_turn *t)
+{
+    return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
+}
+
+/* Is an answer that is trained, of the turns from `first` on, empty? */
+static bool has_empty(const lf_rowdocs *d, size_t first, bool last_only)
+{
+    bool last = true;
+    for (size_t i = d->n_turns; i-- > first;) {
+        const lf_turn *t = &d->turns[i];
+        if (!is_answer(t))
+            continue;
+        bool taught =
+            t->train == LF_TURN_TRAINED || (t->train == LF_TURN_UNSAID && (last || !last_only));
+        if (taught && t->text && blank(t->text, t->len) && !says_more(t))
+            return true;
+        last = false;
+    }
+    return false;
+}
+
 /* The conversation in d->turns, of which turns before `first` are not trained. */
 static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
 {
@@ -273,6 +316,7 @@ static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
         return rc;
     how.first = first;
     how.last_only = how.last_only && d->kind == LF_ROW_PLAIN;
+    d->empty_answer = d->empty_answer || has_empty(d, first, how.last_only);
     how.all_spans = c->o->max_length && c->o->truncate == LF_TRUNCATE_BUDGET;
     if (!c->o->any_order && lf_chat_check_order(d->turns, d->n_turns, &why) < 0)
         return leave_out(d, LF_ROW_BROKEN, why.text);
@@ -350,6 +394,7 @@ static int mask_shared(const struct ctx *c, lf_err *err)
     memset(d->mask.data + a, 0, n);
     d->trained -= n > 1 ? 2 * (n - 1) : 0;
     d->masked = true;
+    d->other_prompt = n == 0 || (n == 1 && (int64_t)d->ids.v[0] == lf_tokenizer_bos(c->o->tok));
     return 0;
 }
 
@@ -369,6 +414,9 @@ static int pair_docs(const struct ctx *c, lf_err *err)
     bool whole = turns && (none || (repeated(&r->prompt, side[0]) && repeated(&r->prompt, side[1])));
     size_t shared = whole ? shared_turns(side[0], side[1]) : 0;
     int rc = 0;
+    for (int k = 0; k < 2 && whole; k++) /* they part before an answer */
+        d->other_prompt =
+            d->other_prompt || (shared < side[k]->n_turns && !is_answer(&side[k]->turns[shared]));
     d->has_margin = r->has_margin;
     d->margin = (float)r->margin;
     for (int k = 0; k < 2 && rc == 0 && d->fate == LF_ROW_KEPT; k++)
@@ -388,8 +436,7 @@ static int unpaired_doc(const struct ctx *c, lf_err *err)
     if (r->prompt.text || r->prompt.turns)
         return answer_doc(c, &r->prompt, &r->completion, err);
     for (size_t i = 0; i < r->completion.n_turns; i++) {
-        enum lf_role role = r->completion.turns[i].role;
-        last = role == LF_ROLE_ASSISTANT || role == LF_ROLE_FUNCTION_CALL ? i : last;
+        last = is_answer(&r->completion.turns[i]) ? i : last;
     }
     return whole_conversation(c, &r->completion, last, err);
 }
@@ -494,6 +541,7 @@ int lf_rowdocs_encode(lf_rowdocs *d, const lf_rowdocs_opts *o, lf_tok_state *t, 
     lf_err_clear(&d->why);
     d->n_docs = d->ids.n = d->trained = d->n_spans = d->len[0] = d->len[1] = 0;
     d->masked = d->has_margin = d->label = d->truncated = d->double_bos = d->seam = d->no_eos = false;
+    d->empty_answer = d->other_prompt = false;
     d->margin = 0;
     d->replaced = 0;
     lf_buf_clear(&d->mask);

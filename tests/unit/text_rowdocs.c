@@ -115,6 +115,68 @@ static void test_texts(void)
 #define U(t) "{\"role\":\"user\",\"content\":\"" t "\"}"
 #define A(t) "{\"role\":\"assistant\",\"content\":\"" t "\"}"
 
+/* What is said about rows that are kept. */
+static void noted(const lf_rowdocs_opts *o, const char *line, bool empty, bool other,
+                  const char *name)
+{
+    lf_row r = {0};
+    lf_err err = LF_ERR_INIT;
+    uint64_t replaced = 0;
+    int rc = lf_shape_row(&r, &shape, line, strlen(line), "f:1", &replaced, &err);
+    if (rc == 0)
+        rc = lf_rowdocs_encode(&docs, o, state, &r, &err);
+    tap_rc(rc ? rc : docs.fate != LF_ROW_KEPT, 0, &err, NULL, name);
+    tap_ok(docs.empty_answer == empty, "%s: %s", name,
+           empty ? "an empty answer" : "no empty answer");
+    tap_ok(docs.other_prompt == other, "%s: %s", name, other ? "different prompts" : "one prompt");
+    lf_row_fini(&r);
+}
+
+static void test_noted(void)
+{
+    lf_rowdocs_opts o = plain(), last = o;
+    last.train.last_only = true;
+    noted(&o, "{\"prompt\":\"a: \",\"completion\":\"1\"}", false, false, "an answer");
+    noted(&o, "{\"prompt\":\"a: \",\"completion\":\"\"}", true, false, "no text");
+    noted(&o, "{\"prompt\":\"a: \",\"completion\":\" \\n\"}", true, false, "white space");
+    noted(&o, "{\"messages\":[" U("a") "," A("") "]}", true, false, "a turn without text");
+    noted(&o, "{\"messages\":[" U("a") "," A("") "," U("b") "," A("c") "]}", true, false,
+          "one of two");
+    noted(&last, "{\"messages\":[" U("a") "," A("") "," U("b") "," A("c") "]}", false, false,
+          "not trained");
+    noted(&o,
+          "{\"messages\":[" U("a") ",{\"role\":\"assistant\",\"content\":\"\",\"weight\":0}," U(
+              "b") "," A("c") "]}",
+          false, false, "weight 0");
+    noted(&o, "{\"messages\":[" U("") "," A("c") "]}", false, false, "a question without text");
+    noted(&o,
+          "{\"messages\":[" U("a") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{"
+                                   "\"function\":{\"name\":"
+                                   "\"f\",\"arguments\":{}}}]}]}",
+          false, false, "a call of a tool");
+    noted(&o, "{\"instruction\":\"a\",\"output\":\"\"}", true, false, "alpaca");
+    noted(&o, "{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"\"}", true, false,
+          "a rejected answer");
+    noted(&o, "{\"prompt\":\"a\",\"completion\":\"\",\"label\":false}", true, false,
+          "a labelled answer");
+    noted(&o, "{\"prompt\":\"a\"}", false, false, "a prompt has none");
+    noted(&o, "{\"chosen\":[" U("a") "," A("b") "],\"rejected\":[" U("a") "," A("c") "]}", false,
+          false, "a pair");
+    noted(&o, "{\"chosen\":[" U("a") "," A("b") "],\"rejected\":[" U("x") "," A("c") "]}", false,
+          true, "a pair of other questions");
+    noted(&o,
+          "{\"chosen\":[" U("a") "," A("b") "," U("c") "," A("d") "],\"rejected\":[" U("a") "," A(
+              "b") "," U("x") "," A("d") "]}",
+          false, true, "another second question");
+    noted(&o,
+          "{\"chosen\":[" U("a") "," A("b") "," U("c") "," A("d") "],\"rejected\":[" U("a") "," A(
+              "x") "," U("c") "," A("d") "]}",
+          false, false, "another first answer");
+    noted(&o, "{\"chosen\":\"Q: 1 A: x\",\"rejected\":\"Q: 1 A: y\"}", false, false,
+          "texts that begin alike");
+    noted(&o, "{\"chosen\":\"one\",\"rejected\":\"two\"}", false, true, "texts that do not");
+}
+
 static void test_pairs(void)
 {
     lf_rowdocs_opts o = plain(), prompt = o, last = o, none = o, any = o;
@@ -265,6 +327,7 @@ int main(void)
 {
     setup();
     test_texts();
+    test_noted();
     test_pairs();
     test_judged();
     test_prompts();
