@@ -280,8 +280,7 @@ int lf_ini_parse_text(lf_ini *out, const char *text, size_t len, const char *pat
     const char *p = text, *end = rc == 0 ? text + len : text;
     if (len >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0))
         rc = lf_fail(err, LF_EFORMAT, "%s:1:1: this is UTF-16; save the file as UTF-8", r.path);
-    if (len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
-        p += 3;
+    p += lf_utf8_bom(text, len);
     while (rc == 0 && p < end) {
         const char *nl = memchr(p, '\n', (size_t)(end - p)), *stop = nl ? nl : end;
         r.line++;

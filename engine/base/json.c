@@ -10,6 +10,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/str.h"
+#include "engine/base/utf8.h"
 
 /* Digits of the longest integer that always fits; a longer one may. */
 #define SAFE_DIGITS 18
@@ -49,6 +50,9 @@ static json_t *load_widened(const char *text, size_t len, json_error_t *je)
 json_t *lf_json_load_text(const char *text, size_t len, const char *path_for_messages, lf_err *err)
 {
     json_error_t je;
+    size_t bom = lf_utf8_bom(text, len);
+    text += bom;
+    len -= bom;
     json_t *v = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
     if (!v && json_error_code(&je) == json_error_numeric_overflow)
         v = load_widened(text, len, &je);

@@ -6,6 +6,13 @@
 #define LF_BASE_UTF8_H
 
 #include <stddef.h>
+#include <string.h>
+
+/* Bytes of the byte order mark that a file of n bytes at s begins with: 3, or 0 for none. */
+static inline size_t lf_utf8_bom(const char *s, size_t n)
+{
+    return n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
 
 /* Bytes of the valid sequence at s (1 to 4), 0 when the first n bytes do not begin with one. n >= 1. */
 static inline size_t lf_utf8_len(const char *s, size_t n)

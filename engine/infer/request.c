@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
+#include "engine/base/utf8.h"
 #include "engine/infer/request_priv.h"
 
 /* Everything the jobs point to. */
@@ -326,7 +327,9 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
         if (strspn(line, " \t\r\n") == (size_t)len)
             continue;
         json_error_t je;
-        json_t *o = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+        size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
+        json_t *o =
+            json_loadb(line + bom, (size_t)len - bom, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
         if (!o)
             rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", name, number, je.column < 1 ? 1 : je.column, je.text);
         else if ((rc = read_object(jobs, p, o, number, tok, d, err)))

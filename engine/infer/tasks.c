@@ -216,7 +216,8 @@ static int add_lines(lf_tasks *t, enum lf_task_kind kind, const char *path, int6
         if (strspn(line, " \t\r\n") == (size_t)len)
             continue;
         char *where = lf_arena_printf(t->arena, err, "%s:%zu", path, number);
-        rc = where ? add_json_line(t, kind, line, (size_t)len, where, err) : LF_ENOMEM;
+        size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
+        rc = where ? add_json_line(t, kind, line + bom, (size_t)len - bom, where, err) : LF_ENOMEM;
         docs++;
     }
     if (rc == 0 && ferror(f))
@@ -250,7 +251,8 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     if (rc == 0 && lf_utf8_check(text.data, text.len) != text.len)
         rc = lf_fail(err, LF_EFORMAT, "%s: byte %zu is not valid UTF-8", path, lf_utf8_check(text.data, text.len));
     if (rc == 0)
-        rc = lf_tasks_add_rolling_text(t, text.data, text.len, err);
+        rc = lf_tasks_add_rolling_text(t, text.data + lf_utf8_bom(text.data, text.len),
+                                       text.len - lf_utf8_bom(text.data, text.len), err);
     lf_buf_fini(&text);
     return rc;
 }

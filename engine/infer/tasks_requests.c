@@ -8,6 +8,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/utf8.h"
 #include "engine/infer/filter.h"
 #include "engine/infer/tasks_priv.h"
 
@@ -337,7 +338,8 @@ static int read_file(reader *r, int (*read)(reader *r, json_t *o, size_t line, v
         if (strspn(line, " \t\r\n") == (size_t)len)
             continue;
         json_error_t je;
-        json_t *o = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES, &je);
+        size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
+        json_t *o = json_loadb(line + bom, (size_t)len - bom, JSON_REJECT_DUPLICATES, &je);
         if (!o)
             rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", r->path, number, je.column < 1 ? 1 : je.column, je.text);
         else if ((rc = read(r, o, number, arg, err)))

@@ -9,6 +9,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/infer/lines.h"
 #include "engine/post/rm_rows_priv.h"
 
@@ -93,13 +94,13 @@ int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
         return lf_fail_errno(err, "cannot open %s", path);
     while (!rc && (len = getline(&line, &cap, f)) > 0) {
         number++;
-        size_t n = (size_t)len;
+        size_t n = (size_t)len, bom = number == 1 ? lf_utf8_bom(line, n) : 0;
         while (n && strchr(" \t\r\n", line[n - 1]))
             n--;
         if (n > LF_LINE_MAX)
             rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, number, LF_LINE_MAX);
-        else if (n)
-            rc = add_row(r, path, number, line, n, err);
+        else if (n > bom)
+            rc = add_row(r, path, number, line + bom, n - bom, err);
     }
     if (!rc && ferror(f))
         rc = lf_fail_errno(err, "cannot read %s", path);

@@ -8,6 +8,7 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/text/chat_priv.h"
 #include "engine/text/tokenizer_forms.h"
 
@@ -32,6 +33,9 @@ static bool has_block(const char *s, size_t n, const char *name)
 static int add_template(lf_chat *c, const char *source, size_t len, const char *name, bool for_tools, lf_buf *text,
                         lf_err *err)
 {
+    size_t bom = lf_utf8_bom(source, len);
+    source += bom;
+    len -= bom;
     if (c->now == 0 && memmem(source, len, "strftime_now", 12))
         return lf_fail(err, LF_EINVAL, "%s writes the date into its text; say which (chat_time)", name);
     lf_jinja *t = lf_jinja_parse(source, len, name, err);

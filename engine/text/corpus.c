@@ -17,6 +17,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/text/corpus_files.h"
 #include "engine/text/corpus_kind.h"
 #include "engine/text/tokenizer_priv.h"
@@ -32,6 +33,8 @@ struct lf_corpus {
     bool is_archive; /* tar or zip: members have names */
     char *member;
     bool json;
+    bool at_start, mark; /* nothing of the member is read; a byte order mark was passed over before
+                            its first record */
     lf_buf win; /* [pos, win.len) is unread */
     size_t pos;
     bool member_end; /* nothing follows the window */
@@ -297,6 +300,7 @@ static int next_member(lf_corpus *c, lf_err *err)
         c->member_end = false;
         c->member_bytes = 0;
         c->line = 1;
+        c->at_start = true;
         c->pos = 0;
         lf_buf_clear(&c->win);
         return 1;
@@ -455,9 +459,24 @@ static int cut_lines(lf_corpus *c, size_t *len, size_t *skip, uint64_t *lines, l
     return 0;
 }
 
+/* Pass over a byte order mark at the start of the member. */
+static int skip_mark(lf_corpus *c, lf_err *err)
+{
+    int rc = 0;
+    while (rc == 0 && c->win.len < 3 && !c->member_end)
+        rc = refill(c, err);
+    c->pos = rc == 0 ? lf_utf8_bom(c->win.data, c->win.len) : 0;
+    c->mark = c->pos > 0;
+    c->at_start = false;
+    return rc;
+}
+
 /* The next record of the open member; 0: it has ended. */
 static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
+    int begun = c->at_start ? skip_mark(c, err) : 0;
+    if (begun != 0)
+        return begun;
     for (;;) {
         size_t take = 0, skip = 0, show;
         uint64_t lines = 0;
@@ -489,13 +508,18 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
             continue;
         bool cr = one_line && nl && take >= 2 && text[take - 2] == '\r';
         *r = (lf_corpus_record){.raw = text,
-                                .end = !one_line ? LF_CORPUS_NO_LINE : cr ? LF_CORPUS_CRLF : nl ? LF_CORPUS_LF : LF_CORPUS_NO_END,
+                                .end = !one_line ? LF_CORPUS_NO_LINE
+                                       : cr      ? LF_CORPUS_CRLF
+                                       : nl      ? LF_CORPUS_LF
+                                                 : LF_CORPUS_NO_END,
                                 .len = show,
                                 .json = c->json,
                                 .source = c->at,
                                 .line = line,
                                 .member = c->member,
-                                .in_source = c->in_source++};
+                                .in_source = c->in_source++,
+                                .bom = c->mark};
+        c->mark = false;
         return 1;
     }
 }

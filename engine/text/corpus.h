@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2, xz, zstd) or inside
- * tar and zip, through libarchive; directories (recursive, sorted, hidden names left out), globs and standard input
- * ("-"). A compressed file or an archive inside an archive is an error, and so is a sparse file in one. Streaming:
- * memory is bounded by the longest document. Reading is sequential and its order is a function of the input names
- * alone, so the n-th document is the same in every run.
+ * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2,
+ * xz, zstd) or inside tar and zip, through libarchive; directories (recursive, sorted, hidden names
+ * left out), globs and standard input
+ * ("-"). A byte order mark at the start of a file is passed over. A compressed file or an archive
+ * inside an archive is an error, and so is a sparse file in one. Streaming: memory is bounded by
+ * the longest document. Reading is sequential and its order is a function of the input names alone,
+ * so the n-th document is the same in every run.
  *
- * One thread reads records (lf_corpus_next); what a record means is worked out by any thread (lf_corpus_text), because
- * parsing JSON costs more than reading.
+ * One thread reads records (lf_corpus_next); what a record means is worked out by any thread
+ * (lf_corpus_text), because parsing JSON costs more than reading.
  */
 #ifndef LF_TEXT_CORPUS_H
 #define LF_TEXT_CORPUS_H
@@ -71,6 +73,8 @@ typedef struct lf_corpus_record {
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
+    bool
+        bom; /* a byte order mark stood before it, at the start of the file: it is no part of raw */
 } lf_corpus_record;
 /* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and position. */
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);

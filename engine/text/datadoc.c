@@ -290,13 +290,13 @@ static void take_samples(struct doctor *d, uint64_t length)
 }
 
 /* CR LF after some rows of a file and LF after others. */
-static unsigned file_ends(struct doctor *d, const lf_corpus_record *r)
+static unsigned file_oddities(struct doctor *d, const lf_corpus_record *r)
 {
     d->crlf = d->crlf || r->end == LF_CORPUS_CRLF;
     d->lf = d->lf || r->end == LF_CORPUS_LF;
     bool told = d->ends_told;
     d->ends_told = d->crlf && d->lf;
-    return d->ends_told && !told ? 1u << ODD_LINE_ENDS : 0;
+    return (d->ends_told && !told ? 1u << ODD_LINE_ENDS : 0) | (r->bom ? 1u << ODD_BOM : 0);
 }
 
 static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
@@ -307,7 +307,7 @@ static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
     int rc = note_place(d, r, err);
     if (rc < 0)
         return rc;
-    unsigned ends = file_ends(d, r);
+    unsigned ends = file_oddities(d, r);
     d->bytes += r->len;
     bool failed = false;
     lf_buf_clear(&d->shown);

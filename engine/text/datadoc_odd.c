@@ -158,7 +158,7 @@ unsigned lf_datadoc_odd(const char *text, size_t len, const char *raw, size_t ra
     unsigned odd = odd_chars(text, len);
     if (raw != text && lf_utf8_check(raw, raw_len) < raw_len)
         odd |= 1u << ODD_UTF8;
-    if (raw_len >= 3 && memcmp(raw, "\xEF\xBB\xBF", 3) == 0)
+    if (lf_utf8_bom(raw, raw_len))
         odd |= 1u << ODD_BOM;
     if (blank(text, len))
         odd |= 1u << ODD_EMPTY;

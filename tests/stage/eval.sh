@@ -114,6 +114,13 @@ threads=2
 run limit $all --limit 7
 same "$(wc -l <"$dir/limit/results/samples.jsonl" | tr -d ' ')" 29 "limit: the first documents of each task"
 same "$(sample limit 9 ll)" "$("$tool" get "$dir/base/results/samples.jsonl" $((docs - 50 - 45 - 1 - 60 + 2)) ll)" "with the same numbers"
+mkdir "$dir/mark"
+for f in pages.jsonl choice.jsonl words.jsonl book.txt; do
+    printf '\357\273\277' | cat - "$dir/$f" >"$dir/mark/$f"
+done
+run mark $tok --text "$dir/mark/pages.jsonl" --text "$dir/mark/book.txt" --multiple-choice "$dir/mark/choice.jsonl" --last-word "$dir/mark/words.jsonl" --limit 7
+same "$(grep -c . "$dir/mark/results/samples.jsonl") $(sed 's/.*"ll":/"ll":/' "$dir/mark/results/samples.jsonl")" \
+    "22 $(grep -v '"task":"valid"' "$dir/limit/results/samples.jsonl" | sed 's/.*"ll":/"ll":/')" "behind byte order marks: the same numbers"
 run notok --data "$dir/tok/shards"
 same "$rc $(value notok valid token_perplexity)" "0 $(value base valid token_perplexity)" "shards without a tokenizer: the same token perplexity"
 same "$(value notok valid bits_per_byte)" "" "and no numbers per byte, which are not known"

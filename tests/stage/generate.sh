@@ -104,8 +104,12 @@ same "$(sum small)" "$(sum base)" "one sequence at a time, one row, one thread: 
 run pages $tok --prompts "$dir/requests.jsonl" --batch 5 --step-rows 33 --page-tokens 128 --kv-tokens 900
 threads=2
 same "$(sum pages)" "$(sum base)" "another batch, cache and pages: the same bytes"
-"$generate" --checkpoint "$dir/ckpt" --out "$dir/stdin" $tok --prompts - <"$dir/requests.jsonl" 2>"$dir/err"
-same "$(sum stdin)" "$(sum base)" "from standard input: the same bytes"
+{
+    printf '\357\273\277'
+    cat "$dir/requests.jsonl"
+} >"$dir/mark.jsonl"
+"$generate" --checkpoint "$dir/ckpt" --out "$dir/stdin" $tok --prompts - <"$dir/mark.jsonl" 2>"$dir/err"
+same "$(sum stdin)" "$(sum base)" "from standard input, behind a byte order mark: the same bytes"
 run seed $tok --prompts "$dir/requests.jsonl" --seed 2
 [ "$(get seed 14 token_ids)" != "$(get base 14 token_ids)" ]
 ok $? "another seed draws other tokens"

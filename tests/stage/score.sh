@@ -50,8 +50,12 @@ score base "$dir/answers.jsonl"
 same "$rc $(lines base | wc -l)" "0 $(wc -l <"$dir/answers.jsonl")" "a line for every row"
 lines base | head -n 1 | grep -Eq '^\{"id":"p0","score":-?[0-9.e+-]+,"tokens":[0-9]+\}$'
 ok $? "as it is described: $(lines base | head -n 1)"
-score small --batch-tokens 128 --block 1 --threads 1 "$dir/answers.jsonl"
-equal small base "small batches give the same bytes"
+{
+    printf '\357\273\277'
+    cat "$dir/answers.jsonl"
+} >"$dir/mark.jsonl"
+score small --batch-tokens 128 --block 1 --threads 1 "$dir/mark.jsonl"
+equal small base "small batches, and a byte order mark in front, give the same bytes"
 score big --batch-tokens 4096 --block 1000 --threads 2 "$dir/answers.jsonl"
 equal big base "large batches and two threads too"
 tac "$dir/answers.jsonl" >"$dir/back.jsonl"

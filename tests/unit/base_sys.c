@@ -107,6 +107,9 @@ static void test_json(void)
         tap_ok(!lf_json_load_text(bad[i].text, strlen(bad[i].text), "f.json", &err), "refused");
         tap_rc(err.rc, LF_EFORMAT, &err, bad[i].error, bad[i].text);
     }
+    json_t *marked = lf_json_load_text("\xEF\xBB\xBF{}", 5, "f.json", &err);
+    tap_ok(json_is_object(marked), "a byte order mark in front is passed over");
+    json_decref(marked);
     /* transformers' "no bound" is an integer that no 64 bits hold; texts and short numbers beside it stay as they are. */
     static const char wide[] = "{\"m\": 1000000000000000019884624838656, \"n\": -99999999999999999999, \"i\": [7,1234567890],"
                                " \"t\": \"\\\"1000000000000000019884624838656\", \"f\": 12345678901234567890123.5e1}";

@@ -309,9 +309,10 @@ static void test_found(void)
     refused(&k, &(lf_chat_opts){.vars = "[1]"}, LF_EINVAL, "no JSON object", "variables that are no object");
     refused(&k, &(lf_chat_opts){.vars = "{"}, LF_EFORMAT, "chat_vars", "variables that are no JSON");
     snprintf(mine, sizeof mine, "%s/mine.jinja", tap_tmpdir());
-    if (lf_io_write_file(mine, "M{{ x }}{{ eos_token }}", 23, 0600, &err) != 0)
+    if (lf_io_write_file(mine, "\xEF\xBB\xBFM{{ x }}{{ eos_token }}", 26, 0600, &err) != 0)
         tap_bail("%s", err.text);
-    renders(&k, &(lf_chat_opts){.file = mine, .vars = "{\"x\":1}"}, false, "M1</s>", "a file of the user's");
+    renders(&k, &(lf_chat_opts){.file = mine, .vars = "{\"x\":1}"}, false, "M1</s>",
+            "a file of the user's, behind a byte order mark");
     refused(&k, &(lf_chat_opts){.file = "/nowhere.jinja"}, LF_ENOENT, "/nowhere.jinja", "a file that is not there");
     kit_close(&k);
 

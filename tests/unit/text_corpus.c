@@ -86,6 +86,8 @@ static void refuse(lf_corpus_args a, const char *input, int want, const char *co
     tap_rc(rc, want, &err, contains, name);
 }
 
+#define MARK "\xEF\xBB\xBF"
+
 static void splitting(void)
 {
     puts_file("a.txt", "one\ntwo\r\n\n \t\nthree\nfour\n\n\n---\nfive\n---\n");
@@ -112,6 +114,26 @@ static void splitting(void)
     refuse(a, at("long.txt"), LF_EINVAL, "max_doc_bytes = 4", "a line above the limit");
     a.split = LF_CORPUS_FILE;
     refuse(a, at("long.txt"), LF_EINVAL, "long.txt:1:", "a file above the limit");
+}
+
+/* A byte order mark at the start of a file is no text; anywhere else it is a character. */
+static void marks(void)
+{
+    lf_corpus_args a = {.text_field = "text"};
+    puts_file("bom.jsonl", MARK "{\"text\":\"a\"}\n{\"text\":\"" MARK "b\"}\n");
+    expect(a, at("bom.jsonl"), "a|" MARK "b", "before JSON lines");
+    puts_file("twice.jsonl", "{\"text\":\"a\"}\n" MARK "{\"text\":\"b\"}\n");
+    refuse(a, at("twice.jsonl"), LF_EFORMAT, "line 2: not a JSON object", "before another line");
+    puts_file("bom.txt", MARK "one\n\n" MARK "two\n");
+    expect(a, at("bom.txt"), "one\n\n" MARK "two\n", "before a text");
+    a.split = LF_CORPUS_LINE;
+    expect(a, at("bom.txt"), "one|" MARK "two", "before lines");
+    a.split = LF_CORPUS_BLANK;
+    expect(a, at("bom.txt"), "one|" MARK "two", "before paragraphs");
+    puts_file("only.txt", MARK);
+    expect(a, at("only.txt"), "", "and nothing else");
+    puts_file("half.txt", "\xEF\xBB");
+    expect(a, at("half.txt"), "\xEF\xBB", "half of one");
 }
 
 static void json_lines(void)
@@ -367,6 +389,7 @@ int main(void)
     snprintf(dir, sizeof(dir), "%s", tap_tmpdir());
     splitting();
     json_lines();
+    marks();
     formats();
     nesting();
     files();
