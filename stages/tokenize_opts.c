@@ -118,7 +118,7 @@ static const char *const outputs[] = {"shards", "tokenizer", NULL};
 
 const lf_opt_table lf_tokenize_opts = {
     .stage = "tokenize",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "turn text into token shards, with a given or a newly trained tokenizer",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),
