@@ -130,9 +130,11 @@ static int hexadecimal(struct reader *r, lf_err *err)
     const char *close = r->p[1] == '{' ? strchr(r->p, '}') : NULL;
     if (!close && r->p[1] >= '8' && r->p[1] <= 'f' && !rust(r))
         return unclear(r, "a byte above \\x7f", err);
-    lf_buf_adds(r->out, "\\x");
-    while (close && r->p < close)
-        lf_buf_addc(r->out, *++r->p);
+    size_t n = close ? (size_t)(close - r->p) : strspn(r->p + 1, "0123456789abcdefABCDEF");
+    n = close || n < 2 ? n : 2;
+    lf_buf_addc(r->out, '\\');
+    lf_buf_add(r->out, r->p, n + 1);
+    r->p += n;
     return 0;
 }
 
@@ -170,8 +172,11 @@ static int escape(struct reader *r, lf_err *err)
     }
     if (strchr("bBhHRXKGQEkgyYNOVcCM", c))
         return unclear(r, what, err);
+    size_t digits = strspn(r->p, "0123456789"); /* a number is one thing to repeat */
+    digits = digits > 3 ? 3 : digits;
     lf_buf_addc(r->out, '\\');
-    lf_buf_addc(r->out, c);
+    lf_buf_add(r->out, r->p, digits ? digits : 1);
+    r->p += digits ? digits - 1 : 0;
     return 0;
 }
 

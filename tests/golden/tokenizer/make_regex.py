@@ -31,7 +31,7 @@ PATTERNS = {
     "not-digits": r"[\D]+",
     "fold": r"(?i:\p{Lu}+|\d'S)",
     "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
-    "intervals": r"\p{L}{2}+|(?:\p{N}){,2}A|1{2}?a|'{1,2}",
+    "intervals": r"\p{L}{2}+|(?:\p{N}){,2}A|1{2}?a|\x41{2}?s|'{1,2}",
     "sets": r"[a[b-d\d]\p{Lu}]+|[[x][A']s]+",
     "hex": r"\u0041+|[\u0061\u0031]+|\x{27}",
 }
