@@ -302,17 +302,15 @@ int lf_model_config_family(lf_model_config *c, const char *family, const char *w
 }
 
 /* 17 digits bring a double back exactly, fewer are used when they do too. */
-static int real_text(double x, char *buf, size_t cap)
+static void real_text(double x, char *buf, size_t cap)
 {
-    int n = 0;
     for (int digits = 6; digits <= 17; digits++) {
-        n = snprintf(buf, cap, "%.*g", digits, x);
+        snprintf(buf, cap, "%.*g", digits, x);
         /* strtod follows the locale; programs here never set one. */
         double back = strtod(buf, NULL);
         if (memcmp(&back, &x, sizeof(x)) == 0)
             break;
     }
-    return n;
 }
 
 #define KEY_TEXT (LF_MODEL_MAX_FACTORS * 26)
@@ -338,9 +336,9 @@ static void key_text(const lf_model_config *c, const struct lf_model_key *k, cha
         size_t at = 0;
         buf[0] = 0;
         for (int64_t i = 0; i < l->n; i++) {
-            if (i)
-                buf[at++] = ',';
-            at += (size_t)real_text(l->v[i], buf + at, cap - at);
+            char one[32];
+            real_text(l->v[i], one, sizeof(one));
+            at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? "," : "", one);
         }
         break;
     }
