@@ -30,7 +30,8 @@
     {"batch", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, NULL, 1, 1e9, NULL, "sequences", "sequences of an optimizer step; unset: micro_batch"}, \
     {"batch_tokens", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, NULL, 1, 1e12, NULL, "tokens", "the same in tokens, a multiple of seq_length"}, \
     {"micro_batch", LF_OPT_COUNT, LF_OPT_NUMERIC, 0, "1", 1, 1e6, NULL, "sequences", "sequences computed at once"}, \
-    {"max_docs", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 1 << 24, NULL, "documents", "bound per sequence; 0: 256 or seq_length"}, \
+    {"max_docs", LF_OPT_INT, LF_OPT_IDENTITY, 0, "0", 0, 1 << 24, NULL, "documents", \
+     "bound per sequence, padding counted; one document or pair fits; 0: 256 or seq_length"}, \
     {"seed", LF_OPT_INT, LF_OPT_IDENTITY, 0, "1", 0, 0, NULL, NULL, "of initial weights, data order and dropout"}, \
     {"skip_batches", LF_OPT_COUNT, LF_OPT_NUMERIC, LF_OPT_REPEAT, NULL, 0, 1e12, NULL, NULL, \
      "batch numbers to pass over, as a diverged run names them"}

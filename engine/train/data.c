@@ -22,6 +22,30 @@ static enum lf_rows rows_of(const struct lf_train_config *c)
     return c->objective ? c->objective->rows : LF_ROWS_PLAIN;
 }
 
+lf_loader_config lf_train_loader_config(const struct lf_train_config *c)
+{
+    return (lf_loader_config){.n_sources = c->n_sources,
+                              .T = c->seq_length,
+                              .B = c->micro_batch,
+                              .policy = c->packing,
+                              .max_segs = c->max_docs,
+                              .seed = c->seed,
+                              .n_ramp = c->n_ramp,
+                              .n_skip = c->n_skip,
+                              .megatron = c->megatron_order ? &c->megatron : NULL,
+                              .rows = rows_of(c),
+                              .mismatched = c->objective && c->objective->mismatched};
+}
+
+lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources)
+{
+    lf_loader_config lc = lf_train_loader_config(c);
+    lc.mode = LF_LOADER_VALID;
+    lc.n_sources = n_sources;
+    lc.megatron = NULL;
+    return lc;
+}
+
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
@@ -48,25 +72,15 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
     int rc = run_samples(&mega.samples, c, err);
     if (rc)
         return rc;
-    lf_loader_config lc = {.mode = LF_LOADER_TRAIN,
-                           .split = "train",
-                           .sources = src,
-                           .n_sources = c->n_sources,
-                           .T = c->seq_length,
-                           .B = c->micro_batch,
-                           .policy = c->packing,
-                           .max_segs = c->max_docs,
-                           .seed = c->seed,
-                           .ramp = ramp,
-                           .n_ramp = c->n_ramp,
-                           .skip = c->skip,
-                           .n_skip = c->n_skip,
-                           .megatron = c->megatron_order ? &mega : NULL,
-                           .dp_rank = rank,
-                           .dp_size = ranks,
-                           .vocab_size = t->mc.vocab,
-                           .rows = rows_of(c),
-                           .mismatched = c->objective && c->objective->mismatched};
+    lf_loader_config lc = lf_train_loader_config(c);
+    lc.split = "train";
+    lc.sources = src;
+    lc.ramp = ramp;
+    lc.skip = c->skip;
+    lc.megatron = c->megatron_order ? &mega : NULL;
+    lc.dp_rank = rank;
+    lc.dp_size = ranks;
+    lc.vocab_size = t->mc.vocab;
     return lf_loader_open(out, &lc, err);
 }
 
@@ -123,21 +137,13 @@ static int open_valid(lf_trainer *t, lf_err *err)
     t->n_valid_dirs = n;
     if (!n)
         return 0;
-    lf_loader_config lc = {.mode = LF_LOADER_VALID,
-                           .split = "valid",
-                           .sources = src,
-                           .n_sources = n,
-                           .T = c->seq_length,
-                           .B = c->micro_batch,
-                           .policy = c->packing,
-                           .max_segs = c->max_docs,
-                           .seed = c->seed,
-                           .max_tokens = c->valid_tokens,
-                           .dp_rank = t->rank,
-                           .dp_size = t->ranks,
-                           .vocab_size = t->mc.vocab,
-                           .rows = rows_of(c),
-                           .mismatched = c->objective && c->objective->mismatched};
+    lf_loader_config lc = lf_train_valid_config(c, n);
+    lc.max_tokens = c->valid_tokens;
+    lc.split = "valid";
+    lc.sources = src;
+    lc.dp_rank = t->rank;
+    lc.dp_size = t->ranks;
+    lc.vocab_size = t->mc.vocab;
     int rc = lf_loader_open(&t->vdata, &lc, err);
     return rc || !c->valid_names ? rc : open_sets(t, &lc, err);
 }
@@ -223,7 +229,8 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
 }
 
 /* Of one split as the manifest counts it; 0 when it is not there (yet) or does not say. */
-static size_t split_bytes(const struct lf_train_config *c, const char *dir, const char *split)
+static size_t split_bytes(const struct lf_train_config *c, const lf_loader_config *lc,
+                          const char *dir, const char *split)
 {
     lf_artifact a = {0};
     size_t n = 0;
@@ -232,12 +239,12 @@ static size_t split_bytes(const struct lf_train_config *c, const char *dir, cons
         int64_t docs = json_integer_value(json_object_get(s, "docs"));
         int64_t tokens = json_integer_value(json_object_get(s, "tokens"));
         int64_t samples = c->megatron.samples;
-        if (docs > 0 && tokens > 0 && c->megatron_order && strcmp(split, "train") == 0)
+        if (docs > 0 && tokens > 0 && lc->megatron)
             n = run_samples(&samples, c, NULL)
                     ? 0
                     : lf_loader_megatron_bytes(c->seq_length, (uint64_t)docs, (uint64_t)tokens, (uint64_t)samples);
         else if (docs > 0 && tokens > 0)
-            n = lf_loader_index_bytes(c->packing, c->seq_length, c->max_docs, (uint64_t)docs, (uint64_t)tokens);
+            n = lf_loader_index_bytes(lc, (uint64_t)docs, (uint64_t)tokens);
     }
     lf_artifact_fini(&a);
     return n;
@@ -245,10 +252,25 @@ static size_t split_bytes(const struct lf_train_config *c, const char *dir, cons
 
 size_t lf_train_data_bytes(const struct lf_train_config *c)
 {
-    size_t slots = lf_loader_slot_bytes(c->micro_batch, c->seq_length, c->max_docs), n = slots, valid = 0;
-    for (size_t i = 0; i < c->n_sources; i++)
-        n += split_bytes(c, c->sources[i].dir, "train");
-    for (size_t i = 0; i < c->n_valid; i++)
-        valid += split_bytes(c, c->valid[i], "valid");
-    return valid ? n + slots + valid : n;
+    const lf_loader_config train = lf_train_loader_config(c);
+    const lf_loader_config all = lf_train_valid_config(c, c->n_valid);
+    const lf_loader_config one = lf_train_valid_config(c, 1);
+    size_t n = lf_loader_slot_bytes(&train), most = 0, valid = 0, sets = 0;
+    for (size_t i = 0; i < c->n_sources; i++) {
+        size_t index = split_bytes(c, &train, c->sources[i].dir, "train");
+        n += index;
+        most = index > most ? index : most;
+    }
+    for (size_t i = 0; i < c->n_valid; i++) {
+        size_t index = split_bytes(c, &all, c->valid[i], "valid");
+        valid += index;
+        sets += index ? 1 : 0;
+        most = index > most ? index : most;
+    }
+    n += valid ? lf_loader_slot_bytes(&all) + valid : 0;
+    if (c->valid_names) /* each set is opened once more, for itself */
+        n += sets * lf_loader_slot_bytes(&one) + valid;
+    if (c->objective && c->objective->prepare) /* a pass over one split at a time, beside those */
+        n += lf_loader_slot_bytes(&one) + most;
+    return n;
 }

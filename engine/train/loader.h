@@ -8,7 +8,7 @@
  *   tokens     i32 [B, T]   padding holds eos_id (0 without one)
  *   targets    i32 [B, T]   the next token of the same document, -1 where nothing is trained (last token, padding)
  *   positions  i32 [B, T]   from 0 in each segment
- *   cu_seqlens i32 [B * max_segs + 1]  boundaries of the segments over the flattened B * T tokens; cu[0] = 0,
+ *   cu_seqlens i32 [B * lf_loader_segs + 1]  boundaries of the segments over the B * T tokens; cu[0] = 0,
  *              cu[n_segs] = B * T (padding is a segment of its own), the rest repeats B * T
  *
  * Documents that belong together are a unit, which lies whole in one row: a pair's two answers, one after the other; an
@@ -65,7 +65,7 @@ typedef struct lf_loader_config {
     int32_t T;
     int32_t B; /* samples of a micro-batch */
     enum lf_pack_policy policy;
-    int32_t max_segs; /* per sequence, with padding; 0 = min(T, 256) */
+    int32_t max_segs; /* asked for per sequence, with padding; 0 = min(T, 256); see lf_loader_segs */
     uint64_t seed;
     const lf_loader_ramp *ramp; /* ascending, first row from sample 0; samples a multiple of B, at least B * dp_size */
     size_t n_ramp;              /* VALID: none needed; a step is one micro-batch per rank */
@@ -80,7 +80,7 @@ typedef struct lf_loader_config {
 } lf_loader_config;
 
 typedef struct lf_loader_batch {
-    int32_t B, T, max_segs; /* max_segs: per sequence */
+    int32_t B, T, max_segs; /* max_segs: per sequence, lf_loader_segs */
     int32_t *tokens, *targets, *positions, *cu_seqlens;
     int32_t n_segs;         /* segments with padding; cu_seqlens has n_segs + 1 meaningful values */
     int32_t max_seglen;     /* longest segment */
@@ -105,6 +105,12 @@ typedef struct lf_loader_step {
 
 typedef struct lf_loader lf_loader;
 
+/* The one count of segments that a row can have, padding with them: packing keeps to it, and the
+ * loader's cu_seqlens, its planned memory and the graph's input have room for it. It is max_segs,
+ * raised to one unit and the padding behind it. */
+int32_t lf_loader_segs(const lf_loader_config *c);
+/* Are T, B, max_segs and the ranks possible? LF_EINVAL. Open asks it, and a plan before. */
+int lf_loader_check(const lf_loader_config *c, lf_err *err);
 int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err);
 void lf_loader_close(lf_loader *l);
 
@@ -128,10 +134,11 @@ const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, 
  * this order only. */
 const char *lf_loader_order_id(const lf_loader *l);
 size_t lf_loader_host_bytes(const lf_loader *l); /* memory held: that of the slots and of each source's index */
-/* The same before there is a loader: of the slots, and of the index of one source of so many documents and tokens
- * (at most; max_segs as in lf_loader_config). */
-size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs);
-size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens);
+/* The same before there is a loader: of the loader with its slots (exactly), and of the index of one
+ * source of so many documents and tokens (at most). Both want a config that lf_loader_check passed; its
+ * sources are counted, not opened. */
+size_t lf_loader_slot_bytes(const lf_loader_config *c);
+size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t tokens);
 /* The index of a source in Megatron's order, when a run of so many samples of it is asked for (at most). */
 size_t lf_loader_megatron_bytes(int32_t T, uint64_t seqs, uint64_t tokens, uint64_t samples);
 /* {"sample","source","epoch","sequence","segments":[{"file","doc","first","len"}]}, for reports; returns owned. */

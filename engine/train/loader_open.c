@@ -10,33 +10,77 @@
 #include "engine/base/mem.h"
 #include "engine/train/loader_priv.h"
 
-static int check_config(const lf_loader_config *c, lf_err *err)
+/* As it was asked for; the order's name has it. */
+static int32_t asked_segs(const lf_loader_config *c)
+{
+    return c->max_segs ? c->max_segs : c->T < LF_LOADER_SEGS ? c->T : LF_LOADER_SEGS;
+}
+
+int32_t lf_loader_segs(const lf_loader_config *c)
+{
+    int32_t least = lf_units_most_parts(c->rows, c->mismatched) + 1, asked = asked_segs(c);
+    least = least < c->T ? least : c->T; /* a segment has a token */
+    return asked < least ? least : asked;
+}
+
+int lf_loader_check(const lf_loader_config *c, lf_err *err)
 {
     if (c->n_sources < 1 || c->n_sources > LF_LOADER_MAX_SOURCES)
         return lf_fail(err, LF_EINVAL, "%zu datasets; 1 to %d are possible", c->n_sources, LF_LOADER_MAX_SOURCES);
     if (c->T < 2 || c->B < 1 || c->max_segs < 0 || (int64_t)c->B * c->T > INT32_MAX / 4)
         return lf_fail(err, LF_EINVAL, "a micro-batch of %d sequences of %d tokens is not possible", c->B, c->T);
+    if (!c->megatron && lf_units_bound(c) > (uint32_t)c->T)
+        return lf_fail(err, LF_EINVAL, "max_docs = %d: a sequence of %d tokens can hold 1 to %lld",
+                       c->max_segs, c->T,
+                       (long long)c->T * lf_units_most_parts(c->rows, c->mismatched));
     if (c->dp_size < 0 || c->dp_rank < 0 || c->dp_rank >= (c->dp_size ? c->dp_size : 1))
         return lf_fail(err, LF_EINVAL, "data-parallel rank %d of %d", c->dp_rank, c->dp_size);
     return 0;
 }
 
-static int32_t segs_of(int32_t T, int32_t max_segs)
+static size_t n_ramp(const lf_loader_config *c)
 {
-    return max_segs ? max_segs : T < LF_LOADER_SEGS ? T : LF_LOADER_SEGS;
+    return c->mode == LF_LOADER_VALID ? 1 : c->n_ramp;
 }
 
-size_t lf_loader_slot_bytes(int32_t B, int32_t T, int32_t max_segs)
+static size_t n_skip(const lf_loader_config *c)
 {
-    size_t n = (size_t)B * (size_t)T, cu = (size_t)B * (size_t)segs_of(T, max_segs) + 1;
-    const size_t seg = sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
-    return sizeof(lf_loader) + LF_LOADER_SLOTS * ((3 * n + cu) * sizeof(int32_t) + cu * seg + (size_t)B * sizeof(int64_t));
+    return c->mode == LF_LOADER_VALID ? 0 : c->n_skip;
 }
 
-size_t lf_loader_index_bytes(enum lf_pack_policy policy, int32_t T, int32_t max_segs, uint64_t docs, uint64_t tokens)
+/* Everything below that lf_loader_open takes with take(). */
+size_t lf_loader_slot_bytes(const lf_loader_config *c)
 {
-    return lf_pack_bytes_most(policy, (uint32_t)T, (uint32_t)segs_of(T, max_segs), docs, tokens) +
-           (size_t)(docs + 1) * sizeof(uint64_t);
+    const size_t B = (size_t)c->B, T = (size_t)c->T, segs = (size_t)lf_loader_segs(c);
+    const size_t seg = sizeof(int32_t) + sizeof(int64_t) + sizeof(uint16_t) + sizeof(bool);
+    const size_t slot = 3 * B * T * sizeof(int32_t) + (B * segs + 1) * seg + B * sizeof(int64_t);
+    const size_t row = c->megatron ? (T + 1) * sizeof(int32_t) : 0;
+    const size_t source = sizeof(struct lf_loader_src) + (c->megatron ? sizeof(struct lf_mega) : 0);
+    const size_t order = n_ramp(c) * sizeof(lf_loader_ramp) + n_skip(c) * sizeof(int64_t);
+    return sizeof(lf_loader) + c->n_sources * source + row + order + LF_LOADER_SLOTS * slot +
+           2 * segs * sizeof(lf_pack_seg);
+}
+
+static enum lf_pack_policy policy_of(const lf_loader_config *c)
+{
+    return c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD;
+}
+
+size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t tokens)
+{
+    uint64_t units = c->rows == LF_ROWS_PAIRS ? docs / 2 : docs;
+    if (c->rows == LF_ROWS_UNPAIRED && c->mismatched)
+        tokens *= 2; /* each prompt and each answer is in two segments */
+    return lf_pack_bytes_most(policy_of(c), (uint32_t)c->T, lf_units_bound(c), units, tokens) +
+           lf_units_bytes(c->rows, c->mismatched, docs);
+}
+
+/* A zeroed block of the loader's own, counted. */
+static void *take(lf_loader *l, size_t n, size_t size, lf_err *err)
+{
+    void *p = lf_calloc(n, size, err);
+    l->bytes += p ? n * size : 0;
+    return p;
 }
 
 /* Is there a token that is somebody's target? Almost always the first document has one. */
@@ -74,12 +118,12 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
                          : 0;
     if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err)) < 0)
         return rc;
-    rc = lf_pack_build(&s->pack, c->rows == LF_ROWS_PLAIN ? c->policy : LF_PACK_BFD, (uint32_t)c->T,
-                       lf_units_bound(&s->units, (uint32_t)l->max_segs), s->units.n, lf_units_len, &s->units, err);
+    rc = lf_pack_build(&s->pack, policy_of(c), (uint32_t)c->T, lf_units_bound(c), s->units.n,
+                       lf_units_len, &s->units, err);
     if (rc < 0)
         return rc;
     l->order.n[k] = lf_pack_count(s->pack);
-    l->bytes += lf_pack_bytes(s->pack) + (size_t)(info->n_docs + 1) * sizeof(uint64_t);
+    l->index_bytes += lf_pack_bytes(s->pack) + lf_units_bytes(c->rows, c->mismatched, info->n_docs);
     if (l->order.n[k] == 0)
         return lf_fail(err, LF_EINVAL, "%s: its %s split holds no tokens%s", s->dir, c->split,
                        s->units.dropped ? " in units of at most seq_length" : "");
@@ -112,14 +156,14 @@ static int open_mega(lf_loader *l, const lf_loader_config *c, lf_err *err)
     const lf_shardset *sets[LF_LOADER_MAX_SOURCES];
     if (c->mode != LF_LOADER_TRAIN)
         return lf_fail(err, LF_EINVAL, "validation is not in Megatron's order");
-    if (!(l->mega = lf_calloc(c->n_sources, sizeof *l->mega, err)) ||
-        !(l->row = lf_calloc((size_t)l->T + 1, sizeof *l->row, err)))
+    if (!(l->mega = take(l, c->n_sources, sizeof *l->mega, err)) ||
+        !(l->row = take(l, (size_t)l->T + 1, sizeof *l->row, err)))
         return LF_ENOMEM;
     for (size_t k = 0; k < c->n_sources; k++)
         sets[k] = l->src[k].set;
     int rc = lf_mega_open_all(l->mega, &l->order, sets, c, err);
     for (size_t k = 0; k < c->n_sources; k++)
-        l->bytes += lf_mega_bytes(&l->mega[k]);
+        l->index_bytes += lf_mega_bytes(&l->mega[k]);
     return rc;
 }
 
@@ -136,10 +180,10 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
         weight[k] = valid ? 1 : c->sources[k].weight;
     if ((rc = c->megatron ? open_mega(l, c, err) : lf_blend_weights(o->w, &o->total, weight, c->n_sources, err)) < 0)
         return rc;
-    o->n_ramp = valid ? 1 : c->n_ramp;
-    o->n_skip = valid ? 0 : c->n_skip;
-    if (!(l->ramp = lf_calloc(o->n_ramp, sizeof *l->ramp, err)) ||
-        !(l->skip = lf_calloc(o->n_skip, sizeof *l->skip, err)))
+    o->n_ramp = n_ramp(c);
+    o->n_skip = n_skip(c);
+    if (!(l->ramp = take(l, o->n_ramp, sizeof *l->ramp, err)) ||
+        !(l->skip = take(l, o->n_skip, sizeof *l->skip, err)))
         return LF_ENOMEM;
     if (valid)
         l->ramp[0] = (lf_loader_ramp){0, (int64_t)l->B * l->dp_size};
@@ -161,7 +205,7 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     if (!h)
         return LF_ENOMEM;
     snprintf(text, sizeof text, "lf-order-1 mode %d T %d policy %d segs %d seed %llu total %u", (int)c->mode, c->T,
-             (int)c->policy, l->max_segs, (unsigned long long)c->seed, l->order.total);
+             (int)c->policy, asked_segs(c), (unsigned long long)c->seed, l->order.total);
     lf_hash_update(h, text, strlen(text) + 1);
     if (c->policy == LF_PACK_BFD) /* the second way of breaking ties: its sequences are not those of the first */
         lf_hash_update(h, "ties 2", sizeof "ties 2");
@@ -195,18 +239,18 @@ static int alloc_slots(lf_loader *l, lf_err *err)
     for (int i = 0; i < LF_LOADER_SLOTS; i++) {
         lf_loader_batch *b = &l->slot[i];
         *b = (lf_loader_batch){.B = l->B, .T = l->T, .max_segs = l->max_segs};
-        if (!(b->tokens = lf_calloc(n, sizeof *b->tokens, err)) ||
-            !(b->targets = lf_calloc(n, sizeof *b->targets, err)) ||
-            !(b->positions = lf_calloc(n, sizeof *b->positions, err)) ||
-            !(b->cu_seqlens = lf_calloc(cu, sizeof *b->cu_seqlens, err)) ||
-            !(b->seg_doc = lf_calloc(cu, sizeof *b->seg_doc, err)) ||
-            !(b->seg_source = lf_calloc(cu, sizeof *b->seg_source, err)) ||
-            !(b->seg_mismatched = lf_calloc(cu, sizeof *b->seg_mismatched, err)) ||
-            !(b->sample_ids = lf_calloc((size_t)l->B, sizeof *b->sample_ids, err)))
+        if (!(b->tokens = take(l, n, sizeof *b->tokens, err)) ||
+            !(b->targets = take(l, n, sizeof *b->targets, err)) ||
+            !(b->positions = take(l, n, sizeof *b->positions, err)) ||
+            !(b->cu_seqlens = take(l, cu, sizeof *b->cu_seqlens, err)) ||
+            !(b->seg_doc = take(l, cu, sizeof *b->seg_doc, err)) ||
+            !(b->seg_source = take(l, cu, sizeof *b->seg_source, err)) ||
+            !(b->seg_mismatched = take(l, cu, sizeof *b->seg_mismatched, err)) ||
+            !(b->sample_ids = take(l, (size_t)l->B, sizeof *b->sample_ids, err)))
             return LF_ENOMEM;
     }
-    l->segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
-    l->count_segs = lf_calloc((size_t)l->max_segs, sizeof *l->segs, err);
+    l->segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
+    l->count_segs = take(l, (size_t)l->max_segs, sizeof *l->segs, err);
     return l->segs && l->count_segs ? 0 : LF_ENOMEM;
 }
 
@@ -226,7 +270,7 @@ static int start_thread(lf_loader *l, lf_err *err)
 
 int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
 {
-    int rc = check_config(c, err);
+    int rc = lf_loader_check(c, err);
     if (rc < 0)
         return rc;
     lf_loader *l = lf_calloc(1, sizeof *l, err);
@@ -236,12 +280,12 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     pthread_cond_init(&l->wake, NULL);
     l->T = c->T;
     l->B = c->B;
-    l->max_segs = segs_of(c->T, c->max_segs);
+    l->max_segs = lf_loader_segs(c);
     l->dp_rank = c->dp_rank;
     l->dp_size = c->dp_size ? c->dp_size : 1;
-    l->bytes = lf_loader_slot_bytes(l->B, l->T, l->max_segs);
+    l->bytes = sizeof *l;
     rc = LF_ENOMEM;
-    if (!(l->src = lf_calloc(c->n_sources, sizeof *l->src, err)))
+    if (!(l->src = take(l, c->n_sources, sizeof *l->src, err)))
         goto out;
     for (size_t k = 0; k < c->n_sources; k++) {
         l->order.n_sources = k + 1;

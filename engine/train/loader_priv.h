@@ -48,8 +48,12 @@ int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows,
 void lf_units_fini(struct lf_units *u);
 /* Of one unit, 0 when it is longer than T; for lf_pack_build. */
 uint64_t lf_units_len(const void *units, uint64_t unit);
-/* Bound on units of a row that keeps its segments (padding counted) within max_segs. */
-uint32_t lf_units_bound(const struct lf_units *u, uint32_t max_segs);
+/* Segments that a unit of such documents can be. */
+int32_t lf_units_most_parts(enum lf_rows rows, bool mismatched);
+/* Bound on units of a row, padding counted, that keeps its segments within lf_loader_segs. */
+uint32_t lf_units_bound(const lf_loader_config *c);
+/* Memory of the units themselves, with the lengths of the documents they are made of. */
+size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs);
 /* The segments of what the index calls seg (its doc is a unit); returns how many. */
 int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_unit_part part[LF_UNIT_PARTS]);
 int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p, int32_t *tokens, int32_t *targets,
@@ -135,7 +139,7 @@ struct lf_loader {
     int32_t T, B, max_segs, pad_token;
     int64_t dp_rank, dp_size;
     char order_id[LF_HASH_HEX];
-    size_t bytes;
+    size_t bytes, index_bytes; /* held: by the loader and its slots; by the sources' indices */
 
     /* the caller's side */
     struct lf_walker walk;

@@ -141,6 +141,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                         bool valid, int ranks, lf_err *err);
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, const lf_comm *comm, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
+/* Documents of a micro-batch, padding of each row with them: lf_loader_segs for all its rows. */
 int64_t lf_train_max_docs(const struct lf_train_config *c);
 /* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an error). */
 int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
@@ -148,6 +149,10 @@ int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const str
 
 /* data.c */
 int lf_train_open_data(lf_trainer *t, lf_err *err);
+/* What the loaders of a run have in common; sources (but for their number), split and ranks are not. */
+lf_loader_config lf_train_loader_config(const struct lf_train_config *c);
+/* The same of one that reads a split once, in order. */
+lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources);
 /* The training data as `rank` of `ranks` sees it. */
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err);
 /* Host memory of the loaders, from the manifests of the data as far as they are there. */

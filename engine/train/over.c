@@ -79,22 +79,13 @@ const lf_shardset *lf_train_source_set(const lf_trainer *t, size_t source, bool 
 
 static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train_over *o, lf_err *err)
 {
-    const struct lf_train_config *c = t->c;
     const lf_loader_source src = {lf_train_source_dir(t, o->source, o->valid), 1};
-    const lf_loader_config lc = {.mode = LF_LOADER_VALID,
-                                 .split = o->valid ? "valid" : "train",
-                                 .sources = &src,
-                                 .n_sources = 1,
-                                 .T = c->seq_length,
-                                 .B = c->micro_batch,
-                                 .policy = c->packing,
-                                 .max_segs = c->max_docs,
-                                 .seed = c->seed,
-                                 .rows = c->objective->rows,
-                                 .mismatched = c->objective->mismatched,
-                                 .dp_rank = t->rank,
-                                 .dp_size = t->ranks,
-                                 .vocab_size = t->mc.vocab};
+    lf_loader_config lc = lf_train_valid_config(t->c, 1);
+    lc.split = o->valid ? "valid" : "train";
+    lc.sources = &src;
+    lc.dp_rank = t->rank;
+    lc.dp_size = t->ranks;
+    lc.vocab_size = t->mc.vocab;
     return lf_loader_open(out, &lc, err);
 }
 

@@ -28,8 +28,8 @@
 
 int64_t lf_train_max_docs(const struct lf_train_config *c)
 {
-    int32_t per = c->max_docs > 0 ? c->max_docs : c->seq_length < 256 ? c->seq_length : 256;
-    return (int64_t)per * c->micro_batch;
+    const lf_loader_config lc = lf_train_loader_config(c);
+    return (int64_t)lf_loader_segs(&lc) * c->micro_batch;
 }
 
 static int check_ramp(const struct lf_train_config *c, lf_err *err)
@@ -161,13 +161,17 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                         bool valid, int ranks, lf_err *err)
 {
     struct lf_plan_opts po = {.target = lf_target_device(c->device), .threads = c->threads, .compute = c->compute, .fp8 = c->fp8, .mode = c->numeric, .keep_master = !c->adapter};
+    const lf_loader_config lc = lf_train_loader_config(c);
+    int rc = lf_loader_check(&lc, err);
+    if (rc)
+        return rc;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->n_docs = lf_train_max_docs(c);
     m->dec = lf_decoder_create(mc, c->seq_length, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err ? err->rc : LF_EINVAL;
-    int rc = lf_decoder_declare(m->dec, m->ps, err);
+    rc = lf_decoder_declare(m->dec, m->ps, err);
     if (!rc && c->adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
     if (!rc && c->objective && c->objective->declare)

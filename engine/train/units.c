@@ -35,7 +35,7 @@ static uint64_t whole_len(const struct lf_units *u, uint64_t unit)
         uint64_t m = lf_shardset_doc_len(u->set, 2 * unit + 1);
         return n && m ? n + m : 0;
     }
-    if (!u->mismatched)
+    if (!u->mismatched || !n)
         return n;
     uint64_t other = stranger(u, unit);
     return n + u->prompt[unit] + lf_shardset_doc_len(u->set, other) - u->prompt[other];
@@ -79,11 +79,21 @@ void lf_units_fini(struct lf_units *u)
     free(u->prompt);
 }
 
-uint32_t lf_units_bound(const struct lf_units *u, uint32_t max_segs)
+int32_t lf_units_most_parts(enum lf_rows rows, bool mismatched)
 {
-    if (u->rows != LF_ROWS_PAIRS && !u->mismatched)
-        return max_segs;
-    return max_segs < 3 ? 2 : (max_segs - 1) / LF_UNIT_PARTS + 1;
+    return rows == LF_ROWS_PAIRS || (rows == LF_ROWS_UNPAIRED && mismatched) ? LF_UNIT_PARTS : 1;
+}
+
+uint32_t lf_units_bound(const lf_loader_config *c)
+{
+    int32_t n = (lf_loader_segs(c) - 1) / lf_units_most_parts(c->rows, c->mismatched) + 1;
+    return n < 2 ? 2 : (uint32_t)n; /* T = 2: one unit of two segments, and no padding */
+}
+
+size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs)
+{
+    size_t n = (size_t)(docs + 1) * sizeof(uint64_t);
+    return rows == LF_ROWS_UNPAIRED && mismatched ? n + (size_t)docs * sizeof(uint32_t) : n;
 }
 
 int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_unit_part part[LF_UNIT_PARTS])

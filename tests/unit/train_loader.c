@@ -90,6 +90,7 @@ static int64_t audit_cu(const lf_loader_batch *b)
         for (int32_t k = 0; k < len; k++)
             bad += b->positions[b->cu_seqlens[i] + k] != k;
     }
+    bad += b->n_segs > b->B * b->max_segs;
     for (int32_t i = b->n_segs; i <= b->B * b->max_segs; i++)
         bad += b->cu_seqlens[i] != b->B * b->T;
     return bad + (longest != b->max_seglen);
@@ -520,23 +521,69 @@ static void test_refused(void)
     lf_loader_close(l);
 }
 
-/* What a plan says before there is a loader is what the loader then holds, or a little more. */
+/* What a plan says before there is a loader is what the loader then holds: to the byte but for the
+ * index, which follows from lengths that a plan does not know. */
+static void check_bytes(const lf_loader_config *c)
+{
+    lf_loader *l = must_open(c);
+    const lf_shard_info *info = lf_loader_info(l, 0);
+    const lf_loader_batch *b = &l->slot[0];
+    size_t most = lf_loader_index_bytes(c, info->n_docs, info->n_tokens);
+    if (c->megatron)
+        most = lf_loader_megatron_bytes(c->T, info->n_docs, info->n_tokens,
+                                        (uint64_t)c->megatron->samples);
+    tap_i64((int64_t)l->bytes, (int64_t)lf_loader_slot_bytes(c), "bytes held are bytes planned");
+    tap_ok(l->index_bytes <= most && most < 2 * l->index_bytes, "index of %zu bytes, planned %zu",
+           l->index_bytes, most);
+    tap_i64(b->max_segs, lf_loader_segs(c), "segments of a row");
+    lf_loader_close(l);
+}
+
 static void test_bytes(void)
 {
-    static const int32_t segs[] = {0, 2, 5, 32};
+    static const int32_t segs[] = {0, 1, 2, 5, 32};
     static const enum lf_pack_policy policies[] = {LF_PACK_CONCAT, LF_PACK_BFD};
+    static const int64_t skip[] = {3, 9};
     const lf_loader_source s[] = {{dir_a, 1}};
-    for (size_t i = 0; i < 8; i++) {
+    const lf_loader_megatron m = {.split = "1,0,0", .seed = 1, .samples = 8};
+    for (size_t i = 0; i < 10; i++) {
         lf_loader_config c = config(s, 1, 2);
         c.policy = policies[i % 2];
         c.max_segs = segs[i / 2];
-        lf_loader *l = must_open(&c);
-        const lf_shard_info *info = lf_loader_info(l, 0);
-        size_t held = lf_loader_host_bytes(l);
-        size_t most = lf_loader_slot_bytes(c.B, c.T, c.max_segs) +
-                      lf_loader_index_bytes(c.policy, c.T, c.max_segs, info->n_docs, info->n_tokens);
-        tap_ok(held <= most && most < held + held / 2, "planned %zu bytes of host memory, held %zu", most, held);
-        lf_loader_close(l);
+        c.skip = skip;
+        c.n_skip = 2;
+        check_bytes(&c);
+        c.mode = LF_LOADER_VALID;
+        check_bytes(&c);
+    }
+    lf_loader_config c = config(s, 1, 2);
+    c.megatron = &m;
+    check_bytes(&c);
+}
+
+/* A plan refuses what open refuses. */
+static void test_check(void)
+{
+    static const struct {
+        int32_t T, B, segs;
+        enum lf_rows rows;
+        const char *says;
+    } bad[] = {{1, 2, 0, LF_ROWS_PLAIN, "2 sequences of 1 tokens"},
+               {32, 0, 0, LF_ROWS_PLAIN, "0 sequences"},
+               {1 << 24, 1 << 20, 0, LF_ROWS_PLAIN, "is not possible"},
+               {32, 2, -1, LF_ROWS_PLAIN, "is not possible"},
+               {32, 2, 33, LF_ROWS_PLAIN, "max_docs = 33: a sequence of 32 tokens can hold 1 to 32"},
+               {32, 2, 65, LF_ROWS_PAIRS, "max_docs = 65: a sequence of 32 tokens can hold 1 to 64"}};
+    const lf_loader_source s[] = {{dir_a, 1}};
+    lf_err err = LF_ERR_INIT;
+    lf_loader *l = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        lf_loader_config c = config(s, 1, bad[i].B);
+        c.T = bad[i].T;
+        c.max_segs = bad[i].segs;
+        c.rows = bad[i].rows;
+        tap_rc(lf_loader_check(&c, &err), LF_EINVAL, &err, bad[i].says, "a plan");
+        tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, bad[i].says, "open");
     }
 }
 
@@ -549,6 +596,7 @@ int main(void)
         lf_shard_write_synthetic(dir_b, 150, 7, 1, 60, VOCAB, 2, &err) < 0)
         tap_bail("%s", err.text);
     test_epoch(LF_PACK_CONCAT, 0);
+    test_epoch(LF_PACK_CONCAT, 1);
     test_epoch(LF_PACK_CONCAT, 2);
     test_epoch(LF_PACK_BFD, 0);
     test_epoch(LF_PACK_BFD, 3);
@@ -562,5 +610,6 @@ int main(void)
     test_valid();
     test_refused();
     test_bytes();
+    test_check();
     return tap_done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Data of judged answers through the loader: units lie whole in one row, what each segment is, strangers' answers, units
- * that do not fit are counted, other data is refused.
+ * that do not fit are counted, other data is refused; max_segs from 1 on.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #include "tests/tap/tap.h"
 
 enum { T = 48, DOCS = 60, PROMPT = 3 };
+static int32_t max_segs; /* what open_units() asks for */
 
 /* Document d: a prompt of PROMPT + d % 4 tokens, then its answer; token k is 1 + (7 d + k) % 90. */
 static uint32_t len_of(uint64_t d)
@@ -37,7 +38,7 @@ static const char *make(const char *name, enum lf_rows rows)
     lf_shard_writer *w = NULL;
     lf_artifact a = {0};
     memset(info.tokenizer_sha256, 'c', LF_HASH_HEX - 1);
-    snprintf(at, sizeof dir[0], "%s/%s", tap_tmpdir(), name);
+    snprintf(at, sizeof dir[0], "%s/%s%d", tap_tmpdir(), name, max_segs);
     snprintf(path, sizeof path, "%s/train-00000.h5", at);
     int rc = lf_io_mkdirs(at, 0777, &err);
     rc = rc ? rc : lf_shard_create(&w, path, &info, 0, &err);
@@ -65,7 +66,8 @@ static int open_units(lf_loader **l, const char *dir, enum lf_rows rows, bool mi
     static const lf_loader_ramp ramp[] = {{0, 4}};
     const lf_loader_source src = {dir, 1};
     const lf_loader_config c = {.mode = LF_LOADER_TRAIN, .split = "train", .sources = &src, .n_sources = 1, .T = T, .B = B,
-                                .seed = 3, .ramp = ramp, .n_ramp = 1, .rows = rows, .mismatched = mismatched};
+                                .max_segs = max_segs, .seed = 3, .ramp = ramp, .n_ramp = 1,
+                                .rows = rows, .mismatched = mismatched};
     return lf_loader_open(l, &c, err);
 }
 
@@ -105,6 +107,10 @@ static void audit(enum lf_rows rows, bool mismatched, int32_t B, const char *nam
         for (int32_t m = 0; m < step.n_micro; m++) {
             const lf_loader_batch *b;
             bad += lf_loader_next(l, &b, &err) != 0;
+            if (b->n_segs > b->B * b->max_segs)
+                tap_bail("%d segments in %d rows of room for %d", b->n_segs, b->B, b->max_segs);
+            for (int32_t s = b->n_segs; s <= b->B * b->max_segs; s++)
+                bad += b->cu_seqlens[s] != B * T;
             for (int32_t s = 0; s < b->n_segs; s++) {
                 int64_t d = b->seg_doc[s];
                 if (d < 0)
@@ -128,8 +134,9 @@ static void audit(enum lf_rows rows, bool mismatched, int32_t B, const char *nam
     int64_t more = 0;
     for (int d = 0; d < DOCS; d++)
         more += seen[d] > 1;
-    tap_ok(bad == 0 && more == 0 && trained_all > 0, "%s, micro-batch %d: segments, units and counts are right (%lld wrong)", name, B,
-           (long long)bad);
+    tap_ok(bad == 0 && more == 0 && trained_all > 0,
+           "%s, micro-batch %d, max_segs %d: segments, units and counts are right (%lld wrong)", name,
+           B, max_segs, (long long)bad);
     json_t *o = lf_loader_describe(l, 0, &err);
     tap_ok(o && json_array_size(json_object_get(o, "segments")) >= (size_t)per, "%s: a sample names its documents", name);
     json_decref(o);
@@ -143,6 +150,12 @@ int main(void)
     audit(LF_ROWS_PAIRS, false, 2, "pairs");
     audit(LF_ROWS_UNPAIRED, false, 1, "unpaired");
     audit(LF_ROWS_UNPAIRED, true, 4, "strangers");
+    for (max_segs = 1; max_segs < 6; max_segs++) {
+        audit(LF_ROWS_PAIRS, false, 2, "few pairs");
+        audit(LF_ROWS_UNPAIRED, false, 2, "few unpaired");
+        audit(LF_ROWS_UNPAIRED, true, 2, "few strangers");
+    }
+    max_segs = 0;
     tap_rc(open_units(&l, make("p2", LF_ROWS_PAIRS), LF_ROWS_PLAIN, false, 1, &err), LF_EINVAL, &err, "holds pairs of answers, but plain",
            "pairs are not text");
     tap_rc(open_units(&l, make("u2", LF_ROWS_UNPAIRED), LF_ROWS_PAIRS, false, 1, &err), LF_EINVAL, &err, "holds answers with a label",
