@@ -31,7 +31,10 @@ struct block {
 };
 static struct block *blocks;
 static bool started;
-static _Thread_local lf_cu_context current; /* each thread needs one */
+/* Each thread needs one. It lies in the thread's static block. A library that is loaded late has it in a
+ * block from malloc by default; libsanitizer (of gcc 12) takes the bytes before that one for a header of
+ * glibc 2.19, and LeakSanitizer at exit scans the addresses that these bytes happen to name. */
+static _Thread_local lf_cu_context current __attribute__((tls_model("initial-exec")));
 
 void lf_emu_misuse(const char *what)
 {
