@@ -12,6 +12,12 @@ tests_stage_train_tool_LDADD = $(LF_ENGINE_LIBS)
 TESTS += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh
 EXTRA_DIST += tests/stage/pretrain.sh tests/stage/profile.sh tests/stage/optstate.sh
 TESTS += tests/stage/ranks.sh
+# The smallest and largest numbers of every stage, as opts_tool reads them from the option tables.
+check_PROGRAMS += tests/stage/opts_tool
+tests_stage_opts_tool_SOURCES = tests/stage/opts_tool.c
+tests_stage_opts_tool_LDADD = $(LF_STAGE_LIBS)
+TESTS += tests/stage/sizes.sh
+EXTRA_DIST += tests/stage/sizes.sh
 TESTS += tests/stage/moe.sh
 EXTRA_DIST += tests/stage/moe.sh
 TESTS += tests/stage/families.sh

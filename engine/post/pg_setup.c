@@ -10,6 +10,9 @@
 #include "engine/model/weights.h"
 #include "engine/post/pg_priv.h"
 
+/* Of a whole run, each epoch counted; far from where 64 bits end. */
+#define MAX_RUN_TOKENS 100000000000000000
+
 static int check_group(const struct lf_pg_config *c, lf_err *err)
 {
     bool group = c->advantage == LF_PG_ADV_GRPO || c->advantage == LF_PG_ADV_CENTRE || c->advantage == LF_PG_ADV_RLOO ||
@@ -18,6 +21,19 @@ static int check_group(const struct lf_pg_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "samples = %lld: advantages within a group need 2 or more completions of a prompt", (long long)c->samples);
     if (c->dynamic_sampling && c->samples < 2)
         return lf_fail(err, LF_EINVAL, "dynamic_sampling compares the completions of a prompt: samples must be 2 or more");
+    return 0;
+}
+
+/* So that nothing that counts completions, updates or tokens of the run leaves 64 bits. */
+static int check_size(const struct lf_pg_config *c, lf_err *err)
+{
+    const int64_t of[] = {c->prompts, c->samples, c->steps, c->epochs, c->max_prompt + c->max_tokens};
+    int64_t most = MAX_RUN_TOKENS;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if ((most /= of[i] > 0 ? of[i] : 1) == 0)
+            return lf_fail(err, LF_EINVAL,
+                           "steps x prompts x samples x epochs x (max_prompt + max_tokens) is more than 10^17 "
+                           "tokens; make one of them less");
     return 0;
 }
 
@@ -39,7 +55,8 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "lora_dropout: what is trained must be the policy that generated; leave it out");
     if (c->adapter && c->adam.masters != LF_F32)
         return lf_fail(err, LF_EINVAL, "masters = bf16 is for training of all weights; an adapter (lora_rank) has few of its own");
-    int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    int rc = check_size(c, err);
+    rc = rc ? rc : lf_adamw_opts_check(&c->adam, c->compute, err);
     rc = rc ? rc : check_group(c, err);
     rc = rc ? rc : lf_pg_opts_check(&c->loss, err);
     rc = rc ? rc : lf_kl_control_check(&c->kl, err);
