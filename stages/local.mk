@@ -18,3 +18,9 @@ include stages/generate.mk
 include stages/eval.mk
 include stages/vocab.mk
 include stages/convert.mk
+# options and defaults of every stage
+check_PROGRAMS += tests/unit/stage_opts
+TESTS += tests/unit/stage_opts
+EXTRA_DIST += tests/unit/stage_opts.txt
+tests_unit_stage_opts_SOURCES = tests/unit/stage_opts.c
+tests_unit_stage_opts_LDADD = tests/tap/libtap.a stages/libopts.a $(LF_BASE_LIBS)
