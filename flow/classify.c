@@ -22,65 +22,77 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Log patterns, compared without case; of one line the first that matches wins. last: only in the last lines of a log. */
+/* Log patterns, compared without case; of one line the first that matches wins. */
+enum where {
+    ANY,   /* in any line */
+    LAST,  /* ordinary English: in the last lines only */
+    ABOVE  /* what a scheduler, node or kernel says: why a rank died, whoever says that it did */
+};
 static const struct {
     const char *pattern, *cls;
-    bool last;
+    enum where where;
+    const char *also; /* stands in the line too, NULL: nothing */
 } patterns[] = {
-    {"cuda out of memory", "oom_device", false},
-    {"cudaerrormemoryallocation", "oom_device", false},
-    {"cuda_error_out_of_memory", "oom_device", false},
-    {"due to time limit", "timeout", false},
-    {"pbs: job killed: walltime", "timeout", false},
-    {"due to preemption", "preempted", false},
-    {"due to job requeue", "preempted", false},
-    {"due to node failure", "node", false},
-    {"pbs: job killed: node", "node", false},
-    {"uncorrectable ecc", "node", false},
-    {"nvrm: xid", "node", false},
-    {"unspecified launch failure", "node", false},
-    {"pbs: job killed: mem", "oom", false},
-    {"pbs: job killed: vmem", "oom", false},
-    {"oom-kill", "oom", false},
-    {"oom_kill", "oom", false},
-    {"no space left on device", "disk", false},
-    {"disk quota exceeded", "disk", false},
-    {"stale file handle", "filesystem", false},
-    {"key has expired", "filesystem", false},
-    {"error while loading shared libraries", "launch", false},
-    {"mpi plugin", "launch", false},
-    {"task launch for", "launch", false},
-    {"unable to create step", "launch", false},
-    {"slurmstepd: error: execve", "launch", false},
-    {"pmix_init", "launch", false},
-    {"has not been heard of for", "node", false}, /* our launcher and the ranks' watchdog */
-    {"the daemon of node", "node", false},
-    {"starting the daemons failed", "launch", false},
-    {"for the other ranks to start", "launch", false},
-    {"has not joined within", "launch", false},
-    {"processes without pmix", "launch", false},
-    {"hangs: computing for", "rank", false},
-    {"hangs: beyond the limit of its phase", "rank", false},
-    {"all ranks wait and no byte has moved", "rank", false},
-    {"died; missing in", "rank", false},
-    {"file too large", "disk", true},
-    {"input/output error", "filesystem", true},
-    {"read-only file system", "filesystem", true},
-    {"permission denied", "filesystem", true},
-    {"non-finite", "diverged", true},
-    {"diverged", "diverged", true},
-    {"loss spike", "diverged", true},
-    {"cannot allocate memory", "oom", true},
-    {"out of memory", "oom", true},
-    {"does not fit in memory", "oom", true},
-    {"cannot execute", "launch", true},
-    {"truncated", "bad_input", true},
-    {"invalid utf-8", "bad_input", true},
-    {"corrupt", "bad_input", true},
-    {"no such file or directory", "bad_input", true},
-    {"does not exist", "bad_input", true},
-    {"not a valid", "bad_input", true},
-    {"hash of", "bad_input", true},
+    {"cuda out of memory", "oom_device", ANY, NULL},
+    {"cudaerrormemoryallocation", "oom_device", ANY, NULL},
+    {"cuda_error_out_of_memory", "oom_device", ANY, NULL},
+    {"due to time limit", "timeout", ABOVE, NULL},
+    {"pbs: job killed: walltime", "timeout", ABOVE, NULL},
+    {"due to preemption", "preempted", ABOVE, NULL},
+    {"due to job requeue", "preempted", ABOVE, NULL},
+    {"due to node failure", "node", ABOVE, NULL},
+    {"pbs: job killed: node", "node", ABOVE, NULL},
+    {"uncorrectable ecc", "node", ABOVE, NULL},
+    {"nvrm: xid", "node", ABOVE, NULL},
+    {"unspecified launch failure", "node", ANY, NULL},
+    {"pbs: job killed: mem", "oom", ABOVE, NULL},
+    {"pbs: job killed: vmem", "oom", ABOVE, NULL},
+    {"oom-kill", "oom", ABOVE, NULL},
+    {"oom_kill", "oom", ABOVE, NULL},
+    {"no space left on device", "disk", ANY, NULL},
+    {"disk quota exceeded", "disk", ANY, NULL},
+    {"stale file handle", "filesystem", ANY, NULL},
+    {"key has expired", "filesystem", ANY, NULL},
+    {"error while loading shared libraries", "launch", ANY, NULL},
+    {"mpi plugin", "launch", ANY, NULL},
+    {"task launch for", "launch", ANY, NULL},
+    {"unable to create step", "launch", ANY, NULL},
+    {"slurmstepd: error: execve", "launch", ANY, NULL},
+    {"pmix_init", "launch", ANY, NULL},
+    {"has not been heard of for", "node", ANY, NULL}, /* our launcher and the ranks' watchdog */
+    {"the daemon of node", "node", ANY, NULL},
+    {"starting the daemons failed", "launch", ANY, NULL},
+    {"for the other ranks to start", "launch", ANY, NULL},
+    {"has not joined within", "launch", ANY, NULL},
+    {"processes without pmix", "launch", ANY, NULL},
+    {"hangs: computing for", "rank", ANY, NULL},
+    {"hangs: beyond the limit of its phase", "rank", ANY, NULL},
+    {"all ranks wait and no byte has moved", "rank", ANY, NULL},
+    {"died; missing in", "rank", ANY, NULL},
+    {"exited on signal", "crash", ANY, "segmentation fault"}, /* prterun and mpirun of a rank that died */
+    {"exited on signal", "crash", ANY, "aborted"},
+    {"exited on signal", "rank", ANY, NULL},
+    {"srun: error:", "crash", ANY, ": segmentation fault"},
+    {"srun: error:", "crash", ANY, ": aborted"},
+    {"srun: error:", "rank", ANY, ": killed"},
+    {"file too large", "disk", LAST, NULL},
+    {"input/output error", "filesystem", LAST, NULL},
+    {"read-only file system", "filesystem", LAST, NULL},
+    {"permission denied", "filesystem", LAST, NULL},
+    {"non-finite", "diverged", LAST, NULL},
+    {"diverged", "diverged", LAST, NULL},
+    {"loss spike", "diverged", LAST, NULL},
+    {"cannot allocate memory", "oom", LAST, NULL},
+    {"out of memory", "oom", LAST, NULL},
+    {"does not fit in memory", "oom", LAST, NULL},
+    {"cannot execute", "launch", LAST, NULL},
+    {"truncated", "bad_input", LAST, NULL},
+    {"invalid utf-8", "bad_input", LAST, NULL},
+    {"corrupt", "bad_input", LAST, NULL},
+    {"no such file or directory", "bad_input", LAST, NULL},
+    {"does not exist", "bad_input", LAST, NULL},
+    {"not a valid", "bad_input", LAST, NULL},
+    {"hash of", "bad_input", LAST, NULL},
 };
 #define LAST_LINES 3   /* a stage says in its last line why it ended; a launcher may add one or two */
 #define SEARCH_LINES 200
@@ -90,34 +102,50 @@ const char *lf_class_advice(const char *cls)
     return cls[0] != '\0' ? lf_policy_of(cls)->advice : "";
 }
 
-static const char *class_from_line(const char *line, size_t n, bool last)
+/* last: it is one of the last lines; above: only patterns of that place count. */
+static const char *class_from_line(const char *line, size_t n, bool last, bool above)
 {
     char copy[1024];
     if (n >= sizeof copy)
         n = sizeof copy - 1;
     memcpy(copy, line, n);
     copy[n] = '\0';
-    for (size_t i = 0; i < COUNT(patterns); i++)
-        if ((last || !patterns[i].last) && strcasestr(copy, patterns[i].pattern) != NULL)
+    for (size_t i = 0; i < COUNT(patterns); i++) {
+        if (above ? patterns[i].where != ABOVE : patterns[i].where == LAST && !last)
+            continue;
+        if (strcasestr(copy, patterns[i].pattern) != NULL &&
+            (patterns[i].also == NULL || strcasestr(copy, patterns[i].also) != NULL))
             return patterns[i].cls;
+    }
     return NULL;
 }
 
-/* From the end backwards: what was said last decides. */
-static const char *class_from_log(const char *tail)
+/* From the end backwards: what was said last decides. above: only what stands above the death of a rank. *line and *n: where it was
+ * said. */
+static const char *search_log(const char *tail, bool above, const char **line, size_t *n)
 {
     size_t end = tail != NULL ? strlen(tail) : 0;
     for (int seen = 0; end > 0 && seen < SEARCH_LINES;) {
         size_t begin = end;
         while (begin > 0 && tail[begin - 1] != '\n')
             begin--;
-        const char *cls = class_from_line(tail + begin, end - begin, seen < LAST_LINES);
-        if (cls != NULL)
+        const char *cls = class_from_line(tail + begin, end - begin, seen < LAST_LINES, above);
+        if (cls != NULL) {
+            *line = tail + begin;
+            *n = end - begin;
             return cls;
+        }
         seen += end > begin;
         end = begin > 0 ? begin - 1 : 0;
     }
     return NULL;
+}
+
+static const char *class_from_log(const char *tail)
+{
+    const char *line;
+    size_t n;
+    return search_log(tail, false, &line, &n);
 }
 
 static void set(lf_end_class *out, const char *state, const char *cls)
@@ -141,6 +169,53 @@ static void last_line(char *buf, size_t cap, const char *tail)
     size_t n = end - begin < cap - 1 ? end - begin : cap - 1;
     memcpy(buf, tail + begin, n);
     buf[n] = '\0';
+}
+
+/* The line that a class comes from, else the last one: launchers go on talking when all is over. */
+static const char *telling_line(char *buf, size_t cap, const char *tail)
+{
+    const char *line = "";
+    size_t n = 0;
+    const char *cls = search_log(tail, false, &line, &n);
+    if (cls == NULL)
+        last_line(buf, cap, tail);
+    else
+        snprintf(buf, cap, "%.*s", (int)(n < cap ? n : cap - 1), line);
+    return cls;
+}
+
+static bool is_rank_class(const char *cls) { return strcmp(cls, "rank") == 0; }
+
+/* Those who know have said why. That a rank died is not why, where the kernel or the scheduler says it. */
+static bool by_word(lf_end_class *out, const lf_end_evidence *ev)
+{
+    const char *line, *cls = ev->said != NULL ? ev->said->cls : NULL, *above;
+    size_t n;
+    if (cls == NULL)
+        return false;
+    if (cls[0] == '\0')
+        cls = class_from_line(ev->said->reason, strlen(ev->said->reason), true, false);
+    if (cls == NULL)
+        cls = class_from_log(ev->log_tail);
+    if (cls == NULL)
+        cls = "unknown";
+    snprintf(out->reason, sizeof out->reason, "%.390s", ev->said->reason);
+    if (is_rank_class(cls) && ev->oom_kills > 0)
+        cls = "oom";
+    else if (is_rank_class(cls) && (above = search_log(ev->log_tail, true, &line, &n)) != NULL)
+        cls = above;
+    set(out, "failed", lf_policy_of(cls)->cls);
+    return true;
+}
+
+/* A rank died, and its launcher had nothing to say but its signal. */
+static void by_rank_signal(lf_end_class *out, const lf_end_evidence *ev)
+{
+    char line[300];
+    const char *cls = telling_line(line, sizeof line, ev->log_tail);
+    set(out, "failed", ev->oom_kills > 0 ? "oom" : cls != NULL ? cls : lf_cause_signal(ev->signal));
+    snprintf(out->reason, sizeof out->reason, "a rank was ended by signal %d (SIG%s)%s%s", ev->signal,
+             sigabbrev_np(ev->signal) != NULL ? sigabbrev_np(ev->signal) : "?", cls != NULL ? ": " : "", cls != NULL ? line : "");
 }
 
 static void by_signal(lf_end_class *out, const lf_end_evidence *ev)
@@ -182,13 +257,12 @@ static void by_signal(lf_end_class *out, const lf_end_evidence *ev)
 static void by_exit(lf_end_class *out, const lf_end_evidence *ev)
 {
     char line[300];
-    last_line(line, sizeof line, ev->log_tail);
+    const char *cls = telling_line(line, sizeof line, ev->log_tail);
     if (ev->exit_code == 2) {
         set(out, "failed", "usage");
     } else if (ev->exit_code == 126 || ev->exit_code == 127) {
         set(out, "failed", "launch");
     } else {
-        const char *cls = class_from_log(ev->log_tail);
         set(out, "failed", cls != NULL ? cls : "unknown");
     }
     snprintf(out->reason, sizeof out->reason, "exit %d%s%s", ev->exit_code, line[0] != '\0' ? ": " : "", line);
@@ -217,6 +291,10 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
                (ev->signal == SIGTERM || ev->signal == SIGINT || ev->signal == SIGUSR2 || ev->signal == SIGKILL)) {
         set(out, "stopped", "preempted");
         snprintf(out->reason, sizeof out->reason, "ended on request before it reached a safe point (signal %d)", ev->signal);
+    } else if (by_word(out, ev)) {
+        /* said */
+    } else if (!ev->exited && ev->of_rank) {
+        by_rank_signal(out, ev);
     } else if (!ev->exited) {
         by_signal(out, ev);
     } else {
@@ -256,7 +334,7 @@ static const struct {
     {-3, "stopped", "lost", "the scheduler could not start it and tries again"},
 };
 
-static bool by_word(lf_end_class *out, const char *word)
+static bool by_job_word(lf_end_class *out, const char *word)
 {
     for (size_t i = 0; word != NULL && i < COUNT(job_words); i++) {
         size_t n = strlen(job_words[i].word);
@@ -286,7 +364,7 @@ void lf_classify_job(lf_end_class *out, const lf_job_evidence *ev)
 {
     memset(out, 0, sizeof *out);
     int exit = ev->exit, sig = ev->signal;
-    if (by_word(out, ev->word) || (ev->pbs && ev->exited && by_pbs_status(out, exit)))
+    if (by_job_word(out, ev->word) || (ev->pbs && ev->exited && by_pbs_status(out, exit)))
         return;
     if (ev->pbs && exit > 256) {
         sig = exit - 256;

@@ -3,7 +3,8 @@
  * Why a stage ended: exit status, signal, kernel evidence and the last lines of its log give one class of failure, and
  * policy.h says what follows from it. What a scheduler says of a job that left no end record is the same question.
  *
- * Order of evidence: an exit code or signal that has a meaning of its own; the kernel's count; then the log, newest line first.
+ * Order of evidence: an exit code or signal that has a meaning of its own; the kernel's count; what the stage, its launcher or the
+ * watchdog of its ranks have said (engine/base/cause.h); and, where nobody said anything, the log, newest line first.
  * Words that are ordinary English ("truncated", "corrupt") count in the last lines only, where a stage says why it ended.
  */
 #ifndef LF_FLOW_CLASSIFY_H
@@ -13,18 +14,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "engine/base/cause.h"
 #include "engine/base/err.h"
 
 typedef struct lf_end_evidence {
     bool exited;    /* exit_code is valid; otherwise signal is */
     int exit_code;
     int signal;
+    bool of_rank;   /* the signal is that of a rank, as its launcher reports it */
     bool timed_out; /* we ended it because its time was over */
     bool cancelled; /* a cancel was asked for */
     bool stopping;  /* a stop signal was passed on before it ended */
     bool term;      /* the wrapper got SIGTERM itself */
     bool superseded; /* a newer epoch exists: whatever it made may not be published */
     long oom_kills; /* how many the kernel counted in our control group since the start, 0 when unknown */
+    const lf_cause *said; /* NULL: nobody said why */
     const char *log_tail;
 } lf_end_evidence;
 

@@ -39,12 +39,13 @@ static int start_event(lf_exec *x, lf_err *err)
 }
 
 /* It never ran: what it needs went away between the check and now, or it could not be started. */
-static void never_ran(lf_exec *x, lf_end_class *c, int rc, const char *why)
+static void never_ran(lf_exec *x, lf_end_class *c, const lf_err *e)
 {
+    const char *cls = lf_cause_class(e);
     memset(c, 0, sizeof *c);
     c->state = "failed";
-    c->cls = rc == LF_ENOENT ? "bad_input" : "launch";
-    snprintf(c->reason, sizeof c->reason, "%.390s", why);
+    c->cls = cls[0] != '\0' ? cls : "launch";
+    snprintf(c->reason, sizeof c->reason, "%.390s", e->text);
     lf_text_clean(c->reason);
     x->ev.exit_code = 1;
 }
@@ -59,7 +60,7 @@ static int run_claimed(lf_exec *x, lf_err *err)
     if (rc == 0)
         rc = lf_exec_child(x, &e);
     if (rc < 0) {
-        never_ran(x, &c, rc, e.text);
+        never_ran(x, &c, &e);
     } else {
         lf_classify(&c, &x->ev);
         if (strcmp(c.state, "done") == 0)

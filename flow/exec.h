@@ -7,7 +7,8 @@
  * An incarnation's directory RUN/<stage>/<attempt>.<epoch>/:
  *   config.ini   what the stage reads        log       stdout and stderr of the stage (and of its launcher)
  *   stage.json   the stage's process         metrics   framed metrics
- *   ranks/       HOST.PID.json of each rank  stop      made to ask for a stop
+ *   ranks/       HOST.PID.json of each rank, cause.json (engine/base/cause.h): why it ended, said by those who know
+ *   stop         made to ask for a stop
  *   out/         outputs and checkpoints     done.json the commit marker, only when it is done
  *   from/        what earlier starts handed over (handover.h), until the commit
  *   end.json     how it ended                spool/    event files
@@ -79,6 +80,7 @@ typedef struct lf_exec {
     lf_exec_pace pace;
     lf_launch_plan launch;
     lf_end_evidence ev;
+    lf_cause cause; /* of ev.said */
     char *log_tail;
 } lf_exec;
 

@@ -269,7 +269,8 @@ static void warned(struct child *c, lf_exec *x)
 static void take_status(lf_exec *x, int status)
 {
     int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    if (sig == 0 && x->launch.launcher != LF_LAUNCH_NONE && code > 128 && code < 128 + NSIG)
+    x->ev.of_rank = sig == 0 && x->launch.launcher != LF_LAUNCH_NONE && code > 128 && code < 128 + NSIG;
+    if (x->ev.of_rank)
         sig = code - 128;
     x->ev.exited = sig == 0;
     x->ev.exit_code = sig == 0 ? code : 0;
@@ -329,6 +330,10 @@ int lf_exec_child(lf_exec *x, lf_err *err)
     if (x->ev.superseded)
         lf_exec_evict_own(x);
     lf_exec_pace_read(x);
+    char *ranks = lf_path_join(x->dir, "ranks", err);
+    if (ranks != NULL && lf_cause_load(&x->cause, ranks, NULL) == 0)
+        x->ev.said = &x->cause;
+    free(ranks);
     char *log = lf_path_join(x->dir, "log", err);
     x->log_tail = log != NULL ? lf_log_tail(log, TAIL_BYTES, err) : NULL;
     x->ev.log_tail = x->log_tail;

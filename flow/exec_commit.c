@@ -4,7 +4,6 @@
  */
 #include "config.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +134,7 @@ void lf_exec_commit(lf_exec *x, lf_end_class *c)
     }
     bool fenced = rc == LF_EBUSY;
     c->state = fenced ? "stopped" : "failed";
-    c->cls = fenced ? "superseded" : e.errnum == ENOSPC || e.errnum == EDQUOT ? "disk" : "unknown";
+    c->cls = fenced ? "superseded" : e.errnum != 0 && lf_cause_class(&e)[0] != '\0' ? lf_cause_class(&e) : "unknown";
     snprintf(c->reason, sizeof c->reason, "%.390s", e.text);
     lf_text_clean(c->reason);
 }

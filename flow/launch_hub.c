@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/cause.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/net.h"
@@ -81,6 +82,19 @@ static void say(const char *fmt, ...)
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
+}
+
+/* The same where it is why the job fails: whoever started us learns the class too. */
+static void accuse(const char *cls, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void accuse(const char *cls, const char *fmt, ...)
+{
+    char text[700];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    say("%s", text);
+    lf_cause_say("loong-flow launch", cls, text);
 }
 
 static void to_node(struct hub *h, int node, enum lf_frame type, uint32_t rank, int status, uint32_t id, const void *data,
@@ -262,7 +276,8 @@ static void on_rank_end(struct hub *h, const struct lf_frame_head *f)
     } else if (f->status != 0 && !h->killed) {
         const char *host = h->node[lf_launch_node_of(h->job, r)].host;
         if (sig > 0)
-            say("rank %d (host %s, pid %lld) was ended by signal %d (%s)", r, host, (long long)k->pid, sig, strsignal(sig));
+            accuse(lf_cause_signal(sig), "rank %d (host %s, pid %lld) was ended by signal %d (%s)", r, host, (long long)k->pid, sig,
+                   strsignal(sig));
         else
             say("rank %d (host %s, pid %lld) ended with exit code %d", r, host, (long long)k->pid, f->status);
         if (h->by_abort && r != h->abort_rank) {
@@ -296,7 +311,7 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
     if (c->node < 0)
         return lf_fail(err, LF_EFORMAT, "a daemon that has not said hello");
     if (f->type == LF_FRAME_FAIL) {
-        say("node %d (host %s): %.*s", c->node, h->node[c->node].host, f->len < 1000 ? (int)f->len : 1000, data);
+        accuse("launch", "node %d (host %s): %.*s", c->node, h->node[c->node].host, f->len < 1000 ? (int)f->len : 1000, data);
         fail_job(h, 1, 0);
         return 0;
     }
@@ -367,7 +382,7 @@ static void lose_conn(struct hub *h, struct conn *c)
     for (int i = 0; i < h->job->node[c->node].n; i++)
         all_ended = all_ended && h->rank[h->job->node[c->node].first + i].ended;
     if (!all_ended && !h->killed) {
-        say("the daemon of node %d (host %s) is gone", c->node, n->host);
+        accuse("node", "the daemon of node %d (host %s) is gone", c->node, n->host);
         fail_job(h, 1, 0);
     }
     if (h->job->start == LF_START_LOCAL)
@@ -454,8 +469,8 @@ static void reap(struct hub *h)
             continue;
         h->pid[i] = 0;
         if (h->joined < h->job->nodes && !h->failed && (h->job->start != LF_START_PBSDSH || st != 0)) {
-            say("starting the daemons failed: %s %d", WIFSIGNALED(st) ? "signal" : "exit code",
-                WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st));
+            accuse("launch", "starting the daemons failed: %s %d", WIFSIGNALED(st) ? "signal" : "exit code",
+                   WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st));
             fail_job(h, 1, 0);
         }
     }
@@ -466,8 +481,8 @@ static void check_clock(struct hub *h, double t)
     if (!h->started && !h->failed && t - h->t0 > JOIN_S) {
         for (int k = 0; k < h->job->nodes; k++)
             if (!h->node[k].joined)
-                say("node %d%s%s has not joined within %.0f s", k, h->job->node[k].host ? ", " : "",
-                    h->job->node[k].host ? h->job->node[k].host : "", JOIN_S);
+                accuse("launch", "node %d%s%s has not joined within %.0f s", k, h->job->node[k].host ? ", " : "",
+                       h->job->node[k].host ? h->job->node[k].host : "", JOIN_S);
         fail_job(h, 1, 0);
     }
     if (h->failed && !h->killed && t >= h->kill_due)

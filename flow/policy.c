@@ -40,6 +40,8 @@ static const lf_policy table[] = {
     {"diverged", LF_POLICY_STOP, 0, 1, "do not start",
      "lower the learning rate, lengthen the warm-up or skip the batch; the batch and the weights are kept"},
     {"bad_input", LF_POLICY_STOP, 0, 1, "do not start", "look at the input named in the message, then resume"},
+    {"config", LF_POLICY_STOP, 0, 1, "do not start",
+     "a setting does not fit the data, the model or this machine: change what the message names; as it is, it ends so every time"},
     {"usage", LF_POLICY_STOP, 0, 1, "do not start", "a setting is wrong for this stage; edit the pipeline, then resume"},
     {"crash", LF_POLICY_STOP, 0, 1, "do not start", "a bug of the stage: please report it with its log"},
     {"stalled", LF_POLICY_STOP, 0, 1, "do not start",

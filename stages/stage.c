@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/cause.h"
 #include "engine/base/id.h"
 #include "engine/base/fence.h"
 #include "engine/base/io.h"
@@ -291,5 +292,6 @@ int lf_stage_main(const lf_stage *st, int argc, char **argv)
         return LF_EXIT_STOPPED;
     }
     lf_log(0, "%s", err.text);
+    lf_cause_say(program, usage ? "usage" : lf_cause_class(&err), err.text);
     return usage ? LF_EXIT_USAGE : LF_EXIT_FAILED;
 }

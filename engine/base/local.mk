@@ -6,13 +6,13 @@ engine_libbase_a_SOURCES += \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
   engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
   engine/base/json.c engine/base/json.h engine/base/id.c engine/base/id.h \
-  engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
+  engine/base/cause.c engine/base/cause.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
 # the store helper's
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c engine/base/artifact_take.c \
   engine/base/sha_lanes.h engine/base/sha_lanes_body.inc engine/base/sha_lanes.c
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
-  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash
+  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 tests_unit_base_str_SOURCES = tests/unit/base_str.c
@@ -37,6 +37,8 @@ tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
 tests_unit_base_sys_SOURCES = tests/unit/base_sys.c
 tests_unit_base_sys_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_cause_SOURCES = tests/unit/base_cause.c
+tests_unit_base_cause_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_hash_SOURCES = tests/unit/base_hash.c
 tests_unit_base_hash_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 EXTRA_DIST += engine/base/README.md tests/tap/README.md

@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/base/cause.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/comm/watch_net.h"
@@ -158,7 +159,7 @@ static void *last_resort(void *arg)
 }
 
 /* Say it, let the launcher end everybody, and end. A launcher that does not answer does not keep us. */
-static void end_job(lf_watch *w, const char *text)
+static void end_job(lf_watch *w, const char *cls, const char *text)
 {
     pthread_t t;
     char line[1200];
@@ -170,6 +171,7 @@ static void end_job(lf_watch *w, const char *text)
             errno = 0; /* nobody listens: the exit code remains */
     }
     pthread_create(&t, NULL, last_resort, NULL);
+    lf_cause_say("watchdog", cls, text);
     lf_boot_abort(w->job->boot, LF_COMM_EXIT, text);
     sleep(LAST_S);
     _exit(LF_COMM_EXIT);
@@ -195,6 +197,12 @@ static void tell_all(lf_watch *w, char byte)
         tell(&w->link[r], &byte, 1);
 }
 
+/* One that cannot be heard: the node, unless the judge is on the same one, which then is well. */
+static const char *silence_of(const lf_watch *w, int r)
+{
+    return w->job->peer[r].boot == w->job->peer[w->rank].boot ? "rank" : "node";
+}
+
 /* ---- rank 0 ---- */
 
 static void judge(lf_watch *w, double t)
@@ -208,10 +216,11 @@ static void judge(lf_watch *w, double t)
         if (l->lost_at != 0 && !w->row[r].lost)
             return; /* first hear the others */
     }
-    if (lf_watch_judge(w->row, w->job->peer, w->size, w->patience_s, text, sizeof text) < 0)
+    const int r = lf_watch_judge(w->row, w->job->peer, w->size, w->patience_s, text, sizeof text);
+    if (r < 0)
         return;
     tell_all(w, 'a');
-    end_job(w, text);
+    end_job(w, w->row[r].unheard_s > w->patience_s / 2 && !w->row[r].lost ? silence_of(w, r) : "rank", text);
 }
 
 static void rank_ended(lf_watch *w, struct link *l, double t)
@@ -317,7 +326,7 @@ static void send_beat(lf_watch *w, double t)
     tell(&w->link[0], &b, sizeof b);
 }
 
-static void root_failed(lf_watch *w, const char *what, double t)
+static void root_failed(lf_watch *w, const char *cls, const char *what, double t)
 {
     char where[200], text[700];
     struct lf_beat b = beat_now(w, t);
@@ -326,7 +335,7 @@ static void root_failed(lf_watch *w, const char *what, double t)
     usleep((useconds_t)((delay < 2 ? delay : 2) * 1e6)); /* the lowest rank speaks first */
     snprintf(text, sizeof text, "rank 0 (host %s, pid %lld) %s; rank %d is %s", w->job->peer[0].host,
              (long long)w->job->peer[0].pid, what, w->rank, where);
-    end_job(w, text);
+    end_job(w, cls, text);
 }
 
 static void hear_root(lf_watch *w, double t)
@@ -339,7 +348,7 @@ static void hear_root(lf_watch *w, double t)
     if (n <= 0) {
         drop(l);
         if (!w->left && !w->dying)
-            root_failed(w, "died", t);
+            root_failed(w, "rank", "died", t);
         return;
     }
     l->heard = t;
@@ -364,11 +373,11 @@ static void follow(lf_watch *w, double t)
     if (w->left) {
         struct lf_beat b = beat_now(w, t);
         if (b.state == LF_BEAT_COLLECTIVE && b.still_s > w->patience_s)
-            root_failed(w, "has ended its work", t);
+            root_failed(w, "rank", "has ended its work", t);
         return;
     }
     if (t - w->link[0].heard > w->patience_s / 2)
-        root_failed(w, "has not been heard of (stopped, or its node is)", t);
+        root_failed(w, silence_of(w, 0), "has not been heard of (stopped, or its node is)", t);
     if (t - w->last_beat >= BEAT_S)
         send_beat(w, t);
 }

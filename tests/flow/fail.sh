@@ -24,6 +24,20 @@ class disk disk 'No space left'
 class utf8 bad_input 'invalid UTF-8'
 class nan diverged 'non-finite'
 class usage usage '--factor is wrong'
+class said config 'steps = 5 does not fit corpus.txt'
+"$LF" run --new --set only.fail_at=3 --set only.fail_how=said >o 2>&1
+like o 'change what the message names; as it is, it ends so every time' "what ends so every time is not recommended for another try"
+unlike o 'tries again' "by any line"
+
+# A rank that is killed.
+if "$LF" launch -n 1 -- true 2>err || ! grep -q 'without-pmix' err; then
+    "$LF" run --new --set only.ranks=2 --set only.launcher=loong --set only.fail_at=1 --set only.fail_how=rank --set only.retries=0 >o 2>&1
+    is "$("$LF" status --columns class | tail -n +2 | head -1)" rank "the class of a rank that was killed"
+    "$LF" status >out
+    like out 'rank 1 \(host .*, pid [0-9]+\) was ended by signal 9' "and the reason names it"
+else
+    for what in class reason; do n=$((n + 1)); echo "ok $n - a killed rank: $what # SKIP built --without-pmix"; done
+fi
 "$LF" run --new --set only.fail_at=3 >o 2>&1
 "$LF" status >out
 [ -z "$(tr -d '\011\012\040-\176' <out)" ]; ok $? "control bytes of a log do not reach the terminal"

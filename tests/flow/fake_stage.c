@@ -6,12 +6,14 @@
  */
 #include "config.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/cause.h"
 #include "engine/base/fence.h"
 #include "engine/base/frame.h"
 #include "engine/base/hash.h"
@@ -141,6 +143,15 @@ static int fail_now(const struct work *w)
         for (int i = 0; i < 20; i++)
             fprintf(stderr, "document %d: the archive was corrupt and truncated, and its hash of no use\n", i);
         fprintf(stderr, "lf-work: one\nlf-work: two\nlf-work: three\n");
+        return 1;
+    case 11: /* what it says stands above what its log looks like */
+        fprintf(stderr, "lf-work: corpus.txt: invalid UTF-8 at byte 17\n");
+        lf_cause_say("lf-work", "config", "steps = 5 does not fit corpus.txt");
+        return 1;
+    case 12: /* rank 1 is killed, the others wait for their launcher to end them */
+        if (getenv("PMIX_RANK") != NULL && strcmp(getenv("PMIX_RANK"), "1") == 0)
+            raise(SIGKILL);
+        sleep(100);
         return 1;
     default:
         fprintf(stderr, "lf-work: something \x1b[31mred\x1b[0m <b>failed</b>\n");

@@ -23,7 +23,7 @@ static const lf_opt work_rows[] = {
     {"hold_at", LF_OPT_INT, OP, 0, "1", 0, 1000000, NULL, "steps", "but so many of this start before"},
     {"save_time", LF_OPT_INT, OP, 0, "0", 0, 100000, NULL, "ms", "how long saving takes after a stop request"},
     {"fail_at", LF_OPT_INT, OP, 0, "0", 0, 1000000, NULL, "step", "step at which to fail, 0 = never"},
-    {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin|oom|node|words", NULL,
+    {"fail_how", LF_OPT_ENUM, OP, 0, "exit", 0, 0, "exit|abort|disk|utf8|nan|usage|deaf|latin|oom|node|words|said|rank", NULL,
      "how"},
     {"needs_bytes", LF_OPT_BYTES, OP, 0, "1M", 0, 0, NULL, "bytes", "what --plan says about memory"},
     {"needs_gpu_bytes", LF_OPT_BYTES, OP, 0, "0", 0, 0, NULL, "bytes", "what --plan says about memory of a GPU"},

@@ -24,7 +24,8 @@ start() {
     name=$1 what=$2 rank=$3 ranks=$4
     shift 4
     cp "$F" "$T/f$$.$name"
-    (timeout 200 "$LF" launch -n "$ranks" "$@" -- "$T/f$$.$name" "$what" "$rank" >"out.$name" 2>"err.$name"; echo $? >"code.$name") &
+    mkdir "$T/said.$name"
+    (LOONG_RANKS_DIR=$T/said.$name timeout 200 "$LF" launch -n "$ranks" "$@" -- "$T/f$$.$name" "$what" "$rank" >"out.$name" 2>"err.$name"; echo $? >"code.$name") &
     BG="$BG $!"
 }
 living() {
@@ -42,6 +43,11 @@ ended() {
     ok $? "$1: no process is left"
 }
 p='\(host [^,]+, pid [0-9]+\)'
+# said NAME CLASS BY PATTERN: what the wrapper of a job would read
+said() {
+    is "$(sed 's/.*"by":"\([^"]*\)","class":"\([^"]*\)".*/\2 \1/' "said.$1/cause.json")" "$2 $3" "$1: class $2, says the $3"
+    like "said.$1/cause.json" "\"reason\":\"$4" "$1: with the line that names the rank"
+}
 
 start loop0 loop 0 4 --nodes 2 --start local
 start loop1 loop 1 2
@@ -85,6 +91,19 @@ like err.exit "rank 1 $p died; missing in all_reduce #7" "leaving without a word
 ended leave 70
 like err.leave "rank 1 $p has ended its work, .*; missing in all_reduce #7" "leaving with a goodbye while others wait"
 
+said loop1 rank watchdog "rank 1 $p hangs: computing"
+said stop1 rank watchdog "rank 2 $p has not been heard of"
+said stop0 rank watchdog "rank 0 $p has not been heard of"
+said kill1 rank "loong-flow launch" "rank 1 $p was ended by signal 9"
+root=
+[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+if command -v mpirun >/dev/null && timeout 60 mpirun $root -np 2 --oversubscribe true >/dev/null 2>&1; then
+    mkdir said.mpirun
+    LOONG_RANKS_DIR=$T/said.mpirun timeout 200 mpirun $root -np 2 --oversubscribe --mca orte_abort_on_non_zero_status 0 "$F" kill 1 >out 2>&1
+    said mpirun rank watchdog "rank 1 $p died"
+else
+    for what in class line; do n=$((n + 1)); echo "ok $n - mpirun's killed rank: $what # SKIP no mpirun that works here"; done
+fi
 runs 1 env LOONG_COMM_START=3 "$LF" launch -n 2 -- "$F" late 1
 like err 'rank 0 .* has waited 3 s for the other ranks to start' "a rank that does not start is not waited for without end"
 like err "not seen at PMIx_Init yet: rank 1 $p\$" "and the launcher names it"

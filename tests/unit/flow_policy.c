@@ -61,7 +61,7 @@ static void drop(struct history *h)
 
 static void test_table(void)
 {
-    static const char *const classes[] = {"oom", "oom_device", "timeout", "disk", "filesystem", "bad_input", "diverged", "usage", "launch",
+    static const char *const classes[] = {"oom", "oom_device", "timeout", "disk", "filesystem", "bad_input", "diverged", "config", "usage", "launch",
                                           "crash", "cancelled", "preempted", "node", "lost", "rank", "superseded", "stalled", "capped", "unknown"};
     size_t n = 0;
     const lf_policy *t = lf_policy_table(&n);
@@ -239,8 +239,49 @@ static void test_jobs(void)
     }
 }
 
+/* A stage that ended: who speaks is believed, else the log, and why a rank died before that it did. */
+static void test_ends(void)
+{
+    static const lf_cause config = {"config", "seq_length does not fit", "lf-sft"}, none = {"", "what is this", "lf-sft"},
+                          rank = {"rank", "rank 1 (host n1, pid 7) was ended by signal 9 (Killed)", "loong-flow launch"},
+                          text = {"", "out/x: No space left on device", "lf-sft"}, odd = {"melted", "it melted", "lf-sft"};
+    static const char *const limit = "slurmstepd: error: *** STEP 5.0 ON n0 CANCELLED AT X DUE TO TIME LIMIT ***\nbye\n";
+    static const struct {
+        lf_end_evidence ev;
+        const char *cls, *reason, *name;
+    } rows[] = {
+        {{.exited = true, .exit_code = 1, .said = &config, .log_tail = "No space left on device\n"}, "config", "seq_length does not fit",
+         "what the stage says stands above its log"},
+        {{.exited = true, .exit_code = 1, .said = &none}, "unknown", "what is this", "one that does not know the class"},
+        {{.exited = true, .exit_code = 1, .said = &text}, "disk", "out/x: No space left on device", "... may have words that are known"},
+        {{.exited = true, .exit_code = 1, .said = &odd}, "unknown", "it melted", "a class that nobody knows"},
+        {{.signal = 9, .of_rank = true, .said = &rank}, "rank", "rank 1 (host n1, pid 7) was ended by signal 9 (Killed)", "a killed rank"},
+        {{.signal = 9, .of_rank = true, .said = &rank, .oom_kills = 1}, "oom", NULL, "... by the kernel"},
+        {{.signal = 9, .of_rank = true, .said = &rank, .log_tail = limit}, "timeout", NULL, "... by the scheduler"},
+        {{.signal = 9, .of_rank = true, .log_tail = "one\ntwo\n"}, "rank", "a rank was ended by signal 9 (SIGKILL)",
+         "a killed rank of a launcher that says nothing"},
+        {{.signal = 9, .of_rank = true,
+          .log_tail = "prterun noticed that process rank 1 with PID 7 on node n1 exited on signal 9 (Killed).\n------\n"},
+         "rank", "process rank 1 with PID 7 on node n1 exited on signal 9", "... of prterun"},
+        {{.signal = 9, .of_rank = true, .log_tail = "srun: error: n1: task 1: Killed\nsrun: Terminating StepId=5.0\n"}, "rank",
+         "n1: task 1: Killed", "... of srun, by the line that names it"},
+        {{.exited = true, .exit_code = 143, .log_tail = "srun: error: n1: task 1: Killed\nslurmstepd: error: *** STEP 5.0 ***\n"}, "rank",
+         "n1: task 1: Killed", "and with srun's own exit code"},
+        {{.signal = 11, .of_rank = true, .log_tail = "x\n"}, "crash", "signal 11 (SIGSEGV)", "a rank that crashed"},
+        {{.signal = 9, .log_tail = "x\n"}, "unknown", "killed by signal 9", "a stage alone that somebody killed"},
+        {{.exited = true, .exit_code = 75, .said = &rank}, "preempted", NULL, "a stop is a stop"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        lf_end_class c;
+        lf_classify(&c, &rows[i].ev);
+        tap_str(c.cls, rows[i].cls, rows[i].name);
+        tap_ok(rows[i].reason == NULL || strstr(c.reason, rows[i].reason) != NULL, "%s: %s", rows[i].name, c.reason);
+    }
+}
+
 int main(void)
 {
+    test_ends();
     test_table();
     test_next();
     test_nodes();
