@@ -65,6 +65,8 @@ static int run_claimed(lf_exec *x, lf_err *err)
         lf_classify(&c, &x->ev);
         if (strcmp(c.state, "done") == 0)
             lf_exec_commit(x, &c);
+        else
+            lf_exec_suspect(x, &c);
     }
     return lf_exec_end(x, &c, err);
 }

@@ -12,13 +12,14 @@
  *   out/         outputs and checkpoints     done.json the commit marker, only when it is done
  *   from/        what earlier starts handed over (handover.h), until the commit
  *   end.json     how it ended                spool/    event files
+ *   damaged.json a reader found a result damaged (exec_damage.c): it counts no more
  * and beside it, in RUN/<stage>/:
  *   successor.<attempt>.<job>.json  a job that the wrapper submitted in place of one that may not be requeued
  *   skip.<attempt>.json  why a job of the attempt ended before it claimed an epoch (the first one that did)
  *
  * Steps, each leaving a state that the next command understands: 1 find out where we are and whether there is anything to do
  * 2 claim epoch  3 make the directory  4 resolve inputs  5 publish stage.json while the child waits  6 let the child exec
- * 7 wait  8 judge  9 artifact events  10 commit  11 end.json and the end event  12 requeue event, then put the job back.
+ * 7 wait  8 judge (a failure: are its inputs what they were?)  9 artifact events  10 commit  11 end.json and the end event  12 requeue event, then put the job back.
  *
  * end.json: {"lf_end":1,"state","class","reason","t_start","t_end","exit","signal","log":[lines],
  *   "step"   last step that is saved, absent when the stage does not say
@@ -131,6 +132,10 @@ void lf_exec_pace_begin(lf_exec *x);             /* the same for x */
 void lf_exec_pace_read(lf_exec *x);              /* new records of the metrics */
 /* How long before the end the stage is asked to stop: max(2 x save_s + spacing_s, grace), at most half of the time there is. */
 double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s);
+
+/* exec_damage.c: after a failure, is a result of another stage that this one read damaged? Then it is marked (LF_DAMAGED_FILE), and
+ * the reason says so. */
+void lf_exec_suspect(lf_exec *x, lf_end_class *c);
 
 /* exec_end.c: the end record and what follows from it. Returns the exit code. */
 int lf_exec_end(lf_exec *x, lf_end_class *c, lf_err *err);

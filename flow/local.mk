@@ -6,7 +6,7 @@ flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c flow/names.h fl
   flow/epoch.h flow/epoch.c flow/handover.h flow/handover.c flow/state.h flow/state.c \
   flow/record.h flow/record.c flow/classify.h flow/classify.c flow/policy.h flow/policy.c \
   flow/exec.h flow/exec.c flow/exec_start.c flow/exec_config.c flow/exec_argv.c flow/exec_child.c flow/exec_time.c \
-  flow/exec_evict.c flow/exec_listen.c flow/exec_commit.c flow/exec_end.c flow/jobside.h flow/jobside.c flow/jobside_slurm.c flow/jobside_pbs.c \
+  flow/exec_evict.c flow/exec_listen.c flow/exec_commit.c flow/exec_damage.c flow/exec_end.c flow/jobside.h flow/jobside.c flow/jobside_slurm.c flow/jobside_pbs.c \
   flow/freeze.h flow/freeze.c flow/leftover.h flow/leftover.c flow/submit.h flow/submit.c flow/attempt.h flow/attempt.c flow/submit_local.c \
   flow/pbs.h flow/pbs.c flow/pbs_parse.c flow/pbs_request.c flow/submit_pbs.c flow/chain.h flow/chain.c \
   flow/submit_slurm.c flow/slurm_parse.h flow/slurm_parse.c flow/tmpl.h flow/tmpl.c \

@@ -457,7 +457,7 @@ void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *acc
         snprintf(text, cap, "its state is unknown: %s", s->reason);
         break;
     case LF_STATE_PURGED:
-        snprintf(text, cap, "its files were purged: %s", s->reason);
+        snprintf(text, cap, "its result is not whole any more: %s", s->reason);
         break;
     case LF_STATE_FAILED:
     case LF_STATE_CANCELLED:

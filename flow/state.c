@@ -173,11 +173,25 @@ void lf_stage_scan_fini(lf_stage_view *s)
 
 /* ---- results ---- */
 
+/* LF_EFORMAT when a reader has marked it. */
+static int check_mark(const char *dir, lf_err *err)
+{
+    json_t *mark = NULL;
+    int rc = load_record(&mark, dir, LF_DAMAGED_FILE, err);
+    const char *output = json_string_value(json_object_get(mark, "output")), *why = json_string_value(json_object_get(mark, "reason"));
+    const char *reader = json_string_value(json_object_get(mark, "stage"));
+    if (rc == 0 && mark != NULL)
+        rc = lf_fail(err, LF_EFORMAT, "output %s is damaged, as stage %s found: %.300s", output != NULL ? output : "?",
+                     reader != NULL ? reader : "?", why != NULL ? why : "");
+    json_decref(mark);
+    return rc;
+}
+
 int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err)
 {
     json_t *outputs = json_object_get(done, "outputs"), *o;
     const char *name;
-    int rc = 0;
+    int rc = check_mark(dir, err);
     json_object_foreach(outputs, name, o)
     {
         const char *rel = json_string_value(json_object_get(o, "path"));

@@ -95,7 +95,10 @@ bool lf_stage_refused(lf_stage_view *s);
 /* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found and whole, 0 not done
  * (reason), negative error. state DONE or PURGED is set. */
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);
-/* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which), other = broken. */
+/* In an incarnation's directory: a reader found that an output is not what its manifest says; {"lf_damaged":1,"output","reason","t",
+ * "run","stage" of the reader}. Such a result counts as purged. */
+#define LF_DAMAGED_FILE "damaged.json"
+/* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which), other = broken or damaged. */
 int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err);
 /* What the runs below `data` have made, by spec id; each run is read once, when nothing newer answers. */
 typedef struct lf_results {

@@ -100,18 +100,23 @@ static int read_record(const tok_writer *w, tok_group *g, size_t group, const ch
     return rc;
 }
 
-/* Count the tokens of a shard and compare it with its record. */
-static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const char *path, lf_err *err)
+/* Is a shard what its record says? */
+static int check_shard(const tok_shard *s, const char *path, lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
     int64_t bytes = 0;
-    lf_shard *sh = NULL;
-    int32_t *buf = lf_malloc(READ_TOKENS, sizeof(*buf), err);
-    int rc = buf ? lf_tree_hash_file(digest, &bytes, path, err) : LF_ENOMEM;
+    int rc = lf_tree_hash_file(digest, &bytes, path, err);
     if (rc == 0 && (bytes != s->stat.bytes || memcmp(digest, s->stat.sha256, LF_HASH_BYTES) != 0))
         rc = lf_fail(err, LF_EFORMAT, "%s is not what its record says; remove it and its record in progress/", path);
-    if (rc == 0)
-        rc = lf_shard_open(&sh, path, err);
+    return rc;
+}
+
+/* Count the tokens of a shard that was checked. */
+static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const char *path, lf_err *err)
+{
+    lf_shard *sh = NULL;
+    int32_t *buf = lf_malloc(READ_TOKENS, sizeof(*buf), err);
+    int rc = buf ? lf_shard_open(&sh, path, err) : LF_ENOMEM;
     if (rc == 0) {
         w->info.rows = lf_shard_get_info(sh)->rows;
         w->any_kind = true;
@@ -161,6 +166,24 @@ static bool group_there(const tok_group *g, const char *dir)
     return true;
 }
 
+/* Are all shards of a group below dir what the record says? 1 yes, 0 no. One below out itself is an error: it would be in the way. */
+static int group_whole(const tok_writer *w, const tok_group *g, const char *dir, lf_err *err)
+{
+    char path[4096];
+    lf_err why = LF_ERR_INIT;
+    int rc = 0;
+    for (int k = 0; k < N_SPLITS && rc == 0; k++) {
+        snprintf(path, sizeof(path), "%s/shards/%s", dir, g->shard[k].name);
+        rc = g->shard[k].there ? check_shard(&g->shard[k], path, &why) : 0;
+    }
+    if (rc == 0)
+        return 1;
+    if (rc != LF_EFORMAT || strcmp(dir, w->s->out) == 0)
+        return lf_fail(err, rc, "%s", why.text);
+    lf_log(1, "%s is damaged; it and what follows is made again", path);
+    return 0;
+}
+
 /* Adopt group n_groups from dir when it is finished there: 1 yes, 0 no. */
 static int adopt_group(tok_writer *w, const char *dir, lf_err *err)
 {
@@ -174,7 +197,9 @@ static int adopt_group(tok_writer *w, const char *dir, lf_err *err)
     int rc = read_record(w, &g, w->n_groups, path, err);
     if (rc == 0 && !group_there(&g, dir)) /* purged: redo from here */
         return 0;
-    if (rc == 0)
+    if (rc == 0 && (rc = group_whole(w, &g, dir, err)) <= 0)
+        return rc;
+    if (rc >= 0)
         rc = lf_grow(&w->groups, &w->cap_groups, w->n_groups, sizeof(*w->groups), err);
     for (int k = 0; k < N_SPLITS && rc == 0; k++) {
         if (!g.shard[k].there)

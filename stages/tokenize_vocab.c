@@ -219,9 +219,14 @@ static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
         const char *made = rc == 0 ? json_string_value(json_object_get(a.meta, "made_from")) : NULL;
         if (rc == 0 && (!made || strcmp(made, s->options_sha) != 0))
             rc = lf_fail(err, LF_EINVAL, "%s was made with other options; use another out", sub);
-        if (rc == 0)
+        int whole = rc == 0 ? lf_artifact_check_hashes(&a, sub, 1, &why) : rc;
+        if (rc == 0 && whole == LF_EFORMAT && strcmp(dir, s->out) != 0)
+            lf_log(1, "passing over %s: %s", sub, why.text); /* trained again: the same text gives the same one */
+        else if (rc == 0 && whole < 0)
+            rc = lf_fail(err, whole, "%s", why.text);
+        else if (rc == 0)
             rc = read_block(sub, s->vocab_type != VOCAB_BYTE_BPE, json, err);
-        rc = rc == 0 ? 1 : rc;
+        rc = rc == 0 && whole == 0 ? 1 : rc;
     } else if (rc == 0 && state != LF_ARTIFACT_ABSENT) {
         lf_log(1, "passing over %s: %s", sub, why.text);
     }

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/artifact.h"
+#include "engine/base/hash.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -57,6 +59,22 @@ static int scan(const char *path, lf_lines_check check, void *arg, size_t *n, of
     return rc;
 }
 
+/* A finished file of another directory whose manifest says that its bytes are others. */
+static bool damaged(const char *dir, const char *name)
+{
+    lf_artifact a = {0};
+    uint8_t is[LF_HASH_BYTES];
+    char *path = NULL;
+    bool bad = false;
+    const lf_artifact_file *f = lf_artifact_load(&a, dir, NULL, NULL) == 0 ? lf_artifact_find(&a, name) : NULL;
+    if (f && asprintf(&path, "%s/%s", dir, name) >= 0) {
+        bad = lf_tree_hash_file(is, NULL, path, NULL) == 0 && memcmp(is, f->sha256, sizeof is) != 0;
+        free(path);
+    }
+    lf_artifact_fini(&a);
+    return bad;
+}
+
 static int copy_prefix(int to, const char *to_path, const char *from_path, off_t bytes, lf_err *err)
 {
     int rc = 0, fd = open(from_path, O_RDONLY | O_CLOEXEC);
@@ -88,6 +106,8 @@ static int find_longest(lf_lines *l, const char *name, const char *const *from, 
         char *path = NULL;
         size_t n, k = i / 2;
         off_t bytes;
+        if (k < n_from && i % 2 && damaged(from[k], name))
+            continue;
         if ((k == n_from ? asprintf(&path, "%s", l->final) : asprintf(&path, "%s/%s%s", from[k], name, i % 2 ? "" : ".part")) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
         rc = scan(path, check, arg, &n, &bytes, err);

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/base/artifact.h"
+#include "engine/base/hash.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/text/spm.h"
@@ -153,12 +155,28 @@ static int read_dir(lf_tok_files *f, const char *dir, lf_err *err)
     return rc;
 }
 
+/* Of a finished artifact: is the main file what its manifest says? A flipped byte may be valid JSON and other ids. */
+static int check_manifest(const lf_tok_files *f, const char *dir, lf_err *err)
+{
+    lf_artifact a = {0};
+    uint8_t is[LF_HASH_BYTES];
+    const lf_artifact_file *listed = lf_artifact_load(&a, dir, "tokenizer", NULL) == 0 ? lf_artifact_find(&a, f->main) : NULL;
+    char *path = listed ? lf_path_join(dir, f->main, err) : NULL;
+    int rc = !listed ? 0 : path ? lf_tree_hash_file(is, NULL, path, err) : LF_ENOMEM;
+    if (rc == 0 && listed && memcmp(is, listed->sha256, sizeof is) != 0)
+        rc = lf_fail(err, LF_EFORMAT, "%s: its bytes do not match the hash in the manifest (damaged file)", path);
+    free(path);
+    lf_artifact_fini(&a);
+    return rc;
+}
+
 int lf_tok_files_read(lf_tok_files *f, const char *path, lf_err *err)
 {
     struct stat st;
     memset(f, 0, sizeof(*f));
     int rc;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    const bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (is_dir) {
         rc = read_dir(f, path, err);
     } else {
         const char *slash = strrchr(path, '/');
@@ -168,6 +186,8 @@ int lf_tok_files_read(lf_tok_files *f, const char *path, lf_err *err)
     }
     if (rc == 0)
         rc = find_form(f, path, err);
+    if (rc == 0 && is_dir)
+        rc = check_manifest(f, path, err);
     if (rc != 0)
         lf_tok_files_fini(f);
     return rc;

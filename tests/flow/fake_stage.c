@@ -205,6 +205,23 @@ static int count_up(struct work *w, lf_err *err)
     return 0;
 }
 
+/* As a reader of a checkpoint or of shards does. */
+static int check_hash(const char *dir, lf_err *err)
+{
+    lf_artifact a = {0};
+    uint8_t is[LF_HASH_BYTES];
+    char *path = lf_path_join(dir, "data.txt", err);
+    int rc = path == NULL ? LF_ENOMEM : lf_artifact_load(&a, dir, NULL, err);
+    const lf_artifact_file *f = rc == 0 ? lf_artifact_find(&a, "data.txt") : NULL;
+    if (f != NULL)
+        rc = lf_tree_hash_file(is, NULL, path, err);
+    if (f != NULL && rc == 0 && memcmp(is, f->sha256, sizeof is) != 0)
+        rc = lf_fail(err, LF_EFORMAT, "the hash of %s is not that in its manifest", path);
+    lf_artifact_fini(&a);
+    free(path);
+    return rc;
+}
+
 static int mix_inputs(char state[LF_HASH_HEX], const lf_optset *o, const char *option, lf_err *err)
 {
     for (size_t i = 0; i < lf_optset_count(o, option); i++) {
@@ -214,8 +231,10 @@ static int mix_inputs(char state[LF_HASH_HEX], const lf_optset *o, const char *o
         lf_buf_adds(&p, lf_optset_str_at(o, option, i));
         int rc = lf_io_read_file(p.data, 1 << 20, &b, NULL);
         if (rc < 0) { /* an artifact of another stage */
+            rc = check_hash(p.data, err);
             lf_buf_adds(&p, "/data.txt");
-            rc = lf_io_read_file(p.data, 1 << 20, &b, err);
+            if (rc == 0)
+                rc = lf_io_read_file(p.data, 1 << 20, &b, err);
         }
         chain(state, b.data);
         lf_buf_fini(&b);

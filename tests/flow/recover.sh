@@ -22,6 +22,39 @@ is "$(tries second)" 1 "what was whole did not run"
 printf x >>"$(stage_dir second)/out/result/data.txt"
 is "$(state second)" purged "a file of another length is no result either"
 
+# A flipped byte is found by who reads it: that result counts no more, and is made again with what read it.
+flip() { printf '~' | dd of="$1" bs=1 seek=3 conv=notrunc 2>/dev/null; }
+mkdir "$T/flip" && cp "$T/pipeline.ini" "$T/in.txt" "$T/flip" && cd "$T/flip" || exit 99
+runs 0 "$LF" run
+flip "$(stage_dir first)/out/result/data.txt"
+rm "$(stage_dir last)/out/joined/data.txt"
+was=$(stage_dir first)
+is "$(state first)" done "a flipped byte is not seen from outside"
+runs 1 "$LF" run
+"$LF" status >out
+like out 'result of stage first is damaged and is made again: .*/data.txt' "its reader says which result is damaged"
+like "$was/damaged.json" '"output":"result","reason":".*/data.txt: .*"stage":"last"' "which is written beside it"
+runs 0 "$LF" resume
+is "$(state first) $(state last)" "done done" "resume makes both again"
+is "$(result last joined)" "$ref" "with the right contents"
+[ "$(stage_dir first)" != "$was" ]; ok $? "the damaged one stands no more for the stage"
+# One that nobody made again yet is not adopted by another run.
+flip "$(stage_dir second)/out/result/data.txt"
+rm "$(stage_dir last)/out/joined/data.txt"
+"$LF" run --only last >o 2>&1
+like o 'result of stage second is damaged' "a stage alone finds it too"
+is "$(state second)" purged "and its producer, which was not asked for, is not whole any more"
+"$LF" explain second >out
+like out 'not whole any more: output result is damaged, as stage last found: ' "as it says"
+runs 0 "$LF" resume
+is "$(result last joined)" "$ref" "until all of it is resumed"
+# What is whole is not accused, whatever its reader says.
+"$LF" run --new --set second.fail_at=3 --set second.fail_how=utf8 >o 2>&1
+is "$(state first) $(state second)" "done failed" "a reader that fails over a whole result"
+ls "$(stage_dir first)" >o
+unlike o damaged "does not damage it"
+cd "$T" || exit 99
+
 # Marker, spec id and manifest must all be there.
 rm "$(stage_dir second)/done.json"
 "$LF" status >/dev/null

@@ -176,6 +176,12 @@ wait $pid
 same $? 75 "SIGTERM: exit 75"
 run next $all --resume-from "$dir/term"
 same "$rc $(sums next)" "0 $(sums base)" "continued in a new directory: the same bytes"
+cp -r "$dir/base" "$dir/flip"
+sed -i '3s/"acc":0/"acc":1/; 3s/\(:-[0-9]\)/\10/' "$dir/flip/results/samples.jsonl"
+! cmp -s "$dir/flip/results/samples.jsonl" "$dir/base/results/samples.jsonl"
+ok $? "a number in finished samples is another one"
+run flipped $all --resume-from "$dir/flip"
+same "$rc $(sums flipped)" "0 $(sums base)" "they are not continued: what their manifest does not say is measured again"
 cp -r "$dir/base" "$dir/crash"
 rm "$dir/crash/results/manifest.json" "$dir/crash/results/results.json"
 run crash $all

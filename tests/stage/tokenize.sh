@@ -228,5 +228,14 @@ cp -r "$dir/t4" "$dir/flip"
 rm "$dir/flip/shards/manifest.json"
 printf 'XX' | dd of="$dir/flip/shards/train-00001.h5" bs=1 seek=3000 conv=notrunc 2>/dev/null
 fails 1 "train-00001.h5" "a damaged shard is not adopted" $opts --out "$dir/flip" "$dir/in"
+run $opts --out "$dir/flip2" --resume-from "$dir/flip" "$dir/in"
+same "$dir/ref" "$dir/flip2" "one of an earlier start is made again"
+cp -r "$dir/t4" "$dir/flip3"
+at=$(grep -abo '"merges":' "$dir/flip3/tokenizer/tokenizer.json" | head -n 1 | cut -d: -f1)
+printf 'Q' | dd of="$dir/flip3/tokenizer/tokenizer.json" bs=1 seek=$((at + 12)) conv=notrunc 2>/dev/null
+fails 1 "tokenizer.json: its bytes do not match the hash in the manifest" "a damaged tokenizer is not used" --out "$dir/flipx" \
+    --tokenizer "$dir/flip3/tokenizer" "$dir/in"
+run $opts --out "$dir/flip4" --resume-from "$dir/flip3" "$dir/in"
+same "$dir/ref" "$dir/flip4" "one of an earlier start is trained again"
 
 finish
