@@ -22,10 +22,12 @@
 #include "stages/convert_data.h"
 #include "stages/convert_tokens.h"
 #include "stages/infer_common.h"
+#include "stages/made_by.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 
 typedef struct convert {
+    const lf_optset *o;
     struct lf_convert_opts c;
     const char *out, *verify;
     char **left; /* [n_from] directories of earlier incarnations with the artifact that is being made */
@@ -89,6 +91,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     if (!v)
         return LF_ENOMEM;
     *self = v;
+    v->o = o;
     v->out = lf_optset_str(o, "out");
     v->to = lf_optset_choice(o, "to");
     v->verify = lf_optset_str(o, "verify");
@@ -97,7 +100,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     int rc = lf_infer_strings(&v->t.eos, &v->t.n_eos, o, "eos", err);
     if (rc)
         return rc;
-    v->d = (struct convert_data){.from = lf_optset_str(o, "from"),
+    v->d = (struct convert_data){.o = o,
+                                 .from = lf_optset_str(o, "from"),
                                  .tokenizer = lf_optset_str(o, "tokenizer"),
                                  .eod_token = lf_optset_str(o, "eod_token"),
                                  .vocab_size = lf_optset_int(o, "vocab_size"),
@@ -112,7 +116,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                     .stop = lf_stop_requested,
                                     .warn = warn,
                                     .arg = v};
-    v->a = (struct convert_adapter){.from = v->c.from,
+    v->a = (struct convert_adapter){.o = o,
+                                    .from = v->c.from,
                                     .base = lf_optset_str(o, "base"),
                                     .out = v->out,
                                     .bf16 = v->c.dtype == LF_CONVERT_BF16,
@@ -163,16 +168,6 @@ static int plan(void *self, json_t *plan, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-/* Is the artifact there and whole? */
-static int is_done(bool *done, const char *dir, lf_err *err)
-{
-    enum lf_artifact_state s = LF_ARTIFACT_ABSENT;
-    int rc = lf_artifact_state(&s, dir, err);
-    *done = s == LF_ARTIFACT_PRESENT;
-    if (!rc && *done)
-        lf_log(2, "%s is complete already", dir);
-    return rc;
-}
 
 static void report(const char *dir, const struct lf_convert_result *r, double t0)
 {
@@ -192,7 +187,7 @@ static void report(const char *dir, const struct lf_convert_result *r, double t0
 static int import_tokenizer(const convert *v, const char *dir, lf_err *err)
 {
     bool done = false, has = false;
-    int rc = is_done(&done, dir, err);
+    int rc = lf_made_already(&done, v->o, &lf_convert_opts, v->out, "tokenizer", err);
     if (rc || done)
         return rc;
     rc = lf_convert_tokenizer(v->c.from, dir, &has, err);
@@ -205,7 +200,7 @@ static int import_weights(convert *v, const char *dir, lf_err *err)
 {
     struct lf_convert_result r;
     bool done = false;
-    int rc = is_done(&done, dir, err);
+    int rc = lf_made_already(&done, v->o, &lf_convert_opts, v->out, "checkpoint", err);
     if (rc || done)
         return rc;
     double t0 = lf_now_s();
@@ -223,7 +218,7 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     if (!v->verify || strcmp(v->verify, "none") == 0) {
         puts("UNVERIFIED: every tensor has found its place; that the model computes what it should is not shown");
         return v->verify ? 0
-                         : lf_fail(err, LF_ENUMERIC,
+                         : lf_fail(err, LF_EINVAL,
                                    "UNVERIFIED: give verify = FILE (see expected.py), or say verify = none; %s can be "
                                    "used as it is",
                                    dir);
@@ -241,7 +236,7 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     rc = lf_artifact_remove(dir, err); /* nobody is to go on with it */
     return rc ? rc
               : lf_fail(
-                    err, LF_ENUMERIC,
+                    err, LF_EFORMAT,
                     "the imported model is not the one that %s expects: logits differ by %.3g (largest) and %.3g (rms)",
                     v->verify, w.max, w.rms);
 }
@@ -253,12 +248,14 @@ static int import(convert *v, bool has_files, lf_err *err)
     int rc = ckpt && tok ? 0 : LF_ENOMEM;
     if (!rc && (v->c.family || v->c.tokenizer))
         rc = lf_fail(err, LF_EINVAL, "family and tokenizer are of exports; %s is a Hugging Face model", v->c.from);
+    if (!rc)
+        rc = import_weights(v, ckpt, err); /* first: a model that is refused leaves no tokenizer for the next one */
     if (!rc && has_files)
         rc = import_tokenizer(v, tok, err);
     if (!rc)
-        rc = import_weights(v, ckpt, err);
-    if (!rc)
         rc = verify(v, ckpt, err);
+    if (rc && tok && !lf_io_exists(ckpt))
+        lf_artifact_remove(tok, NULL); /* it is of the model that was taken back */
     free(ckpt);
     free(tok);
     return rc;
@@ -271,7 +268,7 @@ static int export(convert *v, lf_err *err)
     struct lf_convert_result r;
     bool done = false;
     char *dir = lf_path_join(v->out, "model", err);
-    int rc = dir ? is_done(&done, dir, err) : LF_ENOMEM;
+    int rc = dir ? lf_made_already(&done, v->o, &lf_convert_opts, v->out, "model", err) : LF_ENOMEM;
     double t0 = lf_now_s();
     if (!rc && v->verify)
         rc = lf_fail(err, LF_EINVAL, "verify is of imports; %s is a checkpoint", v->c.from);
@@ -356,8 +353,17 @@ static int run(void *self, lf_comm *comm, lf_err *err)
                                            : lf_convert_form_name(form));
 }
 
+/* Which results there are follows from what `from` holds: run asks. */
+static const char *const *makes(const void *self)
+{
+    static const char *const none[] = {NULL};
+    (void)self;
+    return none;
+}
+
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_convert_opts, NULL, setup, plan, run, destroy, false, NULL};
+    static const lf_stage stage = {
+        .table = &lf_convert_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .makes = makes};
     return lf_stage_main(&stage, argc, argv);
 }

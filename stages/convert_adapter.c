@@ -11,6 +11,8 @@
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
 #include "engine/model/merge.h"
+#include "stages/made_by.h"
+#include "stages/opts.h"
 #include "stages/stage.h"
 
 #define PROBE_TOKENS 64
@@ -36,13 +38,9 @@ static int need_base(const struct convert_adapter *v, lf_err *err)
 /* The place of an artifact, and whether it is there already. */
 static int place(char **dir, bool *done, const struct convert_adapter *v, const char *name, lf_err *err)
 {
-    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
     *dir = lf_path_join(v->out, name, err);
-    int rc = *dir ? lf_artifact_state(&st, *dir, err) : LF_ENOMEM;
-    *done = st == LF_ARTIFACT_PRESENT;
-    if (!rc && *done)
-        lf_log(2, "%s is complete already", *dir);
-    return rc ? rc : lf_io_mkdirs(v->out, 0777, err) < 0 ? LF_EIO : 0;
+    int rc = *dir ? lf_io_mkdirs(v->out, 0777, err) : LF_ENOMEM;
+    return rc < 0 ? rc : lf_made_already(done, v->o, &lf_convert_opts, v->out, name, err);
 }
 
 static void report(const char *dir, const struct lf_convert_result *r)

@@ -4,9 +4,11 @@
 #ifndef LF_STAGES_CONVERT_ADAPTER_H
 #define LF_STAGES_CONVERT_ADAPTER_H
 
+#include "engine/base/opt.h"
 #include "engine/convert/peft.h"
 
 struct convert_adapter {
+    const lf_optset *o; /* borrowed, of lf_convert_opts */
     const char *from, *base, *out; /* base: checkpoint, NULL: not given */
     bool bf16;                     /* merged weights */
     int threads;

@@ -4,6 +4,9 @@
  */
 #include "stages/convert_data.h"
 
+#include "stages/made_by.h"
+#include "stages/opts.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +25,11 @@ static void warn(void *arg, const char *text)
 }
 
 /* 1: the artifact is there already. */
-static int is_done(const char *dir, lf_err *err)
+static int is_done(const struct convert_data *d, const char *out, const char *name, lf_err *err)
 {
-    enum lf_artifact_state s = LF_ARTIFACT_ABSENT;
-    int rc = lf_artifact_state(&s, dir, err);
-    if (rc == 0 && s == LF_ARTIFACT_PRESENT)
-        lf_log(2, "%s is complete already", dir);
-    return rc ? rc : s == LF_ARTIFACT_PRESENT;
+    bool done = false;
+    int rc = lf_made_already(&done, d->o, &lf_convert_opts, out, name, err);
+    return rc ? rc : done;
 }
 
 /* Ids below vocab_size, and the end of a document, from the tokenizer or the options. */
@@ -78,7 +79,7 @@ int lf_convert_data_import(const struct convert_data *d, const char *out, lf_err
 {
     lf_tokenizer *t = NULL;
     char *dir = lf_path_join(out, "shards", err);
-    int rc = dir ? is_done(dir, err) : LF_ENOMEM;
+    int rc = dir ? is_done(d, out, "shards", err) : LF_ENOMEM;
     if (rc == 0 && d->tokenizer && !(t = lf_tokenizer_load(d->tokenizer, err)))
         rc = err && err->rc ? err->rc : LF_EFORMAT;
     if (rc == 0)
@@ -92,7 +93,7 @@ int lf_convert_data_export(const struct convert_data *d, const char *out, lf_err
 {
     struct lf_shards_result r;
     char *dir = lf_path_join(out, "megatron", err);
-    int rc = dir ? is_done(dir, err) : LF_ENOMEM;
+    int rc = dir ? is_done(d, out, "megatron", err) : LF_ENOMEM;
     if (rc == 0 && d->tokenizer)
         rc = lf_fail(err, LF_EINVAL, "tokenizer is not needed to export data");
     struct lf_shards_opts o = {.from = d->from, .out = dir, .stop = lf_stop_requested, .warn = warn};

@@ -9,8 +9,10 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "engine/base/opt.h"
 
 struct convert_data {
+    const lf_optset *o; /* borrowed, of lf_convert_opts */
     const char *from, *tokenizer, *eod_token;
     int64_t vocab_size;
     bool append_eod;

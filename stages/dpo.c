@@ -25,6 +25,7 @@ struct dpo {
     struct lf_train_config c;
     struct lf_train_asked asked; /* of an adapter */
     bool dropout;
+    bool reference_only; /* mode = reference */
     lf_dpo *dpo;
 };
 
@@ -76,6 +77,7 @@ static int read_objective(struct dpo *s, const lf_optset *o, lf_err *err)
 {
     struct lf_dpo_opts d = {0};
     read_loss(&d, o);
+    s->reference_only = d.reference_only;
     d.dropout = s->dropout = lf_optset_bool(o, "dropout");
     int rc = lf_train_string(s->arena, o, "reference", &d.reference.from, err);
     d.reference.dirs = s->c.resume_from;
@@ -146,9 +148,18 @@ static void profile(void *self, struct lf_profile *p)
     ((struct dpo *)self)->c.profile = p;
 }
 
+/* A reference says itself of which weights and data it is (engine/post/reference.h); other options do not change it. */
+static const char *const *makes(const void *self)
+{
+    static const char *const none[] = {NULL};
+    const struct dpo *s = self;
+    return s->reference_only ? none : lf_train_makes(self);
+}
+
 int main(int argc, char **argv)
 {
     const lf_stage stage = {
-        .table = &lf_dpo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true, .profile = profile};
+        .table = &lf_dpo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true, .profile = profile,
+        .makes = makes, .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

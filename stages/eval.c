@@ -373,6 +373,7 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_eval_opts, "text", setup, plan, run, destroy, true, profile};
+    static const lf_stage stage = {.table = &lf_eval_opts, .words = "text", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
+                                   .ranks = true, .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -395,6 +395,7 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {&lf_generate_opts, "prompt", setup, plan, run, destroy, true, profile};
+    static const lf_stage stage = {.table = &lf_generate_opts, .words = "prompt", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
+                                   .ranks = true, .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -20,6 +20,7 @@
 #include "engine/base/lock.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "stages/made_by.h"
 #include "stages/opts.h"
 #include "stages/stage_profile.h"
 
@@ -197,6 +198,25 @@ static int join(lf_boot **boot, lf_comm **comm, const lf_stage *st, const lf_opt
     return *comm ? 0 : err->rc;
 }
 
+/* The results that are there: of these options? Rank 0 asks for all. */
+static int check_made(const lf_stage *st, const void *self, const lf_optset *o, lf_err *err)
+{
+    const char *const *names = st->makes ? st->makes(self) : st->table->outputs;
+    const char *out = lf_optset_str(o, "out");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && out && names && names[i] && strcmp(rank_word(), "0") == 0; i++)
+        rc = lf_made_by(o, st->table, out, names[i], st->continues ? LF_MADE_BY_WHOLE : LF_MADE_BY_BEGUN, err);
+    return rc;
+}
+
+/* A failure before anything was made leaves no trace of its options. */
+static void forget_made(const lf_stage *st, const lf_optset *o)
+{
+    const char *out = lf_optset_str(o, "out");
+    for (size_t i = 0; out && st->table->outputs && st->table->outputs[i] && strcmp(rank_word(), "0") == 0; i++)
+        lf_made_by_forget(out, st->table->outputs[i]);
+}
+
 static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage, lf_err *err);
 
 static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int *usage, lf_err *err)
@@ -251,6 +271,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
     if (rc == 0 && !plan)
         rc = sign_in(getenv("LOONG_RANKS_DIR"), err);
+    if (rc == 0 && !plan)
+        rc = check_made(st, self, o, err);
     if (rc == 0 && !plan && profiled) {
         rc = lf_stage_profile_begin(&profile, o, err);
         *usage = rc == LF_EINVAL;
@@ -260,6 +282,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     const int begun = rc;
     if (rc == 0)
         rc = plan ? print_plan(st, self, err) : st->run(self, comm, err);
+    if (rc != 0 && begun == 0 && !plan)
+        forget_made(st, o);
     if (st->destroy)
         st->destroy(self);
     if (begun == 0)

@@ -39,6 +39,10 @@ typedef struct lf_stage {
      * when run has ended, tells it: a table to the log, profile.json and profile.trace.json beside the metrics file or,
      * without one, below out (of other ranks than the first profile.RANK.json and so on). */
     void (*profile)(void *self, struct lf_profile *p);
+    /* Results of other options (made_by.h) are refused before run: those of these names, a list that ends with NULL; the function NULL:
+     * the table's outputs. An empty list: run asks itself, as its inputs decide which there are. */
+    const char *const *(*makes)(const void *self);
+    bool continues; /* what is not finished may go on with other options: the engine says how */
 } lf_stage;
 
 /* Returns the exit code; a failure has been logged as one line. */

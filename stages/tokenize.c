@@ -539,6 +539,13 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     return rc;
 }
 
+/* The shards, which come last: a tokenizer that is there is held to its own hash. The doctor makes its report anew each time. */
+static const char *const *makes(const void *self)
+{
+    static const char *const none[] = {NULL}, *const shards[] = {"shards", NULL};
+    return ((const tokenize *)self)->doctor ? none : shards;
+}
+
 int main(int argc, char **argv)
 {
     static const lf_stage stage = {.table = &lf_tokenize_opts,
@@ -547,6 +554,8 @@ int main(int argc, char **argv)
                                    .plan = plan,
                                    .run = run,
                                    .destroy = destroy,
-                                   .ranks = true};
+                                   .ranks = true,
+                                   .makes = makes,
+                                   .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -65,4 +65,7 @@ int lf_train_end_setup(const struct lf_train_config *c, const lf_optset *o, int 
 /* Logs with lf_log, stops with lf_stop_requested. */
 extern const struct lf_train_sink lf_train_stage_sink;
 
+/* lf_stage.makes of training stages: the final checkpoint. What else there is may be of a run that goes on. */
+const char *const *lf_train_makes(const void *self);
+
 #endif

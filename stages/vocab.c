@@ -319,6 +319,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 int main(int argc, char **argv)
 {
     static const lf_stage stage = {
-        .table = &lf_vocab_opts, .words = "text", .setup = setup, .plan = plan, .run = run, .destroy = destroy};
+        .table = &lf_vocab_opts, .words = "text", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
+        .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

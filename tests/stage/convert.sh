@@ -149,6 +149,12 @@ refused 1 "what is converted is" "neither a model nor a checkpoint" --from "$dir
 refused 1 "nothing\|No such file" "a path that is not there" --from "$dir/no" --out "$dir/x"
 run --from "$golden/gpt2" --out "$dir/gpt2" --verify none && grep -q "complete already" "$dir/e"
 ok $? "what is complete is not made again" "$dir/e"
+refused 1 "gpt2/checkpoint was made with other options (dtype was keep, is f32)" "... with another type" --from "$golden/gpt2" --out "$dir/gpt2" --verify none --dtype f32
+refused 1 "gpt2/checkpoint was made with other options (from has other contents)" "... of another model" --from "$golden/llama" --out "$dir/gpt2" --verify none
+cp -r "$dir/gpt2" "$dir/both" && rm -rf "$dir/both/model" &&
+    run --from "$dir/gpt2/checkpoint" --out "$dir/both" && run --from "$dir/gpt2/checkpoint" --out "$dir/both" && grep -q "model is complete already" "$dir/e"
+ok $? "an export beside an import is another result" "$dir/e"
+refused 1 "both/model was made with other options (dtype was keep, is bf16)" "... with options of its own" --from "$dir/gpt2/checkpoint" --out "$dir/both" --dtype bf16
 
 # ---- inspect ----
 run --from "$golden/llama" --inspect && grep -q '"mapping": "complete"' "$dir/o" && grep -q '"family": "llama"' "$dir/o"

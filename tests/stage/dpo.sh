@@ -78,6 +78,9 @@ same "$(column base 4 1)" $LN2 "the first loss is ln 2, to the last bit"
 metrics base | tail -n 1 | awk '{ exit !($4 < 0.66 && $5 < 0.69 && $8 > 0.9 && $9 > 0.05 && $10 > 0.7) }'
 ok $? "loss falls, accuracy and margin rise, of held-out pairs too: $(metrics base | tail -n 1)"
 base=$(id base)
+run base --beta 0.2
+[ $rc -eq 1 ] && grep -q "made with other options (beta was not given, is 0.2); use another out" "$dir/err"
+ok $? "other options in a finished out are refused by name"
 run threads --threads 2
 same "$(id threads)" "$base" "two threads: the same bits"
 

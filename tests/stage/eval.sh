@@ -104,6 +104,19 @@ same "$("$tool" record "$dir/base.metrics" | wc -l | tr -d ' ')" 1 "one metrics 
 ok $? "with the same numbers"
 run base $all
 says "complete already" "a second run finds it complete"
+run base $(printf '%s' "$all" | sed "s#$dir/tok/shards#$dir/moved/shards#; s#$dir/\([a-z]*\.[jt]\)#$dir/moved/\1#g")
+[ $rc -eq 0 ] && grep -q "complete already" "$dir/err"
+ok $? "the same data elsewhere is the same"
+run base $all --limit 3
+[ $rc -eq 1 ] && grep -q "made with other options (limit was 0, is 3); use another out" "$dir/err"
+ok $? "another limit in a finished out is refused by name"
+run base $all --numeric fast
+[ $rc -eq 1 ] && grep -q "(numeric was invariant, is fast)" "$dir/err"
+ok $? "so are other kernels"
+head -n 30 "$dir/pages.jsonl" >"$dir/fewer.jsonl"
+run base $(printf '%s' "$all" | sed "s#pages.jsonl#fewer.jsonl#")
+[ $rc -eq 1 ] && grep -q "(text has other contents)" "$dir/err"
+ok $? "and other texts"
 threads=1
 run small $all --batch-tokens 256 --block 3
 same "$(sums small)" "$(sums base)" "smaller batches, other blocks, one thread: the same bytes"
@@ -174,6 +187,9 @@ wait_lines term 5
 kill -TERM $pid
 wait $pid
 same $? 75 "SIGTERM: exit 75"
+run term $all --rolling-bos=no
+[ $rc -eq 1 ] && grep -q "was begun with other options (rolling_bos was yes, is no)" "$dir/err"
+ok $? "what was begun does not go on with other options"
 run next $all --resume-from "$dir/term"
 same "$rc $(sums next)" "0 $(sums base)" "continued in a new directory: the same bytes"
 cp -r "$dir/base" "$dir/flip"

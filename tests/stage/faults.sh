@@ -134,11 +134,11 @@ else
     done
 fi
 
-# ulimit -f as on a quota: files that may not grow beyond one block. (Checkpoints: tests/stage/pretrain.sh.)
-limited() { # limited KIND WHAT: exit 1, one line, and afterwards the same bytes
+# ulimit -f as on a quota: files that may not grow beyond a few blocks. (Checkpoints: tests/stage/pretrain.sh.)
+limited() { # limited KIND WHAT BLOCKS: exit 1, one line, and afterwards the same bytes
     rm -rf "$dir/w"
     (
-        ulimit -f 1
+        ulimit -f "$3"
         stage "$1" "$dir/w" 2>/dev/null
     )
     _code=$?
@@ -147,12 +147,12 @@ limited() { # limited KIND WHAT: exit 1, one line, and afterwards the same bytes
         stage "$1" "$dir/w" && result "$1" "$dir/w" | cmp -s "$dir/$1.ref" -
     ok $? "lf-$1 where files may not grow: $(head -c 160 "$dir/first.err" | tr '\n' ' ')"
 }
-limited tokenize 'tokenizer.json'
-limited pretrain 'metrics|checkpoint'
-limited eval 'results'
+limited tokenize 'tokenizer.json|shards' 4
+limited pretrain 'metrics|checkpoint' 4
+limited eval 'results' 1
 sed -i 's/^max_tokens = 4/max_tokens = 20\nlogprobs = 4/' "$dir/generate.ini"
 rm -rf "$dir/generate"
 stage generate "$dir/generate"
 result generate "$dir/generate" >"$dir/generate.ref"
-limited generate 'out.jsonl'
+limited generate 'out.jsonl' 4
 finish

@@ -85,8 +85,20 @@ grep -qF -- '--- ring??[2J? sample 0' "$dir/stdout" && ! LC_ALL=C grep -q "$(pri
 ok $? "--show prints no control characters"
 [ -f "$dir/words/text/manifest.json" ] && [ ! -e "$dir/words/text/out.jsonl.part" ]
 ok $? "the artifact is published, nothing is left over"
-run words $tok --max-tokens 12 --temperature 0 "the house"
-says "complete already" "a second run finds it complete"
+run words $tok --max-tokens 12 --temperature 0 --logprobs 3 --batch 2 "the house" "of straw"
+[ $rc -eq 0 ] && grep -q "complete already" "$dir/err"
+ok $? "a second run finds it complete, whatever its batch"
+run words $tok --max-tokens 12 --temperature 0 --logprobs 3 "the house"
+[ $rc -eq 1 ] && grep -q "made with other options (prompt was the house.*of straw, is the house); use another out" "$dir/err"
+ok $? "other prompts in a finished out are refused by name"
+run words $tok --max-tokens 13 --temperature 0 --logprobs 3 "the house" "of straw"
+[ $rc -eq 1 ] && grep -q "(max_tokens was 12, is 13)" "$dir/err"
+ok $? "so is another length"
+cp -r "$dir/words/text" "$dir/alone"
+mkdir "$dir/moved-text" && mv "$dir/alone" "$dir/moved-text/text"
+run moved-text $tok --max-tokens 13 --temperature 0 "the house"
+[ $rc -eq 0 ] && grep -q "does not say with which options it was made" "$dir/err"
+ok $? "results that stand alone do not say what made them, and that is said"
 
 awk 'BEGIN { for (i = 0; i < 40; i++) {
     printf "{\"id\": \"q%d\", \"prompt_token_ids\": [%d", i, i

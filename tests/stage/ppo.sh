@@ -94,6 +94,9 @@ ok $? "--plan tells the memory of every model"
 command=$(cmd w)
 run a --reward-command "$command"
 ok $rc "a run of three rounds"
+run a --reward-command "$command" --lr 1e-4
+[ $rc -eq 1 ] && grep -q "made with other options (lr was .*, is 0.0001); use another out" "$dir/err"
+ok $? "other options in a finished out are refused by name"
 same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "every completion was scored once"
 same "$("$tool" record "$dir/a.m" | wc -l | tr -d ' ')" 24 "a record for each mini-batch"
 same "$(member a 1 mismatch_max) $(member a 9 mismatch_max) $(member a 17 mismatch_max)" "0 0 0" \
@@ -291,7 +294,7 @@ run lora-more $lora --steps 4 --reward-command "$command" --resume-from "$dir/lo
 [ $rc -eq 0 ] && grep -q "round 4, 0 of" "$dir/err"
 ok $? "longer, in another out, it goes on from there"
 run lora-b --lora-rank 8 --lr 1e-2 --steps 4 --kl-coef 0.1 --reward-command "$command"
-[ $rc -eq 1 ] && grep -qF "lora_rank" "$dir/err"
+[ $rc -eq 1 ] && grep -q "made with other options (.*lora_rank\|steps was 3" "$dir/err"
 ok $? "other settings of the adapter are refused"
 run bad --lora-rank 4 --lora-dropout 0.1 --reward-command "$command"
 [ $rc -eq 2 ] && grep -qF "lora_dropout" "$dir/err"

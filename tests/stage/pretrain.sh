@@ -198,6 +198,12 @@ same $rc 1 "another model in an out that is finished is refused"
 says "ffn differs" "and names the key"
 run base --seed 6
 same $rc 1 "so is another order of data"
+says "made with other options (seed was 5, is 6)" "by name"
+run base --lr 4e-3
+same $rc 1 "and another learning rate"
+says_like "made with other options (lr was [0-9.e-]*, is 0.004); use another out" "by name"
+run base --save-interval 7
+same "$rc $(id base)" "0 $base" "but not what changes no result"
 run batch --batch 4 --resume-from "$dir/term1/out"
 same $rc 0 "another batch goes on where its steps begin"
 says_like "perhaps not bitwise: .*batch was .*0, 8.*, is .*0, 4" "and is not called bitwise"

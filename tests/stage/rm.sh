@@ -71,6 +71,9 @@ rm_ base --epochs 3
 grep -q "dropout is not applied" "$dir/err"
 ok $? "a model with dropout: that it is left out is told"
 same $rc 0 "a run to the end"
+rm_ base --epochs 3 --centre 0.5
+[ $rc -eq 1 ] && grep -q "made with other options (centre was .*, is 0.5); use another out" "$dir/err"
+ok $? "other options in a finished out are refused by name"
 awk -v a="$(field base valid_accuracy)" -v l="$(field base valid_loss)" 'BEGIN { exit !(a > 0.9 && l < 0.45) }'
 ok $? "it tells good from bad on pairs it has not seen: $(field base valid_accuracy)"
 for key in accuracy margin reward chosen rejected reward_std reward_min reward_max valid_margin; do

@@ -50,6 +50,9 @@ score base "$dir/answers.jsonl"
 same "$rc $(lines base | wc -l)" "0 $(wc -l <"$dir/answers.jsonl")" "a line for every row"
 lines base | head -n 1 | grep -Eq '^\{"id":"p0","score":-?[0-9.e+-]+,"tokens":[0-9]+\}$'
 ok $? "as it is described: $(lines base | head -n 1)"
+score base --normalized "$dir/answers.jsonl"
+[ $rc -eq 1 ] && grep -q "made with other options (normalized was no, is yes); use another out" "$dir/err"
+ok $? "other options in a finished out are refused by name"
 {
     printf '\357\273\277'
     cat "$dir/answers.jsonl"

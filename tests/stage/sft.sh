@@ -77,6 +77,9 @@ run full
 same $rc 0 "a full run"
 falls full 24
 ok $? "its loss falls: $(column full 4 1) to $(column full 4 24)"
+run full --freeze 'layers.*'
+[ $rc -eq 1 ] && grep -q "made with other options (freeze was not given, is layers" "$dir/err"
+ok $? "other options in a finished out are refused by name"
 run frozen --freeze 'layers.*' --freeze 'final_norm.*'
 same $rc 0 "a run with frozen layers"
 falls frozen 24

@@ -105,7 +105,7 @@ run --out "$dir/g" $grow
 [ $rc -eq 0 ] && grep -q "nothing to do" "$dir/err"
 ok $? "a finished run is left alone"
 # shellcheck disable=SC2086
-fails 1 "another out" "other options, the same out" --out "$dir/g" $grow --seed=2
+fails 1 "made with other options (seed was 1, is 2); use another out" "other options, the same out" --out "$dir/g" $grow --seed=2
 fails 1 "do not belong together" "a checkpoint with fewer rows than the tokenizer has tokens" --out "$dir/x" --base "$golden/gpt2.json" \
     --checkpoint "$dir/train/checkpoint" "$dir/new.txt"
 point=0
