@@ -14,6 +14,7 @@
 #include "engine/base/sys.h"
 #include "engine/infer/genconfig.h"
 #include "engine/infer/runner.h"
+#include "engine/model/same_tokenizer.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 #include "stages/stage.h"
@@ -206,6 +207,8 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
     s.t = t;
     s.kept = kept_of(c->tokenizer);
     s.dir = s.t || s.kept ? c->tokenizer : NULL;
+    if (!rc && t)
+        rc = lf_same_tokenizer(c->from, lf_tokenizer_sha256(t), c->tokenizer, err);
     if (!rc)
         rc = s.m.output == LF_OUTPUT_SCORE ? settle_score(v, c, &s, err)
                                            : settle_tokens(v, c, &s, err);

@@ -15,6 +15,7 @@
 #include "engine/base/sys.h"
 #include "engine/infer/runner.h"
 #include "engine/infer/tasks.h"
+#include "engine/model/same_tokenizer.h"
 #include "stages/infer_common.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
@@ -167,6 +168,10 @@ static int add_tasks(eval *e, int64_t max_context, lf_err *err)
 {
     int32_t prefix;
     int rc = e->tokenizer_path ? lf_infer_tokenizer(&e->tok, e->tokenizer_path, err) : 0;
+    if (rc == 0 && e->tok)
+        rc = lf_infer_same_tokenizer(e->checkpoint, e->run.adapter, e->tok, e->tokenizer_path, err);
+    for (size_t i = 0; rc == 0 && i < e->n_data; i++)
+        rc = lf_same_tokenizer_data(e->checkpoint, e->data[i], err);
     if (rc == 0)
         rc = find_prefix(e, &prefix, err);
     if (rc == 0 && !(e->tasks = lf_tasks_create(e->tok, prefix, max_context, err)))

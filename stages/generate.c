@@ -120,6 +120,8 @@ static int read_jobs(generate *g, lf_err *err)
     if (g->tokenizer_path)
         rc = lf_infer_tokenizer(&g->tok, g->tokenizer_path, err);
     if (rc == 0 && g->tok)
+        rc = lf_infer_same_tokenizer(g->checkpoint, g->run.adapter, g->tok, g->tokenizer_path, err);
+    if (rc == 0 && g->tok)
         rc = lf_chat_in_load(&g->chat, g->tok, &g->s.d, err);
     if (rc == 0)
         rc = generate_settings_complete(&g->s, g->tok, g->tokenizer_path, first(g), err);

@@ -12,6 +12,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/infer/genconfig.h"
+#include "engine/model/same_tokenizer.h"
 #include "stages/adapter_in.h"
 #include "stages/stage.h"
 
@@ -35,6 +36,12 @@ int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err)
         return err && err->rc ? err->rc : LF_EFORMAT;
     *out = t;
     return 0;
+}
+
+int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const lf_tokenizer *t, const char *path, lf_err *err)
+{
+    int rc = lf_same_tokenizer(checkpoint, lf_tokenizer_sha256(t), path, err);
+    return rc ? rc : lf_same_tokenizer(adapter, lf_tokenizer_sha256(t), path, err);
 }
 
 /* End tokens of generation_config.json. */

@@ -20,6 +20,9 @@ int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const cha
 /* path: a tokenizer artifact or another directory, or a tokenizer file (engine/text/tokenizer.h). */
 int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
 
+/* Is t the tokenizer that the checkpoint, and its adapter where there is one (NULL: none), were trained with? */
+int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const lf_tokenizer *t, const char *path, lf_err *err);
+
 /* End tokens by text; when none is named, those of generation_config.json in the directory tokenizer_path (an imported model's; several
  * are possible), else the tokenizer's end of document; owned array, n may be 0. */
 int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const char *tokenizer_path, const char *const *names,

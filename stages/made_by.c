@@ -79,6 +79,24 @@ static int add_tree(struct digest *d, const char *path, int depth, lf_err *err)
     return S_ISREG(st.st_mode) ? add_file(d, path, (int64_t)st.st_size, err) : 0;
 }
 
+/* Megatron's NAME.idx and NAME.bin are one thing under either name. */
+static int add_pair(struct digest *d, const char *path, bool *pair, lf_err *err)
+{
+    static const char *const ends[] = {".idx", ".bin"};
+    size_t n = strlen(path);
+    *pair = n > 4 && (strcmp(path + n - 4, ends[0]) == 0 || strcmp(path + n - 4, ends[1]) == 0);
+    int rc = 0;
+    for (size_t i = 0; *pair && rc == 0 && i < 2; i++) {
+        char *part = lf_strdup(path, err);
+        if (!part)
+            return LF_ENOMEM;
+        memcpy(part + n - 4, ends[i], 4);
+        rc = add_tree(d, part, 0, err);
+        free(part);
+    }
+    return rc;
+}
+
 /* A finished artifact has an identity; of anything else lengths and, while they are short, contents are one. */
 static int identity(uint8_t out[LF_HASH_BYTES], const char *path, lf_err *err)
 {
@@ -89,7 +107,10 @@ static int identity(uint8_t out[LF_HASH_BYTES], const char *path, lf_err *err)
         return rc;
     }
     struct digest d = {.h = lf_hash_create(err), .left = READ_MAX};
-    int rc = d.h ? add_tree(&d, path, 0, err) : LF_ENOMEM;
+    bool pair = false;
+    int rc = d.h ? add_pair(&d, path, &pair, err) : LF_ENOMEM;
+    if (rc == 0 && !pair)
+        rc = add_tree(&d, path, 0, err);
     if (d.h)
         lf_hash_final(d.h, out);
     lf_hash_destroy(d.h);

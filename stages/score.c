@@ -141,6 +141,8 @@ static int load(score *s, lf_err *err)
     if (!rc)
         rc = lf_infer_tokenizer(&s->tok, s->tokenizer_path, err);
     if (!rc)
+        rc = lf_infer_same_tokenizer(s->checkpoint, s->run.adapter, s->tok, s->tokenizer_path, err);
+    if (!rc)
         rc = load_chat(s, err);
     if (rc)
         return rc;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "engine/model/same_tokenizer.h"
 #include "stages/infer_common.h"
 
 #define PROMPT_TOKENS 512 /* of which memory is planned for, where sequences are as long */
@@ -46,6 +47,8 @@ int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run,
     if (!q->interval)
         return 0;
     int rc = run && q->tokenizer ? lf_infer_tokenizer(&q->tok, q->tokenizer, err) : 0;
+    for (size_t i = 0; !rc && q->tok && i < c->n_sources; i++)
+        rc = lf_same_tokenizer_made(c->sources[i].dir, lf_tokenizer_sha256(q->tok), q->tokenizer, err);
     if (!rc && q->tok)
         rc = lf_infer_end_tokens(&q->end, &o.defaults.n_end, q->tok, q->tokenizer, NULL, 0, err);
     q->chat.tokenizer_path = q->tokenizer;

@@ -13,6 +13,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
+#include "engine/model/same_tokenizer.h"
 #include "stages/opts.h"
 #include "stages/stage.h"
 #include "stages/vocab_priv.h"
@@ -281,6 +282,8 @@ static int check_rows(const vocab *v, lf_err *err)
     if (rc == 0 && c && (int64_t)lf_grower_old_size(v->g) > mc.vocab)
         rc = lf_fail(err, LF_EINVAL, "%s has %lld rows, the tokenizer %zu tokens; they do not belong together",
                      v->checkpoint, (long long)mc.vocab, lf_grower_old_size(v->g));
+    if (rc == 0)
+        rc = lf_same_tokenizer(v->checkpoint, lf_tokenizer_sha256(lf_grower_base(v->g)), v->base, err);
     lf_ckpt_close(c);
     return rc;
 }

@@ -153,14 +153,6 @@ static json_t *grown_state(const vocab *v, const lf_ckpt *c, const lf_rows_plan 
                      lf_tokenizer_sha256(v->grown));
 }
 
-/* As pretrain's init_from: the ids may mean the same all the same, so it is said and not refused. */
-static void warn_other_tokenizer(const vocab *v, const lf_ckpt *c)
-{
-    const char *sha = json_string_value(json_object_get(lf_ckpt_state(c), "tokenizer_sha256"));
-    if (sha && strcmp(sha, lf_tokenizer_sha256(lf_grower_base(v->g))) != 0)
-        lf_log(1, "%s was trained with another tokenizer than base: its embeddings mean other text", v->checkpoint);
-}
-
 /* Old ids of the new tokens in the form of the plan. */
 static int parts_of(const vocab *v, lf_rows_plan *p, const uint32_t ***old, size_t **n_old, lf_err *err)
 {
@@ -195,7 +187,6 @@ int lf_vocab_put_checkpoint(const vocab *v, lf_err *err)
     if (rc == 0)
         rc = lf_weights_config(&mc, c, err);
     if (rc == 0) {
-        warn_other_tokenizer(v, c);
         rc = parts_of(v, &p, &old, &n_old, err);
     }
     if (rc == 0) {

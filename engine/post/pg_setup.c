@@ -7,6 +7,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/infer/runner.h"
+#include "engine/model/same_tokenizer.h"
 #include "engine/model/weights.h"
 #include "engine/post/pg_priv.h"
 
@@ -161,9 +162,9 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     rc = lf_weights_config(&p->mc, ck, err);
     if (!rc && json_object_get(lf_ckpt_state(ck), "adapter"))
         rc = lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint", p->c->init_from);
-    const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
-    if (!rc && sha && *sha && strcmp(sha, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
-        lf_pg_log(p, 1, "%s was trained with another tokenizer than that of the prompts: its tokens mean other text", p->c->init_from);
+    const char *const models[] = {p->c->init_from, p->c->ref_from, p->c->critic_from, p->c->reward_model};
+    for (size_t i = 0; i < sizeof models / sizeof *models && !rc; i++)
+        rc = lf_same_tokenizer(models[i], lf_shardset_get_info(p->data)->tokenizer_sha256, "the prompts", err);
     if (!rc && lf_decoder_has_dropout(&p->mc))
         lf_pg_log(p, 1, "the model's dropout is not applied: what is trained must be the policy that generated");
     lf_ckpt_close(ck);

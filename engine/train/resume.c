@@ -9,6 +9,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/model/same_tokenizer.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
@@ -213,11 +214,10 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     mc.output = t->mc.output;
     if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
-    const char *sha = json_string_value(json_object_get(lf_ckpt_state(ck), "tokenizer_sha256"));
-    if (!rc && sha && strcmp(sha, t->tokenizer) != 0)
-        lf_train_log(t, 1,
-                     "%s was trained with another tokenizer than that of the data: its embeddings mean other text",
-                     t->c->init_from);
+    if (!rc)
+        rc = lf_same_tokenizer(t->c->init_from, t->tokenizer, "the data", err);
+    if (!rc)
+        rc = lf_same_tokenizer(t->c->adapter_from, t->tokenizer, "the data", err);
     if (!rc)
         lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from, (long long)lf_ckpt_step(ck));
     lf_ckpt_close(ck);

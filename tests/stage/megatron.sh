@@ -19,8 +19,12 @@ for name in u16 i32 modes i64; do
 done
 "$tool" "$dir/i32/shards" train | grep -q '|'
 ok $? "documents keep their sequences"
+run --from "$golden/u16.bin" --vocab-size 2147483647 --out "$dir/u16"
+[ $rc -eq 0 ] && grep -q "complete already" "$dir/err"
+ok $? "what is there is not made again, by either name of the pair"
 run --from "$golden/u16.bin" --vocab-size 65536 --out "$dir/u16"
-same $rc 0 "what is there is not made again"
+[ $rc -eq 1 ] && grep -q "made with other options (vocab_size was 2147483647, is 65536)" "$dir/err"
+ok $? "nor with other options"
 
 # end-of-document tokens
 cat >"$dir/docs.jsonl" <<'END'
