@@ -143,6 +143,30 @@ static void audit(enum lf_rows rows, bool mismatched, int32_t B, const char *nam
     lf_loader_close(l);
 }
 
+/* A unit and its padding always fit, as far as there are tokens; what more is asked for is kept. */
+static void test_segs(void)
+{
+    static const struct {
+        int32_t T, asked;
+        enum lf_rows rows;
+        bool mismatched;
+        int32_t segs;
+    } of[] = {{48, 0, LF_ROWS_PLAIN, false, 48},    {512, 0, LF_ROWS_PLAIN, false, 256},
+              {48, 1, LF_ROWS_PLAIN, false, 2},     {48, 1, LF_ROWS_PAIRS, false, 3},
+              {48, 2, LF_ROWS_PAIRS, false, 3},     {48, 3, LF_ROWS_PAIRS, false, 3},
+              {48, 6, LF_ROWS_PAIRS, false, 6},     {2, 0, LF_ROWS_PAIRS, false, 2},
+              {48, 1, LF_ROWS_UNPAIRED, false, 2},  {48, 1, LF_ROWS_UNPAIRED, true, 3},
+              {48, 1, LF_ROWS_PROMPTS, true, 2},    {2, 1, LF_ROWS_UNPAIRED, true, 2}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const lf_loader_config c = {.T = of[i].T, .B = 1, .max_segs = of[i].asked, .rows = of[i].rows,
+                                    .mismatched = of[i].mismatched};
+        int32_t segs = lf_loader_segs(&c), per = lf_units_most_parts(c.rows, c.mismatched);
+        int32_t units = (int32_t)lf_units_bound(&c) - 1;
+        tap_ok(segs == of[i].segs && units >= 1 && units * per + (units * per < c.T) <= segs,
+               "T %d, max_segs %d: %d segments hold %d units of %d", c.T, c.max_segs, segs, units, per);
+    }
+}
+
 int main(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -156,6 +180,7 @@ int main(void)
         audit(LF_ROWS_UNPAIRED, true, 2, "few strangers");
     }
     max_segs = 0;
+    test_segs();
     tap_rc(open_units(&l, make("p2", LF_ROWS_PAIRS), LF_ROWS_PLAIN, false, 1, &err), LF_EINVAL, &err, "holds pairs of answers, but plain",
            "pairs are not text");
     tap_rc(open_units(&l, make("u2", LF_ROWS_UNPAIRED), LF_ROWS_PAIRS, false, 1, &err), LF_EINVAL, &err, "holds answers with a label",
