@@ -61,8 +61,11 @@ def main():
     known = transformers.AutoConfig.from_pretrained(a.model, trust_remote_code=a.trust_remote_code, local_files_only=True)
     scores = any(c.endswith("ForSequenceClassification") for c in known.architectures or [])
     auto = transformers.AutoModelForSequenceClassification if scores else transformers.AutoModelForCausalLM
+    plain = {"attn_implementation": "eager"}
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        plain["experts_implementation"] = "eager"  # its grouped products know no f64
     model = auto.from_pretrained(
-        a.model, torch_dtype=torch.float32, attn_implementation="eager", trust_remote_code=a.trust_remote_code, local_files_only=True
+        a.model, torch_dtype=torch.float32, trust_remote_code=a.trust_remote_code, local_files_only=True, **plain
     )
     model = model.to(torch.float64).eval()
     config = model.config
