@@ -36,6 +36,19 @@ static const struct lf_hf_key neox_keys[] = {
     {0},
 };
 
+/* A name of other families, which the class does not read. */
+static int check_unread(lf_hf_reader *r, const char *key, double value, const char *own,
+                        lf_err *err)
+{
+    double x = value;
+    int rc = lf_hf_get_f64(r, key, &x, err);
+    if (!rc && fabs(x - value) > 0)
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: %s = %g, which models of type gpt_neox do not read: %s says %g", r->path,
+                     key, x, own, value);
+    return rc;
+}
+
 static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     bool parallel = true;
@@ -45,7 +58,12 @@ static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         rc = lf_hf_set(r, c, "use_parallel_residual", "parallel_block", parallel ? "two_norms" : "no", err);
     if (!rc)
         rc = lf_hf_get_f64(r, "rotary_emb_base", &theta, err);
-    return rc ? rc : lf_hf_read_rope(r, c, theta, err);
+    if (!rc)
+        rc = check_unread(r, "rope_theta", theta, "rotary_emb_base", err);
+    if (!rc)
+        rc = check_unread(r, "partial_rotary_factor", c->rope_fraction, "rotary_pct", err);
+    return rc ? rc
+              : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta, .part = true}, err);
 }
 
 static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
@@ -129,6 +147,8 @@ static const struct lf_hf_key gptj_keys[] = {
 static int read_gptj(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t rot = 64, ffn = 4 * c->hidden;
+    if (json_is_null(json_object_get(r->o, "rotary_dim")))
+        return lf_fail(err, LF_EFORMAT, "%s: rotary_dim = null says nothing", r->path);
     int rc = lf_hf_get_i64(r, "rotary_dim", &rot, err);
     if (!rc)
         rc = lf_hf_get_i64(r, "n_inner", &ffn, err);

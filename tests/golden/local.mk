@@ -34,6 +34,11 @@ tests_golden_families_families_1_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIB
 tests_golden_families_families_2_test_SOURCES = $(FAMILY_TEST)
 tests_golden_families_families_2_test_CPPFLAGS = $(AM_CPPFLAGS) -DPART=1 -DPARTS=2
 tests_golden_families_families_2_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# What config.json says beyond these.
+check_PROGRAMS += tests/golden/families/configs_test
+TESTS += tests/golden/families/configs_test
+tests_golden_families_configs_test_SOURCES = tests/golden/families/configs_test.c tests/golden/families/configs_rows.inc
+tests_golden_families_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 FAMILY_GOLDENS = \
   tests/golden/families/baichuan-13b \
   tests/golden/families/baichuan-7b \
