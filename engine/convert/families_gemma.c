@@ -219,8 +219,11 @@ static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
 static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = write_gemma2(c, o, err);
-    if (!rc && (json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)) ||
-                json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern))))
+    if (!rc && json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && c->window_pattern == 0)
+        return lf_hf_write_layers(c, o, err);
+    if (!rc && json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }

@@ -179,9 +179,12 @@ static const struct lf_map_row gptj_rows[] = {
     {"transformer.h.{L}.mlp.fc_out.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
-    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
-    {"transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED, "sines and cosines that follow from rotary_dim", NULL},
+    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask",
+     NULL},
+    {"transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED,
+     "sines and cosines that follow from rotary_dim", NULL},
     {0},
 };
 

@@ -46,7 +46,9 @@ static const struct lf_map_row phi_rows[] = {
     {"model.layers.{L}.mlp.fc2.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"model.final_layernorm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},
-    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta",
+     NULL},
     {0},
 };
 

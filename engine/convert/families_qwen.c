@@ -155,6 +155,7 @@ static int read_qwen2_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (below < 1) /* none */
         by.from = c->layers;
     rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : 0, !use, &by, err);
+    rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -167,6 +168,7 @@ static int read_qwen3_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     rc = rc ? rc
             : lf_hf_read_layers(r, c, use ? window : 0, true, &(struct lf_hf_slide){.only = true},
                                 err);
+    rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -177,12 +179,19 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
         json_object_set_new(o, "sliding_window", use ? json_integer(c->sliding_window) : json_null()) ||
         json_object_set_new(o, "max_window_layers", json_integer(use ? c->max_window_layers : c->layers)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    return lf_hf_write_rope(c, o, err);
+    int rc = lf_hf_write_rope(c, o, err);
+    return rc || !(c->window_pattern || c->window_layers.n) ? rc : lf_hf_write_layers(c, o, err);
+}
+
+static int write_qwen3_moe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = write_qwen2(c, o, err);
+    return rc ? rc : lf_hf_write_mlp_layers(c, o, err);
 }
 
 static int write_qwen2_moe(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    int rc = write_qwen2(c, o, err);
+    int rc = write_qwen3_moe(c, o, err);
     return rc || c->sliding_window == 0 ? rc : lf_hf_write_layers(c, o, err);
 }
 
@@ -250,14 +259,15 @@ const struct lf_hf_family lf_hf_qwen3 = {
 
 /* ---- with experts ---- */
 
-#define QWEN_MOE_KEYS                                                                                                  \
-    {"num_experts", LF_HF_NUMBER, "experts", NULL}, {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},  \
-        {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},                                                   \
-        {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},                                                      \
-        {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},                                                 \
-        {"decoder_sparse_step", LF_HF_NUMBER, "moe_period", "1"}, {"mlp_only_layers", LF_HF_SAME, NULL, "[]"},         \
-    {                                                                                                                  \
-        "output_router_logits", LF_HF_INERT, NULL, NULL                                                                \
+#define QWEN_MOE_KEYS                                                                              \
+    {"num_experts|num_local_experts", LF_HF_NUMBER, "experts", NULL},                              \
+        {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},                          \
+        {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},                               \
+        {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},                                  \
+        {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},                             \
+        {"decoder_sparse_step", LF_HF_NUMBER, "moe_period", "1"},                                  \
+    {                                                                                              \
+        "output_router_logits", LF_HF_INERT, NULL, NULL                                            \
     }
 
 static const char *const qwen2_moe_switches[] = {
@@ -313,7 +323,7 @@ const struct lf_hf_family lf_hf_qwen3_moe = {
     .keys = qwen3_moe_keys,
     .rows = qwen3_moe_rows,
     .read = read_qwen3_moe,
-    .write = write_qwen2,
+    .write = write_qwen3_moe,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };

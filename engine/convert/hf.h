@@ -138,6 +138,9 @@ int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool 
                       const struct lf_hf_slide *by, lf_err *err);
 /* layer_types of a model with windows. */
 int lf_hf_write_layers(const lf_model_config *c, json_t *o, lf_err *err);
+/* mlp_only_layers: layers that have a plain MLP in place of experts. */
+int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* "gelu_new" -> "gelu_tanh"; NULL: unknown. And the name that is written. */
 const char *lf_hf_act_from(const char *theirs);

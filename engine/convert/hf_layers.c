@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which layers have a window: layer_types, or the keys that say it without a list. */
+ * Which layers have a window: layer_types, or the keys that say it without a list. Which have no
+ * experts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,21 @@ static bool same(const bool *slides, int64_t layers, const struct lf_hf_slide *b
     return true;
 }
 
+/* The marked layers as a list. */
+static int set_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                    const bool *marked, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (int64_t l = 0; l < c->layers; l++)
+        if (marked[l])
+            lf_buf_addf(&b, "%s%lld", b.len ? "," : "", (long long)l);
+    int rc = lf_buf_check(&b, err);
+    rc = rc ? rc : lf_hf_set(r, c, theirs, ours, b.data, err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
 /* The shortest of the ways in which [model] says it. by: the way of the family, taken first. */
 static int set_layers(lf_hf_reader *r, lf_model_config *c, const bool *slides,
                       const struct lf_hf_slide *by, lf_err *err)
@@ -60,8 +76,7 @@ static int set_layers(lf_hf_reader *r, lf_model_config *c, const bool *slides,
         if (same(slides, c->layers, &every))
             return lf_hf_set_number(r, c, "layer_types", "window_pattern", (double)every.period,
                                     err);
-    return lf_fail(err, LF_ENOTSUP, "%s: layer_types has windows in no order that is supported",
-                   r->path);
+    return set_list(r, c, "layer_types", "window_layers", slides, err);
 }
 
 /* A list that the class does not read says what its other keys say. */
@@ -122,6 +137,54 @@ int lf_hf_write_layers(const lf_model_config *c, json_t *o, lf_err *err)
             list,
             json_string(lf_model_layer_window(c, l) > 0 ? "sliding_attention" : "full_attention"));
     bad = bad || json_object_set(o, "layer_types", list);
+    json_decref(list);
+    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+}
+
+/* ---- layers without experts ---- */
+
+static int mark_mlp(const lf_hf_reader *r, const lf_model_config *c, json_t *list, bool *plain,
+                    lf_err *err)
+{
+    if (list && !json_is_array(list))
+        return lf_fail(err, LF_EFORMAT, "%s: mlp_only_layers is not a list", r->path);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *v = json_array_get(list, i);
+        const json_int_t l = json_integer_value(v);
+        if (!json_is_integer(v))
+            return lf_fail(err, LF_EFORMAT, "%s: mlp_only_layers holds what is no whole number",
+                           r->path);
+        if (l >= 0 && l < c->layers) /* there is none behind the last */
+            plain[l] = true;
+    }
+    return 0;
+}
+
+int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    bool *plain = lf_calloc((size_t)c->layers, sizeof *plain, err);
+    int64_t first = 0, n = 0;
+    int rc = plain ? mark_mlp(r, c, lf_hf_take(r, "mlp_only_layers"), plain, err) : LF_ENOMEM;
+    for (int64_t l = 0; l < c->layers && !rc; l++) {
+        n += plain[l];
+        first += plain[l] && first == l;
+    }
+    if (!rc && n == first)
+        rc = lf_hf_set_number(r, c, "mlp_only_layers", "dense_layers", (double)first, err);
+    else if (!rc)
+        rc = set_list(r, c, "mlp_only_layers", "mlp_layers", plain, err);
+    free(plain);
+    return rc;
+}
+
+int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    json_t *list = json_array();
+    int bad = !list;
+    for (int64_t l = 0; l < c->layers && !bad; l++)
+        if (l < c->dense_layers || lf_model_list_has(&c->mlp_layers, l))
+            bad = json_array_append_new(list, json_integer(l));
+    bad = bad || json_object_set(o, "mlp_only_layers", list);
     json_decref(list);
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }

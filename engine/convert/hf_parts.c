@@ -158,6 +158,29 @@ static int read_factor(lf_hf_reader *r, lf_model_config *c, double factor, lf_er
     return lf_hf_set_number(r, c, "factor", "rope_factor", factor, err);
 }
 
+/* yarn: the amplitude by mscale and mscale_all_dim, where both are given and attention_factor is
+ * not; whole ends of the ramp or not. */
+static int read_yarn(lf_hf_reader *r, lf_model_config *c, json_t *s, lf_err *err)
+{
+    json_t *truncate = json_object_get(s, "truncate");
+    if (truncate && !json_is_boolean(truncate) && !json_is_null(truncate))
+        return lf_fail(err, LF_EFORMAT, "%s: truncate of rope_scaling is neither true nor false",
+                       r->path);
+    const double grow = 0.1 * log(c->rope_factor),
+                 over = json_number_value(json_object_get(s, "mscale")),
+                 under = json_number_value(json_object_get(s, "mscale_all_dim"));
+    int rc = 0;
+    if (truncate && !json_is_true(truncate))
+        rc = lf_hf_set(r, c, "truncate", "rope_truncate", "no", err);
+    if (!rc && fabs(over) > 0 && fabs(under) > 0 && !(c->rope_attn_factor > 0))
+        rc = lf_hf_set_number(r, c, "mscale", "rope_attn_factor",
+                              (over * grow + 1) / (under * grow + 1), err);
+    static const char *const known[] = {"truncate", "mscale", "mscale_all_dim"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        json_object_del(s, known[i]);
+    return rc;
+}
+
 static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const struct lf_hf_rope *as,
                         const char *type, lf_err *err)
 {
@@ -174,7 +197,8 @@ static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const st
             json_object_del(s, "factor");
         for (const struct rope_member *m = scalings[i].members; m->theirs && !rc; m++)
             rc = read_member(r, c, s, as, m, err);
-        return rc || !ratio ? rc : read_factor(r, c, factor, err);
+        rc = rc || !ratio ? rc : read_factor(r, c, factor, err);
+        return rc || scalings[i].members != yarn ? rc : read_yarn(r, c, s, err);
     }
     return lf_fail(err, LF_ENOTSUP, "%s: rope_scaling of type '%.40s' is not supported", r->path, type);
 }
@@ -270,6 +294,8 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
             fabs(c->rope_factor * (double)c->rope_original_positions - (double)c->max_positions) <=
                 0)
             json_object_del(s, "factor");
+        if (!rc && c->rope_scaling == LF_ROPE_YARN && !c->rope_truncate)
+            rc = json_object_set_new(s, "truncate", json_false());
         if (!rc)
             rc = json_object_set(o, "rope_scaling", s);
         break; /* the first of two names */

@@ -38,9 +38,10 @@ static double yarn_pair(const lf_model_config *c, double turns, int64_t rot)
 
 static double yarn_frequency(const lf_model_config *c, double freq, int64_t i, int64_t rot)
 {
-    double low = fmax(floor(yarn_pair(c, c->rope_beta_fast, rot)), 0);
-    double high = fmin(ceil(yarn_pair(c, c->rope_beta_slow, rot)), (double)rot - 1);
-    if (!(high > low))
+    double low = yarn_pair(c, c->rope_beta_fast, rot), high = yarn_pair(c, c->rope_beta_slow, rot);
+    low = fmax(c->rope_truncate ? floor(low) : low, 0);
+    high = fmin(c->rope_truncate ? ceil(high) : high, (double)rot - 1);
+    if (fabs(high - low) <= 0)
         high = low + 0.001;
     double s = fmin(fmax(((double)i - low) / (high - low), 0), 1);
     return s * freq / c->rope_factor + (1 - s) * freq;
@@ -108,8 +109,18 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes)
     }
 }
 
+bool lf_model_list_has(const lf_model_list *l, int64_t x)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if ((int64_t)l->v[i] == x)
+            return true;
+    return false;
+}
+
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer)
 {
+    if (c->window_layers.n)
+        return lf_model_list_has(&c->window_layers, layer) ? c->sliding_window : 0;
     if (c->window_pattern > 0)
         return (layer + 1) % c->window_pattern ? c->sliding_window : 0;
     return layer >= c->max_window_layers ? c->sliding_window : 0;

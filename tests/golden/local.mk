@@ -57,11 +57,13 @@ FAMILY_GOLDENS = \
   tests/golden/families/gemma3 \
   tests/golden/families/glm4-0414 \
   tests/golden/families/glm4-9b \
+  tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-neox \
   tests/golden/families/gpt2 \
   tests/golden/families/internlm2 \
   tests/golden/families/llama-linear \
+  tests/golden/families/llama-yarn \
   tests/golden/families/llama \
   tests/golden/families/llama3.1 \
   tests/golden/families/llama3.2 \
@@ -70,14 +72,18 @@ FAMILY_GOLDENS = \
   tests/golden/families/opt-350m \
   tests/golden/families/opt \
   tests/golden/families/phi2 \
+  tests/golden/families/phi3-factor \
   tests/golden/families/phi3-long \
   tests/golden/families/phi3-short \
   tests/golden/families/phi3 \
   tests/golden/families/pythia \
   tests/golden/families/qwen1 \
+  tests/golden/families/qwen2-moe-lists \
   tests/golden/families/qwen2-moe \
   tests/golden/families/qwen2.5 \
   tests/golden/families/qwen2 \
+  tests/golden/families/qwen3-layers \
+  tests/golden/families/qwen3-moe-lists \
   tests/golden/families/qwen3-moe \
   tests/golden/families/qwen3 \
   tests/golden/families/starcoder \
