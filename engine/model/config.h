@@ -181,19 +181,23 @@ int64_t lf_model_embed_width(const lf_model_config *c);
 int64_t lf_model_rope_dim(const lf_model_config *c);
 /* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what:
  * LF_ROPE_LOCAL for the windowed layers of a model with rope_local_theta; LF_ROPE_QUERY for
- * queries, which logn_length multiplies as well. freq_i = theta^(-2i/rot)            linear: freq /
- * factor llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than
- * original/high: freq; between: (1 - s) freq / factor + s freq with s = (original/wavelength - low)
- * / (high - low) yarn (Peng et al. 2023): pair i turns r times over the original length at i = d(r)
- * = rot log(original / (2 pi r)) / (2 log theta); below floor d(beta_fast) freq, above ceil
- * d(beta_slow) freq / factor, linear between; cos and sin times attn_factor, by default 0.1
- * log(factor) + 1; without rope_truncate there is neither floor nor ceil longrope (Phi-3): freq /
- * short_factors[i] where positions <= original, else / long_factors[i]: the tables are chosen once
- * by the length they are made for; times attn_factor, by default sqrt(1 + log(factor) /
- *             log(original)) with factor = max_positions / original of the release
+ * queries, which logn_length multiplies as well; LF_ROPE_LONG for the long factors of longrope.
+ *     freq_i = theta^(-2i/rot)            linear: freq / factor
+ *     llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than
+ *             original/high: freq; between: (1 - s) freq / factor + s freq with
+ *             s = (original/wavelength - low) / (high - low)
+ *     yarn (Peng et al. 2023): pair i turns r times over the original length at
+ *             i = d(r) = rot log(original / (2 pi r)) / (2 log theta); below floor
+ *             d(beta_fast) freq, above ceil d(beta_slow) freq / factor, linear between; without
+ *             rope_truncate there is neither floor nor ceil; cos and sin times attn_factor, by
+ *             default 0.1 log(factor) + 1
+ *     longrope (Phi-3): freq / short_factors[i], or / long_factors[i] for all tokens of a
+ *             document that is longer than original (decoder.h); times attn_factor, by default
+ *             sqrt(1 + log(factor) / log(original)) with factor = max_positions / original of
+ *             the release
  *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original,
- * where the angles of a token would depend on how many follow it */
-enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2 };
+ *             where the angles of a token would depend on how many follow it */
+enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2, LF_ROPE_LONG = 4 };
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what, float *cos_out, float *sin_out);
 /* ALiBi slopes f32 [heads] (Press, Smith, Lewis 2022): 2^(-8k/n) for n = power of two heads, the rest from 2n odd ones.
  */

@@ -47,7 +47,7 @@ static double yarn_frequency(const lf_model_config *c, double freq, int64_t i, i
     return s * freq / c->rope_factor + (1 - s) * freq;
 }
 
-static double rope_frequency(const lf_model_config *c, int64_t positions, bool local, int64_t i, int64_t rot)
+static double rope_frequency(const lf_model_config *c, bool far, bool local, int64_t i, int64_t rot)
 {
     double freq = pow(local ? c->rope_local_theta : c->rope_theta, -2.0 * (double)i / (double)rot);
     if (local)
@@ -60,7 +60,7 @@ static double rope_frequency(const lf_model_config *c, int64_t positions, bool l
     case LF_ROPE_YARN:
         return yarn_frequency(c, freq, i, rot);
     case LF_ROPE_LONGROPE:
-        return freq / (positions > c->rope_original_positions ? c->rope_long_factors.v[i] : c->rope_short_factors.v[i]);
+        return freq / (far ? c->rope_long_factors.v[i] : c->rope_short_factors.v[i]);
     default:
         return freq;
     }
@@ -85,7 +85,7 @@ void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned 
     const bool local = (what & LF_ROPE_LOCAL) && c->rope_local_theta > 0;
     const double logn = (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
     for (int64_t i = 0; i < half; i++) {
-        double freq = rope_frequency(c, positions, local, i, rot);
+        double freq = rope_frequency(c, (what & LF_ROPE_LONG) != 0, local, i, rot);
         for (int64_t p = 0; p < positions; p++) {
             double a = rope_amplitude(c, local);
             if (logn > 0 && p >= c->logn_length)

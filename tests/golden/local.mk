@@ -39,6 +39,12 @@ check_PROGRAMS += tests/golden/families/configs_test
 TESTS += tests/golden/families/configs_test
 tests_golden_families_configs_test_SOURCES = tests/golden/families/configs_test.c tests/golden/families/configs_rows.inc
 tests_golden_families_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/golden/families/longrope_test
+TESTS += tests/golden/families/longrope_test
+tests_golden_families_longrope_test_SOURCES = tests/golden/families/longrope_test.c \
+  tests/golden/families/family.c tests/golden/families/family.h tests/golden/families/family_rig.c
+tests_golden_families_longrope_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/families/longrope.json tests/golden/families/make_longrope.py
 FAMILY_GOLDENS = \
   tests/golden/families/baichuan-13b \
   tests/golden/families/baichuan-7b \

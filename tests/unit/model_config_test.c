@@ -392,10 +392,10 @@ static void test_positions(void)
            0, &err, NULL, "longrope");
     float lr[17 * 8];
     amp = sqrt(1 + log(4) / log(16));
-    lf_model_rope_tables(&c, 16, 0, NULL, lr);
-    tap_f64((double)lr[8 + 7], amp * sin(pow(10000, -14.0 / 16) / 1.5), 1e-9,
-            "up to the original length: the short factors");
     lf_model_rope_tables(&c, 17, 0, NULL, lr);
+    tap_f64((double)lr[8 + 7], amp * sin(pow(10000, -14.0 / 16) / 1.5), 1e-9,
+            "documents up to the original length: the short factors");
+    lf_model_rope_tables(&c, 17, LF_ROPE_LONG, NULL, lr);
     tap_f64((double)lr[8 + 2], amp * sin(pow(10000, -4.0 / 16) / 3), 1e-7, "beyond it: the long ones");
     json_t *o = lf_model_config_to_json(&c, &err);
     lf_model_config back;
