@@ -103,6 +103,12 @@ static int read_attn_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc ? rc : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
 }
 
+/* As lf_hf_read_layers takes it. */
+static int64_t window_of(const lf_model_config *c)
+{
+    return c->sliding_window > 0 ? c->sliding_window : -1;
+}
+
 static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int rc = check_act(r, c, err);
@@ -113,8 +119,8 @@ static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (!rc)
         rc = read_attn_scale(r, c, err);
     return rc ? rc
-              : lf_hf_read_layers(r, c, c->sliding_window, false,
-                                  &(struct lf_hf_slide){.period = 2}, err);
+              : lf_hf_read_layers(r, c, window_of(c), false, &(struct lf_hf_slide){.period = 2},
+                                  err);
 }
 
 /* The base of the layers with a window: nothing else of theirs may differ. */
@@ -153,16 +159,18 @@ static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
                 "%s: rope_parameters: '%.60s' stands beside full_attention and sliding_attention, "
                 "where no one reads it",
                 r->path, key);
+    v = json_object_get(r->o, "rope_scaling");
+    if (!rc && json_object_get(v, "type") && !json_object_get(v, "rope_type"))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: type of rope_scaling, which no one reads here: it is rope_type", r->path);
     if (!rc)
         rc = read_local(r, json_object_get(both, "sliding_attention"), &local, err);
     if (!rc && c->sliding_window > 0)
         rc = lf_hf_set_number(r, c, "rope_local_base_freq", "rope_local_theta", local, err);
     if (!rc) {
         v = json_object_get(both, "full_attention");
-        const struct lf_hf_rope as = {.theta = 1000000,
-                                      .params = !both               ? NULL
-                                                : json_is_object(v) ? v
-                                                                    : empty};
+        json_t *params = !both ? NULL : json_is_object(v) ? v : empty;
+        const struct lf_hf_rope as = {.theta = 1000000, .original = -1, .params = params};
         rc = lf_hf_read_rope_as(r, c, &as, err);
     }
     json_decref(empty);
@@ -194,7 +202,7 @@ static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         rc = lf_hf_set_number(r, c, "sliding_window_pattern", "window_pattern", (double)by.period,
                               err);
     if (!rc)
-        rc = lf_hf_read_layers(r, c, c->sliding_window, false, &by, err);
+        rc = lf_hf_read_layers(r, c, window_of(c), false, &by, err);
     if (!rc)
         rc = read_gemma3_rope(r, c, err);
     return rc ? rc : read_attn_scale(r, c, err);

@@ -27,7 +27,7 @@ static int read_mistral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t window;
     int rc = lf_hf_get_window(r, 4096, &window, err);
-    if (!rc && (window || json_is_number(json_object_get(r->o, "sliding_window"))))
+    if (!rc && window >= 0)
         rc = lf_hf_set_number(r, c, "sliding_window", "sliding_window", (double)window, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }

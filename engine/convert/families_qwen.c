@@ -141,7 +141,7 @@ static int read_qwen2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t window;
     struct lf_hf_slide by = {0};
     int rc = read_use(r, &use, &window, &by.from, err);
-    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : 0, true, &by, err);
+    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : -1, true, &by, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -154,7 +154,7 @@ static int read_qwen2_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     struct lf_hf_slide by = {.below = below, .period = 2};
     if (below < 1) /* none */
         by.from = c->layers;
-    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : 0, !use, &by, err);
+    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : -1, !use, &by, err);
     rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
@@ -166,7 +166,7 @@ static int read_qwen3_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t window, unread;
     int rc = read_use(r, &use, &window, &unread, err);
     rc = rc ? rc
-            : lf_hf_read_layers(r, c, use ? window : 0, true, &(struct lf_hf_slide){.only = true},
+            : lf_hf_read_layers(r, c, use ? window : -1, true, &(struct lf_hf_slide){.only = true},
                                 err);
     rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);

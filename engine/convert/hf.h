@@ -124,7 +124,7 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* ---- windows by layer (hf_layers.c) ---- */
 
-/* sliding_window: def when it is absent, 0 when it is null. */
+/* sliding_window: def when it is absent, -1 when it is null. */
 int lf_hf_get_window(lf_hf_reader *r, int64_t def, int64_t *out, lf_err *err);
 /* Which layers slide where no layer_types says it: those from `from` on and below `below` (0: all),
  * but for each period-th (0: none left out). */
@@ -132,8 +132,8 @@ struct lf_hf_slide {
     int64_t from, below, period;
     bool only; /* the class does not read layer_types: it must say the same */
 };
-/* Sets what says so in [model], from layer_types or `by`. window 0: none, then `by` slides nowhere
- * if `null` says that the class takes it so, else it is an error. */
+/* Sets what says so in [model], from layer_types or `by`. window -1: there is none; then `by`
+ * slides nowhere if `null` says that the class takes it so, else it is an error. */
 int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool null,
                       const struct lf_hf_slide *by, lf_err *err);
 /* layer_types of a model with windows. */

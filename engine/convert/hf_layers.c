@@ -10,8 +10,11 @@
 
 int lf_hf_get_window(lf_hf_reader *r, int64_t def, int64_t *out, lf_err *err)
 {
-    *out = json_object_get(r->o, "sliding_window") ? 0 : def;
-    return lf_hf_get_i64(r, "sliding_window", out, err);
+    *out = json_object_get(r->o, "sliding_window") ? -1 : def;
+    int rc = lf_hf_get_i64(r, "sliding_window", out, err);
+    if (!rc && *out < 0 && json_is_number(json_object_get(r->o, "sliding_window")))
+        rc = lf_fail(err, LF_EFORMAT, "%s: sliding_window = %lld", r->path, (long long)*out);
+    return rc;
 }
 
 static bool slides_by(const struct lf_hf_slide *by, int64_t l)
@@ -100,7 +103,7 @@ static int find_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool
     json_t *list = lf_hf_take(r, "layer_types");
     bool *listed = slides + c->layers;
     for (int64_t l = 0; l < c->layers; l++)
-        slides[l] = (window || !null) && slides_by(by, l);
+        slides[l] = (window >= 0 || !null) && slides_by(by, l);
     int rc = list ? read_types(r, c, list, listed, err) : 0;
     if (!rc && list && by->only)
         return check_types(r, c, slides, listed, err);
@@ -117,7 +120,7 @@ int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool 
     for (int64_t l = 0; l < c->layers && !rc; l++)
         any = any || slides[l];
     c->sliding_window = 0;
-    if (!rc && any && !window && !json_is_number(json_object_get(r->o, "sliding_window")))
+    if (!rc && any && window < 0)
         rc = lf_fail(err, LF_EFORMAT,
                      "%s: sliding_window says that there is none, but layers have one", r->path);
     if (!rc && any)

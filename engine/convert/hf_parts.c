@@ -116,9 +116,9 @@ static double original_positions(const lf_hf_reader *r, const lf_model_config *c
                                  const struct lf_hf_rope *as, json_t *inside)
 {
     json_t *v = json_object_get(r->o, "original_max_position_embeddings");
-    if (json_is_number(v))
+    if (json_is_number(v) && as->original >= 0)
         return json_number_value(v);
-    if (as->original)
+    if (as->original > 0)
         return (double)as->original;
     return json_is_number(inside) ? json_number_value(inside) : (double)c->max_positions;
 }

@@ -95,7 +95,7 @@ FAMILY_GOLDENS = \
   tests/golden/families/starcoder \
   tests/golden/families/starcoder2
 EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py \
-  tests/golden/families/make_table.py tests/golden/families/check_oracles.py \
+  tests/golden/families/make_table.py tests/golden/families/check_oracles.py tests/golden/families/check_configs.py \
   tests/golden/families/configs.py \
   tests/golden/families/oracle_baichuan.py tests/golden/families/oracle_chatglm.py tests/golden/families/oracle_chatglm6b.py \
   tests/golden/families/oracle_common.py tests/golden/families/oracle_deepseek.py tests/golden/families/oracle_internlm2.py \
