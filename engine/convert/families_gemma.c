@@ -7,7 +7,6 @@
 
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
-#include "kernels/kernels.h"
 
 #define GEMMA_SWITCHES "norm=rms", "norm_offset=1", "position=rope", "mlp=glu"
 static const char *const gemma_switches[] = {GEMMA_SWITCHES, "activation=gelu_tanh", NULL};
@@ -64,30 +63,28 @@ static int set_embed_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return lf_hf_set_number(r, c, "hidden_size", "embed_scale", sqrt((double)c->hidden), err);
 }
 
-/* hidden_act says what hidden_activation says, or gelu, which means its tanh form here. */
-static int check_act(lf_hf_reader *r, const lf_model_config *c, lf_err *err)
+/* hidden_act says what hidden_activation says. gelu: what this means there, NULL: whatever. */
+static int check_act(lf_hf_reader *r, const lf_model_config *c, const char *gelu, lf_err *err)
 {
-    const char *theirs = json_string_value(lf_hf_take(r, "hidden_act")),
-               *ours = theirs ? lf_hf_act_from(theirs) : NULL;
+    const char *theirs = json_string_value(lf_hf_take(r, "hidden_act"));
+    const bool plain = !theirs || strcmp(theirs, "gelu") == 0;
+    const char *ours = plain ? gelu : lf_hf_act_from(theirs);
     lf_model_config d = *c;
-    if (!theirs || strcmp(theirs, "gelu") == 0 ||
-        (ours && lf_hf_set(r, &d, "hidden_act", "activation", ours, err) == 0 &&
-         d.activation == c->activation))
+    if (plain && !gelu)
+        return 0;
+    if (ours && lf_hf_set(r, &d, "hidden_act", "activation", ours, err) == 0 &&
+        d.activation == c->activation)
         return 0;
     return lf_fail(err, LF_ENOTSUP,
                    "%s: hidden_act = %.40s and hidden_activation say different things", r->path,
-                   theirs);
+                   theirs ? theirs : "gelu");
 }
 
-/* Gemma 1 has one activation: transformers 4 took another one from hidden_activation, 5 takes it
- * from hidden_act. */
+/* transformers 4 reads hidden_activation, 5 hidden_act; gelu means its tanh form, as does absence.
+ */
 static int read_gemma1(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    if (c->activation != LF_ACT_GELU_TANH)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s: hidden_activation = %s, which models of type gemma do not have",
-                       r->path, json_string_value(json_object_get(r->o, "hidden_activation")));
-    int rc = check_act(r, c, err);
+    int rc = check_act(r, c, "gelu_tanh", err);
     if (!rc)
         rc = set_embed_scale(r, c, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
@@ -111,7 +108,7 @@ static int64_t window_of(const lf_model_config *c)
 
 static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int rc = check_act(r, c, err);
+    int rc = check_act(r, c, NULL, err);
     if (!rc)
         rc = set_embed_scale(r, c, err);
     if (!rc)

@@ -215,20 +215,22 @@ static const struct lf_hf_key bloom_keys[] = {
     {"hidden_size|n_embed", LF_HF_NUMBER, "hidden", NULL},
     {"n_layer|num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
     {"n_head|num_attention_heads", LF_HF_NUMBER, "heads", NULL},
-    {"seq_length", LF_HF_NUMBER, "max_positions", "2048"}, /* what it was trained at; ALiBi has no bound */
+    {"seq_length", LF_HF_NUMBER, "max_positions",
+     "2048"}, /* what it was trained at; ALiBi has no bound */
     {"layer_norm_epsilon", LF_HF_NUMBER, "norm_eps", "1e-5"},
     {"hidden_dropout", LF_HF_NUMBER, "attn_dropout mlp_dropout", "0"},
     {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
     {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
     {"apply_residual_connection_post_layernorm", LF_HF_SAME, NULL, "false"},
-    {"attention_softmax_in_fp32", LF_HF_INERT, NULL, NULL}, /* how its kernels were fused, here and below */
+    {"attention_softmax_in_fp32", LF_HF_INERT, NULL,
+     NULL}, /* how its kernels were fused, here and below */
     {"bias_dropout_fusion", LF_HF_INERT, NULL, NULL},
     {"masked_softmax_fusion", LF_HF_INERT, NULL, NULL},
     {"offset_alibi", LF_HF_INERT, NULL, NULL},
     {"skip_bias_add", LF_HF_INERT, NULL, NULL},
     {"skip_bias_add_qkv", LF_HF_INERT, NULL, NULL},
-    {"slow_but_exact", LF_HF_INERT, NULL, NULL},
+    {"slow_but_exact", LF_HF_SAME, NULL, "false"}, /* leaves out biases, with pretraining_tp */
     {0},
 };
 

@@ -107,11 +107,11 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
 
 /* What a class of transformers makes of the keys of rotary positions. */
 struct lf_hf_rope {
-    double theta; /* rope_theta where the file has none */
-    bool part;    /* reads partial_rotary_factor; others turn whole heads, whatever it says */
-    int64_t
-        original;         /* original_max_position_embeddings where it does not stand beside
-                           * max_position_embeddings; 0: rope_scaling has it, or the latter */
+    double theta;         /* rope_theta where the file has none */
+    bool part;            /* reads partial_rotary_factor; others turn whole heads */
+    int64_t original;     /* original_max_position_embeddings, where it does not stand beside
+                           * max_position_embeddings; 0: rope_scaling has it, or the latter; -1:
+                           * these always, what stands outside is not read */
     const char *longrope; /* another name of this type; NULL: none */
     json_t *params;       /* in place of rope_parameters, borrowed; NULL: those of the file */
 };
