@@ -94,7 +94,7 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key)
 }
 
 /* Keys of ours whose 0 says that there is none, or that it follows from the others. */
-static const char *const none[] = {"kv_heads",         "head_dim",         "embed_dim",
+static const char *const absent[] = {"kv_heads",         "head_dim",         "embed_dim",
                                    "expert_ffn",       "sliding_window",   "window_pattern",
                                    "attn_softcap",     "logit_softcap",    "logn_length",
                                    "rope_attn_factor", "rope_local_theta", NULL};
@@ -103,7 +103,7 @@ int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const cha
 {
     char where[LF_MODEL_ORIGIN];
     double x = 1;
-    if (among(ours, none) && lf_parse_f64(&x, value, NULL) == 0 && fabs(x) <= 0)
+    if (among(ours, absent) && lf_parse_f64(&x, value, NULL) == 0 && fabs(x) <= 0)
         return lf_fail(
             err, LF_ENOTSUP,
             "%s: %s = 0 is a size or a divisor of nothing; where there is none it is null", r->path,
@@ -207,7 +207,7 @@ static bool may_be_null(const struct lf_hf_key *k)
     if (k->ours)
         snprintf(first, sizeof first, "%.*s", (int)strcspn(k->ours, " "), k->ours);
     return k->kind == LF_HF_BOOL || k->kind == LF_HF_NOT || k->kind == LF_HF_SAME ||
-           among(first, none) || strstr(first, "dropout");
+           among(first, absent) || strstr(first, "dropout");
 }
 
 static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)
