@@ -44,7 +44,7 @@ static const char *const outputs[] = {"checkpoint", "adapter", "reference", NULL
 
 const lf_opt_table lf_dpo_opts = {
     .stage = "dpo",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "train a checkpoint on judged answers: DPO and its kin, ORPO, SimPO, KTO",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

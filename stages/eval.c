@@ -101,6 +101,7 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens"),
+                                     .switching = lf_optset_choice(o, "longrope") == 1,
                                      .score_rows = rows,
                                      .score_docs = rows < 256 ? rows : 256};
     e->run.adapter = lf_optset_str(o, "adapter");

@@ -41,6 +41,9 @@ static const lf_opt opts[] = {
     {"prefix", LF_OPT_STR, ID, 0, NULL, 0, 0, NULL, NULL,
      "token in front of a text and for an empty context, by its text; unset: the tokenizer's BOS, else end of document"},
     {"max_context", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "tokens", "tokens the model reads at once; 0: the model's"},
+    {"longrope", LF_OPT_ENUM, ID, 0, "length", 0, 0, "length|transformers", NULL,
+     "of generated texts; what chooses the long angles of a longrope model: prompt and most tokens "
+     "together; transformers: the tokens so far"},
     {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, "of weights and activations; fp16: on GPUs"},
     {"numeric", LF_OPT_ENUM, NUM, 0, "invariant", 0, 0, "invariant|fast", NULL,
      "invariant: the same bits for any batch and any threads, and as in training"},
@@ -59,7 +62,7 @@ static const char *const outputs[] = {"results", NULL};
 
 const lf_opt_table lf_eval_opts = {
     .stage = "eval",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "measure a model: perplexity, bits per byte, multiple choice, last word, generated texts, requests of lm-evaluation-harness",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

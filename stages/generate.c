@@ -89,7 +89,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                      .slots = lf_optset_int(o, "batch"),
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
-                                     .page_tokens = lf_optset_int(o, "page_tokens")};
+                                     .page_tokens = lf_optset_int(o, "page_tokens"),
+                                     .switching = lf_optset_choice(o, "longrope") == 1};
     g->run.adapter = lf_optset_str(o, "adapter");
     g->show = lf_optset_bool(o, "show");
     g->chat = (struct lf_chat_in){.tokenizer_path = g->tokenizer_path,

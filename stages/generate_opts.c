@@ -53,6 +53,9 @@ static const lf_opt opts[] = {
      "alternatives reported for each token of the prompt, 0: its own log-probability alone; -1: nothing of the prompt"},
     {"seed", LF_OPT_INT, ID, 0, "1", 0, 0, NULL, NULL, "of the run; a continuation's own follows from it, its id and sample"},
     {"max_context", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "tokens", "prompt and continuation together; 0: the model's"},
+    {"longrope", LF_OPT_ENUM, ID, 0, "length", 0, 0, "length|transformers", NULL,
+     "what chooses the long angles of a longrope model: prompt and max_tokens together; transformers: "
+     "the tokens so far, all computed again where they grow beyond"},
     {"precision", LF_OPT_ENUM, ID, 0, "f32", 0, 0, "f32|bf16|fp16", NULL, "of weights, activations and cache; fp16: on GPUs"},
     {"numeric", LF_OPT_ENUM, NUM, 0, "invariant", 0, 0, "invariant|fast", NULL,
      "invariant: the same bits for any batch and any threads, and as in training"},
@@ -69,7 +72,7 @@ static const char *const outputs[] = {"text", NULL};
 
 const lf_opt_table lf_generate_opts = {
     .stage = "generate",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "continue prompts with a model: text, tokens and log-probabilities as JSON lines",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

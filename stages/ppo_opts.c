@@ -119,7 +119,7 @@ static const char *const outputs[] = {"checkpoint", "adapter", NULL};
 
 const lf_opt_table lf_ppo_opts = {
     .stage = "ppo",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "train a policy on rewards of its own completions: PPO, GRPO, RLOO, REINFORCE++, DAPO, Dr. GRPO, GSPO",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

@@ -41,7 +41,7 @@ static const char *const outputs[] = {"checkpoint", NULL};
 
 const lf_opt_table lf_pretrain_opts = {
     .stage = "pretrain",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "train a language model on token shards, from random weights or a checkpoint",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

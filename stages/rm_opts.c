@@ -38,7 +38,7 @@ static const char *const outputs[] = {"checkpoint", "adapter", NULL};
 
 const lf_opt_table lf_rm_opts = {
     .stage = "rm",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "train a reward model on pairs of answers",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

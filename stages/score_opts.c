@@ -48,7 +48,7 @@ static const char *const outputs[] = {"scores", NULL};
 
 const lf_opt_table lf_score_opts = {
     .stage = "score",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "score texts with a reward model, tell its accuracy on pairs, pick the best of several answers",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

@@ -48,7 +48,7 @@ static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};
 
 const lf_opt_table lf_sft_opts = {
     .stage = "sft",
-    .spec_version = 1,
+    .spec_version = 2,
     .summary = "fine-tune a checkpoint on prompts and answers, all of it or low-rank adapters",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(opts[0]),

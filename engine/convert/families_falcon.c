@@ -35,8 +35,9 @@ struct layout {
 static int read_layout(lf_hf_reader *r, const lf_model_config *c, struct layout *l, lf_err *err)
 {
     /* The authors' first files say by their type alone which decoder they have. */
-    *l = (struct layout){strcmp(json_string_value(json_object_get(r->o, "model_type")), "RefinedWeb") == 0, true, true,
-                         0, 0};
+    *l = (struct layout){
+        strcmp(json_string_value(json_object_get(r->o, "model_type")), "RefinedWeb") == 0, true,
+        true, -1, -1};
     int rc = lf_hf_get_bool(r, "new_decoder_architecture", &l->new_decoder, err);
     if (!rc)
         rc = lf_hf_get_bool(r, "multi_query", &l->multi_query, err);
@@ -52,9 +53,9 @@ static int read_layout(lf_hf_reader *r, const lf_model_config *c, struct layout 
         return rc;
     if (!l->new_decoder) /* num_kv_heads is only read by the new decoder */
         l->kv_heads = l->multi_query ? 1 : c->heads;
-    if (l->kv_heads == 0)
+    if (l->kv_heads < 0)
         l->kv_heads = c->heads;
-    if (l->norms == 0)
+    if (l->norms < 0)
         l->norms = l->new_decoder ? 2 : 1;
     if ((l->norms != 1 && l->norms != 2) || (!l->new_decoder && l->norms == 2 && l->parallel))
         return lf_fail(err, LF_ENOTSUP, "%s: num_ln_in_parallel_attn = %lld is not supported", r->path,

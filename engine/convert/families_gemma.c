@@ -33,7 +33,7 @@ static const struct lf_hf_key gemma_keys[] = {
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "16"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "8192"},
     {"hidden_act", LF_HF_INERT, NULL, NULL},
-    {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
+    {"hidden_activation", LF_HF_ACT, "activation", "null"},
     {0},
 };
 static const struct lf_hf_key gemma2_keys[] = {
@@ -52,7 +52,7 @@ static const struct lf_hf_key gemma3_keys[] = {
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "4"},
     {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "131072"},
     {"hidden_activation", LF_HF_ACT, "activation", "\"gelu_pytorch_tanh\""},
-    {"attn_logit_softcapping", LF_HF_NUMBER, "attn_softcap", "null"},
+    {"attn_logit_softcapping", LF_HF_SAME, NULL, "null"}, /* the class has it and caps nothing */
     {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "null"},
     {"sliding_window", LF_HF_NUMBER, "sliding_window", "4096"},
     {0},
@@ -63,9 +63,30 @@ static int set_embed_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return lf_hf_set_number(r, c, "hidden_size", "embed_scale", sqrt((double)c->hidden), err);
 }
 
-static int read_gemma(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+/* hidden_act says what hidden_activation says. gelu: what this means there, NULL: whatever. */
+static int check_act(lf_hf_reader *r, const lf_model_config *c, const char *gelu, lf_err *err)
 {
-    int rc = set_embed_scale(r, c, err);
+    const char *theirs = json_string_value(lf_hf_take(r, "hidden_act"));
+    const bool plain = !theirs || strcmp(theirs, "gelu") == 0;
+    const char *ours = plain ? gelu : lf_hf_act_from(theirs);
+    lf_model_config d = *c;
+    if (plain && !gelu)
+        return 0;
+    if (ours && lf_hf_set(r, &d, "hidden_act", "activation", ours, err) == 0 &&
+        d.activation == c->activation)
+        return 0;
+    return lf_fail(err, LF_ENOTSUP,
+                   "%s: hidden_act = %.40s and hidden_activation say different things", r->path,
+                   theirs ? theirs : "gelu");
+}
+
+/* transformers 4 reads hidden_activation, 5 hidden_act; gelu means its tanh form, as does absence.
+ */
+static int read_gemma1(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = check_act(r, c, "gelu_tanh", err);
+    if (!rc)
+        rc = set_embed_scale(r, c, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -79,51 +100,109 @@ static int read_attn_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     return rc ? rc : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
 }
 
-static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+/* As lf_hf_read_layers takes it. */
+static int64_t window_of(const lf_model_config *c)
 {
-    int rc = read_gemma(r, c, err);
-    if (!rc)
-        rc = read_attn_scale(r, c, err);
-    if (!rc)
-        rc = lf_hf_set(r, c, "layer_types", "window_pattern", "2", err);
-    return rc ? rc : lf_hf_check_layer_types(r, c, err);
+    return c->sliding_window > 0 ? c->sliding_window : -1;
 }
 
-/* rope_parameters of transformers 5 has one object per kind of layer; older files say rope_theta and
- * rope_local_base_freq. */
+static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    int rc = check_act(r, c, NULL, err);
+    if (!rc)
+        rc = set_embed_scale(r, c, err);
+    if (!rc)
+        rc = lf_hf_read_rope(r, c, 10000, err);
+    if (!rc)
+        rc = read_attn_scale(r, c, err);
+    return rc ? rc
+              : lf_hf_read_layers(r, c, window_of(c), false, &(struct lf_hf_slide){.period = 2},
+                                  err);
+}
+
+/* The base of the layers with a window: nothing else of theirs may differ. */
+static int read_local(lf_hf_reader *r, json_t *own, double *theta, lf_err *err)
+{
+    const char *key, *type = json_string_value(json_object_get(own, "rope_type"));
+    json_t *v;
+    if (type && strcmp(type, "default") != 0)
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: layers with a window that scale their rotary positions are not supported",
+            r->path);
+    json_object_foreach(own, key, v)
+    {
+        if (strcmp(key, "rope_theta") == 0 && json_is_number(v))
+            *theta = json_number_value(v);
+        else if (strcmp(key, "rope_type") != 0 && !json_is_null(v))
+            return lf_fail(err, LF_ENOTSUP, "%s: %.60s of layers with a window is not supported",
+                           r->path, key);
+    }
+    return 0;
+}
+
+/* rope_parameters of transformers 5 has one object per kind of layer and reads nothing beside them;
+ * older files say rope_theta, rope_scaling and rope_local_base_freq. */
 static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     double local = 10000;
-    json_t *both = json_object_get(r->o, "rope_parameters"), *own = json_object_get(both, "sliding_attention");
-    int rc = lf_hf_get_f64(r, "rope_local_base_freq", &local, err);
-    if (!rc && own) {
-        json_t *theta = json_object_get(own, "rope_theta");
-        const char *type = json_string_value(json_object_get(own, "rope_type"));
-        if (type && strcmp(type, "default") != 0)
-            rc = lf_fail(err, LF_ENOTSUP,
-                         "%s: layers with a window that scale their rotary positions are not supported", r->path);
-        local = json_is_number(theta) ? json_number_value(theta) : local;
-    }
+    json_t *both = lf_hf_take(r, "rope_parameters"), *v, *empty = json_object();
+    const char *key;
+    int rc = empty ? lf_hf_get_f64(r, "rope_local_base_freq", &local, err)
+                   : lf_fail(err, LF_ENOMEM, "out of memory");
+    json_object_foreach(both, key, v) if (!rc && strcmp(key, "full_attention") != 0 &&
+                                          strcmp(key, "sliding_attention") != 0) rc =
+        lf_fail(err, LF_ENOTSUP,
+                "%s: rope_parameters: '%.60s' stands beside full_attention and sliding_attention, "
+                "where no one reads it",
+                r->path, key);
+    v = json_object_get(r->o, "rope_scaling");
+    if (!rc && json_object_get(v, "type") && !json_object_get(v, "rope_type"))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: type of rope_scaling, which no one reads here: it is rope_type", r->path);
     if (!rc)
+        rc = read_local(r, json_object_get(both, "sliding_attention"), &local, err);
+    if (!rc && c->sliding_window > 0)
         rc = lf_hf_set_number(r, c, "rope_local_base_freq", "rope_local_theta", local, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 1000000, err);
+    if (!rc) {
+        v = json_object_get(both, "full_attention");
+        json_t *params = !both ? NULL : json_is_object(v) ? v : empty;
+        const struct lf_hf_rope as = {.theta = 1000000, .original = -1, .params = params};
+        rc = lf_hf_read_rope_as(r, c, &as, err);
+    }
+    json_decref(empty);
+    return rc;
+}
+
+/* Files of transformers 5 name the pattern by a key of its own, which its class does not read:
+ * there layer_types says it. */
+static int read_pattern(lf_hf_reader *r, int64_t *out, lf_err *err)
+{
+    *out = 6;
+    int rc = lf_hf_get_i64(r, "sliding_window_pattern", out, err);
+    int64_t own = *out;
+    rc = rc ? rc : lf_hf_get_i64(r, "_sliding_window_pattern", &own, err);
+    if (!rc && own != *out && !json_is_array(json_object_get(r->o, "layer_types")))
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: _sliding_window_pattern = %lld, which no one reads: give layer_types",
+                     r->path, (long long)own);
+    return rc;
 }
 
 static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    int64_t pattern = 6;
+    struct lf_hf_slide by = {0};
     int rc = set_embed_scale(r, c, err);
     if (!rc)
+        rc = read_pattern(r, &by.period, err);
+    if (!rc && by.period < 1)
+        rc = lf_hf_set_number(r, c, "sliding_window_pattern", "window_pattern", (double)by.period,
+                              err);
+    if (!rc)
+        rc = lf_hf_read_layers(r, c, window_of(c), false, &by, err);
+    if (!rc)
         rc = read_gemma3_rope(r, c, err);
-    if (!rc)
-        rc = read_attn_scale(r, c, err);
-    if (!rc)
-        rc = lf_hf_get_i64(r, "_sliding_window_pattern", &pattern, err);
-    if (!rc)
-        rc = lf_hf_get_i64(r, "sliding_window_pattern", &pattern, err);
-    if (!rc)
-        rc = lf_hf_set_number(r, c, "sliding_window_pattern", "window_pattern", (double)pattern, err);
-    return rc ? rc : lf_hf_check_layer_types(r, c, err);
+    return rc ? rc : read_attn_scale(r, c, err);
 }
 
 /* transformers reads hidden_act alone in new versions, hidden_activation in old ones, and takes
@@ -163,12 +242,15 @@ static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
     if (c->attn_softcap > 0)
         return lf_fail(err, LF_EINVAL,
                        "attn_softcap: transformers leaves it out in models of type gemma3_text");
-    if (c->window_pattern < 1 || !(c->rope_local_theta > 0))
+    if (c->sliding_window < 1 || !(c->rope_local_theta > 0))
         return lf_fail(err, LF_EINVAL, "%s = 0: models of type gemma3_text have one",
-                       c->window_pattern < 1 ? "window_pattern" : "rope_local_theta");
+                       c->sliding_window < 1 ? "sliding_window" : "rope_local_theta");
     int rc = write_gemma2(c, o, err);
-    if (!rc && (json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)) ||
-                json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern))))
+    if (!rc && json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (!rc && c->window_pattern == 0)
+        return lf_hf_write_layers(c, o, err);
+    if (!rc && json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }
@@ -214,7 +296,7 @@ const struct lf_hf_family lf_hf_gemma = {
     .switches = gemma_switches,
     .keys = gemma_keys,
     .rows = gemma_rows,
-    .read = read_gemma,
+    .read = read_gemma1,
     .write = write_gemma,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,

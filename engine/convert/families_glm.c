@@ -33,7 +33,7 @@ static const struct lf_hf_key glm_keys[] = {
 
 static int read_glm(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    return lf_hf_read_rope(r, c, 10000, err);
+    return lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 10000, .part = true}, err);
 }
 
 /* Rows of the first, then the second; shared by all whose gate and up are one tensor. */

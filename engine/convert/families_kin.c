@@ -25,10 +25,9 @@ static const struct lf_hf_key mistral_keys[] = {
 /* An absent sliding_window means 4096, null means none. */
 static int read_mistral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    bool given = json_object_get(r->o, "sliding_window") != NULL;
-    int64_t window = given ? 0 : 4096;
-    int rc = lf_hf_get_i64(r, "sliding_window", &window, err);
-    if (!rc && window > 0)
+    int64_t window;
+    int rc = lf_hf_get_window(r, 4096, &window, err);
+    if (!rc && window >= 0)
         rc = lf_hf_set_number(r, c, "sliding_window", "sliding_window", (double)window, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }

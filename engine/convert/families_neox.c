@@ -36,6 +36,19 @@ static const struct lf_hf_key neox_keys[] = {
     {0},
 };
 
+/* A name of other families, which the class does not read. */
+static int check_unread(lf_hf_reader *r, const char *key, double value, const char *own,
+                        lf_err *err)
+{
+    double x = value;
+    int rc = lf_hf_get_f64(r, key, &x, err);
+    if (!rc && fabs(x - value) > 0)
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: %s = %g, which models of type gpt_neox do not read: %s says %g", r->path,
+                     key, x, own, value);
+    return rc;
+}
+
 static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     bool parallel = true;
@@ -45,7 +58,12 @@ static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         rc = lf_hf_set(r, c, "use_parallel_residual", "parallel_block", parallel ? "two_norms" : "no", err);
     if (!rc)
         rc = lf_hf_get_f64(r, "rotary_emb_base", &theta, err);
-    return rc ? rc : lf_hf_read_rope(r, c, theta, err);
+    if (!rc)
+        rc = check_unread(r, "rope_theta", theta, "rotary_emb_base", err);
+    if (!rc)
+        rc = check_unread(r, "partial_rotary_factor", c->rope_fraction, "rotary_pct", err);
+    return rc ? rc
+              : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta, .part = true}, err);
 }
 
 static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
@@ -129,6 +147,8 @@ static const struct lf_hf_key gptj_keys[] = {
 static int read_gptj(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t rot = 64, ffn = 4 * c->hidden;
+    if (json_is_null(json_object_get(r->o, "rotary_dim")))
+        return lf_fail(err, LF_EFORMAT, "%s: rotary_dim = null says nothing", r->path);
     int rc = lf_hf_get_i64(r, "rotary_dim", &rot, err);
     if (!rc)
         rc = lf_hf_get_i64(r, "n_inner", &ffn, err);
@@ -159,9 +179,12 @@ static const struct lf_map_row gptj_rows[] = {
     {"transformer.h.{L}.mlp.fc_out.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
-    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
-    {"transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED, "sines and cosines that follow from rotary_dim", NULL},
+    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask",
+     NULL},
+    {"transformer.h.{L}.attn.embed_positions", LF_MAP_IGNORED,
+     "sines and cosines that follow from rotary_dim", NULL},
     {0},
 };
 
@@ -192,20 +215,22 @@ static const struct lf_hf_key bloom_keys[] = {
     {"hidden_size|n_embed", LF_HF_NUMBER, "hidden", NULL},
     {"n_layer|num_hidden_layers", LF_HF_NUMBER, "layers", NULL},
     {"n_head|num_attention_heads", LF_HF_NUMBER, "heads", NULL},
-    {"seq_length", LF_HF_NUMBER, "max_positions", "2048"}, /* what it was trained at; ALiBi has no bound */
+    {"seq_length", LF_HF_NUMBER, "max_positions",
+     "2048"}, /* what it was trained at; ALiBi has no bound */
     {"layer_norm_epsilon", LF_HF_NUMBER, "norm_eps", "1e-5"},
     {"hidden_dropout", LF_HF_NUMBER, "attn_dropout mlp_dropout", "0"},
     {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
     {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
     {"apply_residual_connection_post_layernorm", LF_HF_SAME, NULL, "false"},
-    {"attention_softmax_in_fp32", LF_HF_INERT, NULL, NULL}, /* how its kernels were fused, here and below */
+    {"attention_softmax_in_fp32", LF_HF_INERT, NULL,
+     NULL}, /* how its kernels were fused, here and below */
     {"bias_dropout_fusion", LF_HF_INERT, NULL, NULL},
     {"masked_softmax_fusion", LF_HF_INERT, NULL, NULL},
     {"offset_alibi", LF_HF_INERT, NULL, NULL},
     {"skip_bias_add", LF_HF_INERT, NULL, NULL},
     {"skip_bias_add_qkv", LF_HF_INERT, NULL, NULL},
-    {"slow_but_exact", LF_HF_INERT, NULL, NULL},
+    {"slow_but_exact", LF_HF_SAME, NULL, "false"}, /* leaves out biases, with pretraining_tp */
     {0},
 };
 

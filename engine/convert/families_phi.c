@@ -46,13 +46,15 @@ static const struct lf_map_row phi_rows[] = {
     {"model.layers.{L}.mlp.fc2.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"model.final_layernorm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"lm_head.{P}", LF_MAP_COPY, "head.{P}", NULL},
-    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
+    {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
+    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta",
+     NULL},
     {0},
 };
 
 static int read_phi(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    return lf_hf_read_rope(r, c, 10000, err);
+    return lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = 10000, .part = true}, err);
 }
 
 const struct lf_hf_family lf_hf_phi = {
@@ -111,6 +113,14 @@ static const struct lf_map_row phi3_rows[] = {
     {0},
 };
 
+/* Old files call longrope yarn. */
+static int read_phi3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    const struct lf_hf_rope as = {
+        .theta = 10000, .part = true, .original = 4096, .longrope = "yarn"};
+    return lf_hf_read_rope_as(r, c, &as, err);
+}
+
 static int write_phi3(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int64_t n = c->rope_scaling == LF_ROPE_LONGROPE ? c->rope_original_positions : c->max_positions;
@@ -132,7 +142,7 @@ const struct lf_hf_family lf_hf_phi3 = {
     .switches = phi3_switches,
     .keys = phi3_keys,
     .rows = phi3_rows,
-    .read = read_phi,
+    .read = read_phi3,
     .write = write_phi3,
     .tol_max = LF_HF_TOL_MAX,
     .tol_rms = LF_HF_TOL_RMS,

@@ -124,20 +124,52 @@ static const struct lf_hf_key qwen3_keys[] = {QWEN_KEYS,
                                               {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
                                               {0}};
 
-/* sliding_window counts only when use_sliding_window says so, and only from layer max_window_layers on. */
+/* sliding_window counts only when use_sliding_window says so. */
+static int read_use(lf_hf_reader *r, bool *use, int64_t *window, int64_t *layers, lf_err *err)
+{
+    *use = false;
+    *layers = 28;
+    int rc = lf_hf_get_bool(r, "use_sliding_window", use, err);
+    rc = rc ? rc : lf_hf_get_window(r, 4096, window, err);
+    return rc ? rc : lf_hf_get_i64(r, "max_window_layers", layers, err);
+}
+
+/* It slides from layer max_window_layers on. */
 static int read_qwen2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
-    bool use = false;
-    int64_t window = 4096, from = 28;
-    int rc = lf_hf_get_bool(r, "use_sliding_window", &use, err);
-    rc = rc ? rc : lf_hf_get_i64(r, "sliding_window", &window, err);
-    rc = rc ? rc : lf_hf_get_i64(r, "max_window_layers", &from, err);
-    if (!rc && use && from < c->layers) {
-        rc = lf_hf_set_number(r, c, "sliding_window", "sliding_window", (double)window, err);
-        rc = rc ? rc : lf_hf_set_number(r, c, "max_window_layers", "max_window_layers", (double)from, err);
-    }
-    rc = rc ? rc : lf_hf_read_rope(r, c, 10000, err);
-    return rc ? rc : lf_hf_check_layer_types(r, c, err);
+    bool use;
+    int64_t window;
+    struct lf_hf_slide by = {0};
+    int rc = read_use(r, &use, &window, &by.from, err);
+    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : -1, true, &by, err);
+    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+/* Every second layer below max_window_layers. */
+static int read_qwen2_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    bool use;
+    int64_t window, below;
+    int rc = read_use(r, &use, &window, &below, err);
+    struct lf_hf_slide by = {.below = below, .period = 2};
+    if (below < 1) /* none */
+        by.from = c->layers;
+    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : -1, !use, &by, err);
+    rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
+    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+}
+
+/* All layers, whatever max_window_layers and layer_types say. */
+static int read_qwen3_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+{
+    bool use;
+    int64_t window, unread;
+    int rc = read_use(r, &use, &window, &unread, err);
+    rc = rc ? rc
+            : lf_hf_read_layers(r, c, use ? window : -1, true, &(struct lf_hf_slide){.only = true},
+                                err);
+    rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
+    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
@@ -147,7 +179,7 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
         json_object_set_new(o, "sliding_window", use ? json_integer(c->sliding_window) : json_null()) ||
         json_object_set_new(o, "max_window_layers", json_integer(use ? c->max_window_layers : c->layers)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
-    int rc = use ? lf_hf_write_layer_types(c, o, err)
+    int rc = use ? lf_hf_write_layers(c, o, err)
                  : 0; /* Qwen2-MoE's class makes others of the same keys */
     return rc ? rc : lf_hf_write_rope(c, o, err);
 }
@@ -159,7 +191,14 @@ static int write_qwen3_moe(const lf_model_config *c, json_t *o, lf_err *err)
             err, LF_EINVAL,
             "max_window_layers = %lld: every layer of a model of type qwen3_moe has the window",
             (long long)c->max_window_layers);
-    return write_qwen2(c, o, err);
+    int rc = write_qwen2(c, o, err);
+    return rc ? rc : lf_hf_write_mlp_layers(c, o, err);
+}
+
+static int write_qwen2_moe(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = write_qwen2(c, o, err);
+    return rc ? rc : lf_hf_write_mlp_layers(c, o, err);
 }
 
 #define QWEN_ATTENTION                                                                                                 \
@@ -226,14 +265,15 @@ const struct lf_hf_family lf_hf_qwen3 = {
 
 /* ---- with experts ---- */
 
-#define QWEN_MOE_KEYS                                                                                                  \
-    {"num_experts", LF_HF_NUMBER, "experts", NULL}, {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},  \
-        {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},                                                   \
-        {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},                                                      \
-        {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},                                                 \
-        {"decoder_sparse_step", LF_HF_NUMBER, "moe_period", "1"}, {"mlp_only_layers", LF_HF_SAME, NULL, "[]"},         \
-    {                                                                                                                  \
-        "output_router_logits", LF_HF_INERT, NULL, NULL                                                                \
+#define QWEN_MOE_KEYS                                                                              \
+    {"num_experts|num_local_experts", LF_HF_NUMBER, "experts", NULL},                              \
+        {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", NULL},                          \
+        {"moe_intermediate_size", LF_HF_NUMBER, "expert_ffn", NULL},                               \
+        {"norm_topk_prob", LF_HF_BOOL, "router_renorm", "false"},                                  \
+        {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},                             \
+        {"decoder_sparse_step", LF_HF_NUMBER, "moe_period", "1"},                                  \
+    {                                                                                              \
+        "output_router_logits", LF_HF_INERT, NULL, NULL                                            \
     }
 
 static const char *const qwen2_moe_switches[] = {
@@ -273,8 +313,8 @@ const struct lf_hf_family lf_hf_qwen2_moe = {
     .switches = qwen2_moe_switches,
     .keys = qwen2_moe_keys,
     .rows = qwen2_moe_rows,
-    .read = read_qwen2,
-    .write = write_qwen2,
+    .read = read_qwen2_moe,
+    .write = write_qwen2_moe,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,
 };
@@ -288,7 +328,7 @@ const struct lf_hf_family lf_hf_qwen3_moe = {
     .switches = qwen3_moe_switches,
     .keys = qwen3_moe_keys,
     .rows = qwen3_moe_rows,
-    .read = read_qwen2,
+    .read = read_qwen3_moe,
     .write = write_qwen3_moe,
     .tol_max = 1e-4,
     .tol_rms = 1e-5,

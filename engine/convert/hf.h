@@ -49,7 +49,9 @@ typedef struct lf_hf_reader {
 
 /* Look at a key. NULL when absent or null. */
 json_t *lf_hf_take(lf_hf_reader *r, const char *key);
-/* Set one of our keys from text or a number; the message names theirs. */
+/* Set one of our keys from text or a number; the message names theirs. 0 is refused for keys of
+ * which 0 says that there is none (windows, caps, widths that follow): to a file's reader it is a
+ * size. */
 int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, const char *value,
               lf_err *err);
 int lf_hf_set_number(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, double value,
@@ -104,16 +106,45 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
 
 /* ---- what families share (hf_parts.c) ---- */
 
-/* rope_theta, rope_scaling or rope_parameters, partial_rotary_factor. theta: what absence of the first means. */
+/* What a class of transformers makes of the keys of rotary positions. */
+struct lf_hf_rope {
+    double theta;         /* rope_theta where the file has none */
+    bool part;            /* reads partial_rotary_factor; others turn whole heads */
+    int64_t original;     /* original_max_position_embeddings, where it does not stand beside
+                           * max_position_embeddings; 0: rope_scaling has it, or the latter; -1:
+                           * these always, what stands outside is not read */
+    const char *longrope; /* another name of this type; NULL: none */
+    json_t *params;       /* in place of rope_parameters, borrowed; NULL: those of the file */
+};
+/* rope_theta, rope_scaling or rope_parameters, partial_rotary_factor. */
+int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_rope *as,
+                       lf_err *err);
+/* The same for classes that turn whole heads. */
 int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err);
 int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err);
 /* The same with partial_rotary_factor. Only of families whose class turns a part of a head: the
  * others have no place for rope_fraction. */
 int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err);
-/* layer_types ("full_attention", "sliding_attention") says what sliding_window, max_window_layers and window_pattern
- * say. */
-int lf_hf_check_layer_types(lf_hf_reader *r, const lf_model_config *c, lf_err *err);
-int lf_hf_write_layer_types(const lf_model_config *c, json_t *o, lf_err *err);
+
+/* ---- windows by layer (hf_layers.c) ---- */
+
+/* sliding_window: def when it is absent, -1 when it is null. */
+int lf_hf_get_window(lf_hf_reader *r, int64_t def, int64_t *out, lf_err *err);
+/* Which layers slide where no layer_types says it: those from `from` on and below `below` (0: all),
+ * but for each period-th (0: none left out). */
+struct lf_hf_slide {
+    int64_t from, below, period;
+    bool only; /* the class does not read layer_types: it must say the same */
+};
+/* Sets what says so in [model], from layer_types or `by`. window -1: there is none; then `by`
+ * slides nowhere if `null` says that the class takes it so, else it is an error. */
+int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool null,
+                      const struct lf_hf_slide *by, lf_err *err);
+/* layer_types of a model with windows. */
+int lf_hf_write_layers(const lf_model_config *c, json_t *o, lf_err *err);
+/* mlp_only_layers: layers that have a plain MLP in place of experts. */
+int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err);
+int lf_hf_write_mlp_layers(const lf_model_config *c, json_t *o, lf_err *err);
 
 /* "gelu_new" -> "gelu_tanh"; NULL: unknown. And the name that is written. */
 const char *lf_hf_act_from(const char *theirs);

@@ -93,9 +93,21 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
+/* Keys of ours whose 0 says that there is none, or that it follows from the others. */
+static const char *const absent[] = {"kv_heads",         "head_dim",         "embed_dim",
+                                   "expert_ffn",       "sliding_window",   "window_pattern",
+                                   "attn_softcap",     "logit_softcap",    "logn_length",
+                                   "rope_attn_factor", "rope_local_theta", NULL};
+
 int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, const char *value, lf_err *err)
 {
     char where[LF_MODEL_ORIGIN];
+    double x = 1;
+    if (among(ours, absent) && lf_parse_f64(&x, value, NULL) == 0 && fabs(x) <= 0)
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: %s = 0 is a size or a divisor of nothing; where there is none it is null", r->path,
+            theirs);
     snprintf(where, sizeof where, "%.60s: %s", r->path, theirs);
     return lf_model_config_set(c, ours, value, where, err);
 }
@@ -188,6 +200,16 @@ static int take_any(lf_hf_reader *r, const char *names, json_t **out, bool *ther
     return 0;
 }
 
+/* Does null say that there is none, and is that what our own default says? */
+static bool may_be_null(const struct lf_hf_key *k)
+{
+    char first[48] = "";
+    if (k->ours)
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(k->ours, " "), k->ours);
+    return k->kind == LF_HF_BOOL || k->kind == LF_HF_NOT || k->kind == LF_HF_SAME ||
+           among(first, absent) || strstr(first, "dropout");
+}
+
 static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)
 {
     char text[64];
@@ -200,6 +222,8 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
         goto out;
     if (!v && !def)
         rc = lf_fail(err, LF_EFORMAT, "%s: %s is missing", r->path, k->name);
+    if (!v && there && def && !json_is_null(def) && !may_be_null(k))
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s = null says nothing", r->path, k->name);
     if (!v && !there && !json_is_null(def))
         v = def;
     if (rc || !v) /* null means: as our default is */
@@ -265,13 +289,36 @@ static int64_t labels_of(json_t *n, json_t *names)
     return json_is_integer(n) ? json_integer_value(n) : json_is_object(names) ? (int64_t)json_object_size(names) : 2;
 }
 
+/* A class that predicts tokens: by its name, or because its head is the embedding. */
+static int check_class(const lf_hf_reader *r, const lf_model_config *c,
+                       const struct lf_hf_family *f, const char *class, lf_err *err)
+{
+    static const char *const ends[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
+    if (!f->architecture || strcmp(class, f->architecture) == 0)
+        return 0;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (lf_str_has_suffix(class, ends[i]))
+            return 0;
+    const bool bare = lf_str_has_suffix(class, "Model") && !lf_str_has_suffix(class, "HeadsModel");
+    if (bare && c->tied_head)
+        return 0;
+    return lf_fail(err, LF_ENOTSUP,
+                   "%s: architectures = %.60s %s; a model that predicts tokens is a %s", r->path,
+                   class,
+                   bare ? "has no head, and none is tied to the embedding" : "has another head",
+                   f->architecture);
+}
+
 /* A sequence classifier of one label gives scores. Any other reads a text as ours do not. */
-static int read_output(lf_hf_reader *r, lf_model_config *c, lf_err *err)
+static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_family *f,
+                       lf_err *err)
 {
     const char *class = json_string_value(json_array_get(json_object_get(r->o, "architectures"), 0));
     json_t *n = lf_hf_take(r, "num_labels");
-    if (!class || !lf_str_has_suffix(class, "ForSequenceClassification"))
+    if (!class)
         return 0;
+    if (!lf_str_has_suffix(class, "ForSequenceClassification"))
+        return check_class(r, c, f, class, err);
     const int64_t labels = labels_of(n, json_object_get(r->o, "id2label"));
     if (labels != 1)
         return lf_fail(err, LF_ENOTSUP,
@@ -292,7 +339,7 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
     for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++)
         rc = read_key(&r, k, &c, err);
     if (!rc)
-        rc = read_output(&r, &c, err);
+        rc = read_output(&r, &c, f, err);
     if (!rc && f->read)
         rc = f->read(&r, &c, err);
     if (!rc && !f->loose)
@@ -357,6 +404,11 @@ static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, js
     for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++) {
         char name[64]; /* the first of its names */
         json_t *v = value_of(k, ours);
+        if (k->def && strcmp(k->def, "null") == 0 && json_is_number(v) &&
+            json_number_value(v) <= 0) {
+            json_decref(v); /* 0 is a size there */
+            v = json_null();
+        }
         snprintf(name, sizeof name, "%.*s", (int)strcspn(k->name, "|"), k->name);
         if (v && json_object_set_new(o, name, v) != 0)
             rc = lf_fail(err, LF_ENOMEM, "out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the config.json of many families share: rotary positions, activations, windows by layer. */
+ * What the config.json of many families share: rotary positions, activations. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,17 @@ static const struct {
     const char *theirs, *ours;
 } acts[] = {
     /* the first of each of ours is written */
-    {"gelu", "gelu"},           {"gelu_new", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
-    {"gelu_fast", "gelu_tanh"}, {"gelu_python", "gelu"},   {"quick_gelu", "gelu_quick"},
-    {"silu", "silu"},           {"swish", "silu"},         {"relu", "relu"},
+    {"gelu", "gelu"},
+    {"gelu_new", "gelu_tanh"},
+    {"gelu_pytorch_tanh", "gelu_tanh"},
+    {"gelu_fast", "gelu_tanh"},
+    {"gelu_python", "gelu"},
+    {"quick_gelu", "gelu_quick"},
+    {"silu", "silu"},
+    {"swish", "silu"},
+    {"relu", "relu"},
+    {"gelu_accurate", "gelu_tanh"},
+    {"gelu_python_tanh", "gelu_tanh"},
 };
 
 const char *lf_hf_act_from(const char *theirs)
@@ -42,22 +50,26 @@ struct rope_member {
 };
 static const struct rope_member linear[] = {{"factor", "rope_factor", NAN}, {0}};
 static const struct rope_member dynamic[] = {{"factor", "rope_factor", NAN}, {0}};
-static const struct rope_member llama3[] = {{"factor", "rope_factor", NAN},
-                                            {"low_freq_factor", "rope_low_freq_factor", NAN},
-                                            {"high_freq_factor", "rope_high_freq_factor", NAN},
-                                            {"original_max_position_embeddings", "rope_original_positions", NAN},
-                                            {0}};
-static const struct rope_member yarn[] = {{"factor", "rope_factor", NAN},
-                                          {"original_max_position_embeddings", "rope_original_positions", 0},
-                                          {"beta_fast", "rope_beta_fast", 32},
-                                          {"beta_slow", "rope_beta_slow", 1},
-                                          {"attention_factor", "rope_attn_factor", 0},
-                                          {0}};
-static const struct rope_member longrope[] = {{"short_factor", "rope_short_factors", NAN},
-                                              {"long_factor", "rope_long_factors", NAN},
-                                              {"attention_factor", "rope_attn_factor", 0},
-                                              {"original_max_position_embeddings", "rope_original_positions", 0},
-                                              {0}};
+static const struct rope_member llama3[] = {
+    {"factor", "rope_factor", NAN},
+    {"low_freq_factor", "rope_low_freq_factor", NAN},
+    {"high_freq_factor", "rope_high_freq_factor", NAN},
+    {"original_max_position_embeddings", "rope_original_positions", 0},
+    {0}};
+static const struct rope_member yarn[] = {
+    {"factor", "rope_factor", 0},
+    {"original_max_position_embeddings", "rope_original_positions", 0},
+    {"beta_fast", "rope_beta_fast", 32},
+    {"beta_slow", "rope_beta_slow", 1},
+    {"attention_factor", "rope_attn_factor", 0},
+    {0}};
+static const struct rope_member longrope[] = {
+    {"factor", "rope_factor", 0},
+    {"short_factor", "rope_short_factors", NAN},
+    {"long_factor", "rope_long_factors", NAN},
+    {"attention_factor", "rope_attn_factor", 0},
+    {"original_max_position_embeddings", "rope_original_positions", 0},
+    {0}};
 static const struct {
     const char *theirs, *ours;
     const struct rope_member *members;
@@ -99,14 +111,20 @@ static json_t *list_of(const char *text)
     return list;
 }
 
-/* Some files say it outside of rope_scaling. */
-static double original_positions(const lf_hf_reader *r, const lf_model_config *c)
+/* What stands outside of rope_scaling has precedence. */
+static double original_positions(const lf_hf_reader *r, const lf_model_config *c,
+                                 const struct lf_hf_rope *as, json_t *inside)
 {
     json_t *v = json_object_get(r->o, "original_max_position_embeddings");
-    return json_is_number(v) ? json_number_value(v) : (double)c->max_positions;
+    if (json_is_number(v) && as->original >= 0)
+        return json_number_value(v);
+    if (as->original > 0)
+        return (double)as->original;
+    return json_is_number(inside) ? json_number_value(inside) : (double)c->max_positions;
 }
 
-static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const struct rope_member *m, lf_err *err)
+static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const struct lf_hf_rope *as,
+                       const struct rope_member *m, lf_err *err)
 {
     double v = m->def;
     json_t *have = json_object_get(s, m->theirs);
@@ -117,37 +135,77 @@ static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const str
     }
     if (have && !json_is_null(have) && !json_is_number(have))
         return lf_fail(err, LF_EFORMAT, "%s: %s of rope_scaling is not a number", r->path, m->theirs);
-    if (json_is_number(have))
+    bool given = json_is_number(have) &&
+                 !(m->def > 0 && fabs(json_number_value(have)) <= 0); /* 0 is absence too */
+    if (strcmp(m->theirs, "original_max_position_embeddings") == 0)
+        v = original_positions(r, c, as, have);
+    else if (given)
         v = json_number_value(have);
     else if (isnan(v))
         return lf_fail(err, LF_EFORMAT, "%s: rope_scaling has no %s", r->path, m->theirs);
-    else if (strcmp(m->theirs, "original_max_position_embeddings") == 0)
-        v = original_positions(r, c);
     json_object_del(s, m->theirs);
-    return v > 0 || have ? lf_hf_set_number(r, c, m->theirs, m->ours, v, err) : 0;
+    return v > 0 || given ? lf_hf_set_number(r, c, m->theirs, m->ours, v, err) : 0;
 }
 
-static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const char *type, lf_err *err)
+/* yarn and longrope: where there is no factor it is the ratio of the lengths. The amplitude of
+ * longrope, which is all that its factor says, does not fall below 1. */
+static int read_factor(lf_hf_reader *r, lf_model_config *c, double factor, lf_err *err)
 {
+    if (!(factor > 0) && c->rope_original_positions > 0)
+        factor = fmax(1, (double)c->max_positions / (double)c->rope_original_positions);
+    if (c->rope_scaling == LF_ROPE_LONGROPE)
+        factor = fmax(1, factor);
+    return lf_hf_set_number(r, c, "factor", "rope_factor", factor, err);
+}
+
+/* yarn: the amplitude by mscale and mscale_all_dim, where both are given and attention_factor is
+ * not; whole ends of the ramp or not. */
+static int read_yarn(lf_hf_reader *r, lf_model_config *c, json_t *s, lf_err *err)
+{
+    json_t *truncate = json_object_get(s, "truncate");
+    if (truncate && !json_is_boolean(truncate) && !json_is_null(truncate))
+        return lf_fail(err, LF_EFORMAT, "%s: truncate of rope_scaling is neither true nor false",
+                       r->path);
+    const double grow = 0.1 * log(c->rope_factor),
+                 over = json_number_value(json_object_get(s, "mscale")),
+                 under = json_number_value(json_object_get(s, "mscale_all_dim"));
+    int rc = 0;
+    if (truncate && !json_is_true(truncate))
+        rc = lf_hf_set(r, c, "truncate", "rope_truncate", "no", err);
+    if (!rc && fabs(over) > 0 && fabs(under) > 0 && !(c->rope_attn_factor > 0))
+        rc = lf_hf_set_number(r, c, "mscale", "rope_attn_factor",
+                              (over * grow + 1) / (under * grow + 1), err);
+    static const char *const known[] = {"truncate", "mscale", "mscale_all_dim"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        json_object_del(s, known[i]);
+    return rc;
+}
+
+static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const struct lf_hf_rope *as,
+                        const char *type, lf_err *err)
+{
+    if (as->longrope && strcmp(as->longrope, type) == 0)
+        type = "longrope";
     for (size_t i = 0; i < sizeof scalings / sizeof scalings[0]; i++) {
         if (strcmp(scalings[i].theirs, type) != 0)
             continue;
+        const bool ratio = scalings[i].members == yarn || scalings[i].members == longrope;
+        json_t *given = json_object_get(s, "factor");
+        const double factor = json_is_number(given) ? json_number_value(given) : 0;
         int rc = lf_hf_set(r, c, "rope_scaling", "rope_scaling", scalings[i].ours, err);
-        for (const struct rope_member *m = scalings[i].members; m->theirs && !rc; m++)
-            rc = read_member(r, c, s, m, err);
-        if (!rc && scalings[i].members == longrope &&
-            c->rope_original_positions > 0) { /* the amplitude follows from the lengths */
+        if (ratio && (json_is_number(given) || json_is_null(given)))
             json_object_del(s, "factor");
-            rc = lf_hf_set_number(r, c, "rope_scaling", "rope_factor",
-                                  (double)c->max_positions / (double)c->rope_original_positions, err);
-        }
-        return rc;
+        for (const struct rope_member *m = scalings[i].members; m->theirs && !rc; m++)
+            rc = read_member(r, c, s, as, m, err);
+        rc = rc || !ratio ? rc : read_factor(r, c, factor, err);
+        return rc || scalings[i].members != yarn ? rc : read_yarn(r, c, s, err);
     }
     return lf_fail(err, LF_ENOTSUP, "%s: rope_scaling of type '%.40s' is not supported", r->path, type);
 }
 
 /* One object of parameters: {"rope_type", "rope_theta", "partial_rotary_factor", members of the type}. */
-static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given, lf_err *err)
+static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given,
+                            const struct lf_hf_rope *as, lf_err *err)
 {
     json_t *s = json_copy(given);
     int rc = s ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
@@ -163,7 +221,7 @@ static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given, 
     if (!rc && json_is_number(part))
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", json_number_value(part), err);
     if (!rc && type && strcmp(type, "default") != 0)
-        rc = read_scaling(r, c, s, type, err);
+        rc = read_scaling(r, c, s, as, type, err);
     static const char *const known[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
     for (size_t i = 0; !rc && i < sizeof known / sizeof known[0]; i++)
         json_object_del(s, known[i]);
@@ -175,9 +233,10 @@ static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given, 
     return rc;
 }
 
-int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err)
+int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_rope *as,
+                       lf_err *err)
 {
-    double part = -1;
+    double theta = as->theta, part = -1, whole = c->rope_fraction;
     int rc = lf_hf_get_f64(r, "rope_theta", &theta, err);
     if (!rc)
         rc = lf_hf_set_number(r, c, "rope_theta", "rope_theta", theta, err);
@@ -187,15 +246,24 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", part, err);
     json_t *a = rc ? NULL : lf_hf_take(r, "rope_scaling"), *b = rc ? NULL : lf_hf_take(r, "rope_parameters");
     lf_hf_take(r, "original_max_position_embeddings"); /* read with the scaling that needs it */
-    if (json_object_get(b, "full_attention"))          /* one object per kind of layer */
-        b = json_object_get(b, "full_attention");
+    b = as->params ? as->params : b;
     if (!rc && a && b && !json_equal(a, b))
         rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things", r->path);
     if (!rc && (b || a))
-        rc = read_rope_object(r, c, b ? b : a, err);
+        rc = read_rope_object(r, c, b ? b : a, as, err);
+    if (!rc && !as->part && fabs(c->rope_fraction - whole) > 0)
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "%s: partial_rotary_factor = %g, but the class of this family turns whole "
+                     "heads, whatever it says",
+                     r->path, c->rope_fraction);
     if (!rc && c->rope_scaling == LF_ROPE_DYNAMIC) /* counts from the longest sequence of training */
         rc = lf_hf_set_number(r, c, "rope_scaling", "rope_original_positions", (double)c->max_positions, err);
     return rc;
+}
+
+int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *err)
+{
+    return lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta}, err);
 }
 
 int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err)
@@ -228,6 +296,12 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
             else if (text && lf_parse_f64(&x, text, NULL) == 0 && (x > 0 || isnan(m->def)))
                 rc = json_object_set_new(s, m->theirs, json_real(x));
         }
+        if (c->rope_scaling == LF_ROPE_LONGROPE && /* said by the lengths */
+            fabs(c->rope_factor * (double)c->rope_original_positions - (double)c->max_positions) <=
+                0)
+            json_object_del(s, "factor");
+        if (!rc && c->rope_scaling == LF_ROPE_YARN && !c->rope_truncate)
+            rc = json_object_set_new(s, "truncate", json_false());
         if (!rc)
             rc = json_object_set(o, "rope_scaling", s);
         break; /* the first of two names */
@@ -235,39 +309,4 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
     json_decref(ours);
     json_decref(s);
     return rc ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-}
-
-/* ---- windows by layer ---- */
-
-int lf_hf_write_layer_types(const lf_model_config *c, json_t *o, lf_err *err)
-{
-    json_t *list = json_array();
-    int bad = !list;
-    for (int64_t l = 0; l < c->layers && !bad; l++)
-        bad = json_array_append_new(
-            list,
-            json_string(lf_model_layer_window(c, l) > 0 ? "sliding_attention" : "full_attention"));
-    bad = bad || json_object_set(o, "layer_types", list);
-    json_decref(list);
-    return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-}
-
-int lf_hf_check_layer_types(lf_hf_reader *r, const lf_model_config *c, lf_err *err)
-{
-    json_t *list = lf_hf_take(r, "layer_types");
-    if (!list)
-        return 0;
-    if (!json_is_array(list) || (int64_t)json_array_size(list) != c->layers)
-        return lf_fail(err, LF_EFORMAT, "%s: layer_types does not list %lld layers", r->path, (long long)c->layers);
-    for (int64_t l = 0; l < c->layers; l++) {
-        const char *t = json_string_value(json_array_get(list, (size_t)l));
-        bool full = t && strcmp(t, "full_attention") == 0, sliding = t && strcmp(t, "sliding_attention") == 0;
-        if (!full && !sliding)
-            return lf_fail(err, LF_ENOTSUP, "%s: layer_types: '%.40s' is not supported", r->path, t ? t : "?");
-        if (sliding != (lf_model_layer_window(c, l) > 0))
-            return lf_fail(err, LF_ENOTSUP,
-                           "%s: layer_types says that layer %lld has %s window, the other keys say otherwise", r->path,
-                           (long long)l, sliding ? "a" : "no");
-    }
-    return 0;
 }

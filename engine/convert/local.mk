@@ -3,6 +3,7 @@ engine_libengine_a_SOURCES += \
   engine/convert/map.h engine/convert/map.c engine/convert/move.h engine/convert/move.c engine/convert/cast.c \
   engine/convert/resume.c \
   engine/convert/hf.h engine/convert/hf_config.c engine/convert/hf_parts.c \
+  engine/convert/hf_layers.c \
   engine/convert/families.h engine/convert/families.c engine/convert/families_gpt.c engine/convert/families_llama.c \
   engine/convert/families_neox.c engine/convert/families_opt.c engine/convert/families_falcon.c engine/convert/families_code.c \
   engine/convert/families_phi.c engine/convert/families_gemma.c engine/convert/families_kin.h engine/convert/families_kin.c \

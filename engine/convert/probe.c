@@ -97,6 +97,8 @@ static int logits(struct model *m, int64_t tokens, float *out, lf_err *err)
     if (!rc)
         rc = lf_exec_write(m->ex, m->chain, 0, "cu_seqlens", cu, sizeof cu, err);
     if (!rc)
+        rc = lf_decoder_write_turns(m->dec, m->ex, m->chain, cu, 1, NULL, tokens, err);
+    if (!rc)
         rc = lf_exec_run(m->ex, m->chain, LF_FWD, 0, LF_FIRST, err);
     if (!rc)
         rc = lf_exec_read(m->ex, m->chain, 0, m->output, out, (size_t)(tokens * m->width) * sizeof *out, err);

@@ -155,6 +155,8 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
         rc = write_i32(v, "positions", pos, v->length, err);
     if (!rc)
         rc = write_i32(v, "cu_seqlens", cu, 2, err);
+    if (!rc)
+        rc = lf_decoder_write_turns(v->dec, v->exec, v->chain, cu, 1, NULL, v->length, err);
     return rc ? rc : feed_prefix(v, b, cu, work, err);
 }
 

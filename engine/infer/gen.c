@@ -65,6 +65,13 @@ static size_t common(const lf_gen_job *a, const lf_gen_job *b)
     return i;
 }
 
+/* longrope: is a new sequence long? */
+static bool begins_long(const gen_run *g, const lf_gen_job *j)
+{
+    const size_t n = g->m->switching ? j->n_prompt : lf_gen_most_tokens(g->m, j);
+    return n - (j->max_tokens == 0) > (size_t)g->m->switch_at;
+}
+
 /* Full pages that a new job can read instead of computing them: those of the running sequence with most in common, up
  * to the first row whose logits are wanted. Where the tokens of a prompt see each other it must be the same prompt. */
 static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq **from)
@@ -77,6 +84,8 @@ static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq *
         size_t n = common(s->job, j), read = s->job->n_prompt - (s->job->max_tokens == 0);
         if (g->m->prefix && !(n == j->n_prompt && n == s->job->n_prompt))
             continue;
+        if (g->m->is_long && (g->m->switching || g->m->is_long[slot] != begins_long(g, j)))
+            continue; /* other angles, or pages that are written again */
         n = n < read ? n : read;
         n = (n < wanted ? n : wanted) / (size_t)g->m->page_tokens;
         if (n > best) {
@@ -120,6 +129,8 @@ static int admit(gen_run *g, lf_err *err)
         s->slot = slot;
         if (g->m->prefix)
             g->m->prefix[slot] = (int32_t)j->n_prompt - 1;
+        if (g->m->is_long)
+            g->m->is_long[slot] = begins_long(g, j);
         s->sampler = g->samplers[slot];
         lf_sampler_begin(s->sampler, j->prompt, j->n_prompt);
         lf_sampler_limit(s->sampler, &j->limits);
@@ -143,6 +154,16 @@ static bool prefix_too_long(const gen_run *g, const gen_seq *s, int64_t rows)
 {
     const size_t prefix = s->job->n_prompt - 1;
     return g->m->prefix && s->cached < prefix && prefix - s->cached > (size_t)(g->m->max_rows - rows);
+}
+
+/* A sequence that has grown beyond switch_at begins again, with other angles. */
+static void grow_long(const gen_run *g, gen_seq *s)
+{
+    if (!g->m->is_long || !g->m->switching || g->m->is_long[s->slot] ||
+        s->n_tok - (s->job->max_tokens == 0) <= (size_t)g->m->switch_at)
+        return;
+    g->m->is_long[s->slot] = 1;
+    s->cached = 0;
 }
 
 /* As many rows of a sequence as fit; at most `slots` logits leave a step. */
@@ -175,6 +196,8 @@ static int64_t compose(gen_run *g, int64_t *n_want)
     for (int pass = 0; pass < 2; pass++)
         for (int64_t slot = 0; slot < g->m->slots; slot++) {
             gen_seq *s = g->by_slot[slot];
+            if (s && pass == 0)
+                grow_long(g, s);
             bool decoding = s && gen_seq_length(s) - s->cached == 1;
             if (s && decoding == (pass == 0) && !waits(g, s) && !prefix_too_long(g, s, rows))
                 compose_seq(g, s, &rows, n_want);
@@ -314,7 +337,7 @@ static int step_and_wait(gen_run *g, lf_err *err)
 /* Does every sequence that runs need nothing of the host between two tokens? */
 static bool can_go_ahead(const gen_run *g)
 {
-    bool can = g->m->begin && g->m->draws;
+    bool can = g->m->begin && g->m->draws && !g->m->switching;
     for (int64_t slot = 0; slot < g->m->slots && can; slot++)
         can = !g->by_slot[slot] || lf_gen_seq_alone(g->by_slot[slot], g->m);
     return can;

@@ -63,6 +63,13 @@ typedef struct lf_gen_model {
     int64_t max_pages;   /* entries per slot of the page table */
     int32_t *prefix;     /* NULL, or the model's [slots]: gets the prefix of each slot, all of a prompt but its last token, whose
                             tokens see each other; then a step has the rest of a prefix as a whole or nothing of it */
+    /* longrope: the angles of all tokens of a sequence follow from its length, which is the
+     * prompt's and max_tokens together, known when it begins. switching, an oracle for comparisons:
+     * it is what the sequence has, as transformers has it; a sequence that grows beyond is computed
+     * again from its first token on. */
+    int64_t switch_at; /* sequences of more tokens are long */
+    uint8_t *is_long; /* NULL: no longrope; or the model's [slots]: is the sequence long? */
+    bool switching;
     lf_gen_draws *draws; /* NULL, or the model's: it can draw */
     /* table: i32 [slots, max_pages]. *out is borrowed until the next step. */
     int (*step)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,

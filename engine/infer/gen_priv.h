@@ -60,7 +60,11 @@ static inline size_t gen_seq_goal(const gen_seq *s)
 static inline bool gen_seq_wants(const gen_seq *s, size_t at)
 {
     const lf_gen_job *j = s->job;
-    return at + 1 == gen_seq_length(s) || (j->prompt_logprobs && at + 1 < j->n_prompt && at + 1 >= j->prompt_first);
+    if (at + 1 == gen_seq_length(s))
+        return true; /* and once of the prompt, which a sequence may read again
+                        (lf_gen_model.switching) */
+    return j->prompt_logprobs && s->n_tok == j->n_prompt && at + 1 < j->n_prompt &&
+           at + 1 >= j->prompt_first;
 }
 
 /* The next token of the output, from its row of logits. Touches nothing but the sequence's sampler. */

@@ -25,7 +25,9 @@ struct lf_paged {
     float *dev_lse;                    /* [slots]: where the host does not see logits, copies and memory of the plan */
     lf_paged_draw *draw;               /* NULL: the host draws */
     int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
-    int32_t *turns;                    /* [2, largest bucket] with rope2d: turns, then blocks */
+    int32_t
+        *turns; /* [2, largest bucket] with rope2d: turns, then blocks; with longrope the first */
+    uint8_t *is_long; /* [slots] with longrope, else NULL */
 };
 
 #define LSE "lse" /* state of the plan: dev_lse */
@@ -85,6 +87,11 @@ static int take_buffers(lf_paged *p, lf_err *err)
     p->lse = lf_calloc(cap, sizeof *p->lse, err);
     if (!p->tok || !p->pos || !p->seq || !p->select || !p->lse)
         return LF_ENOMEM;
+    if (lf_decoder_switch(p->dec)) {
+        p->is_long = lf_calloc((size_t)p->o.slots, sizeof *p->is_long, err);
+        p->turns = lf_calloc(cap, sizeof *p->turns, err);
+        return p->is_long && p->turns ? 0 : LF_ENOMEM;
+    }
     if (p->mc->mask != LF_MASK_PREFIX)
         return 0;
     p->prefix = lf_calloc((size_t)p->o.slots, sizeof *p->prefix, err);
@@ -124,7 +131,8 @@ void lf_paged_destroy(lf_paged *p)
     if (!p)
         return;
     lf_paged_draw_destroy(p->draw);
-    void *const blocks[] = {p->tok, p->pos, p->seq, p->select, p->lse, p->z, p->prefix, p->turns};
+    void *const blocks[] = {p->tok, p->pos,    p->seq,   p->select, p->lse,
+                            p->z,   p->prefix, p->turns, p->is_long};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     free(p);
@@ -165,6 +173,14 @@ static int write_prefixes(lf_paged *p, int k, lf_err *err)
     return rc ? rc : write_i32(p, k, "blocks", p->turns + cap, cap, err);
 }
 
+static int write_tables(lf_paged *p, int k, lf_err *err)
+{
+    for (int64_t i = 0; i < p->rows[k]; i++)
+        p->turns[i] =
+            lf_decoder_table_row(p->dec, p->pos[i], p->seq[i] >= 0 && p->is_long[p->seq[i]]);
+    return write_i32(p, k, "turns", p->turns, p->rows[k], err);
+}
+
 /* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat row 0. */
 static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq,
                       const int32_t *table, int64_t n_want, const int32_t *want, lf_err *err)
@@ -189,6 +205,8 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
         rc = write_i32(p, k, "table", table, p->o.slots * p->max_pages, err);
     if (!rc)
         rc = write_i32(p, k, "select", p->select, p->select_rows[k], err);
+    if (!rc && p->is_long)
+        rc = write_tables(p, k, err);
     return rc || !p->prefix ? rc : write_prefixes(p, k, err);
 }
 
@@ -297,6 +315,9 @@ void lf_paged_model(lf_paged *p, lf_gen_model *out)
                           .n_pages = p->n_pages,
                           .max_pages = p->max_pages,
                           .prefix = p->prefix,
+                          .switch_at = lf_decoder_switch(p->dec),
+                          .is_long = p->is_long,
+                          .switching = p->o.switching,
                           .draws = p->draw ? lf_paged_draw_asked(p->draw) : NULL,
                           .step = step,
                           .begin = ahead ? begin : NULL,

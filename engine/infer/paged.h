@@ -26,6 +26,7 @@ struct lf_paged_opts {
     int64_t page_tokens; /* multiple of LF_ATTN_TILE */
     enum lf_dtype cache; /* the compute type */
     double temperature;  /* 0 means 1 */
+    bool switching;      /* of gen.h */
     struct lf_profile *profile; /* of the executor; NULL: none */
 };
 

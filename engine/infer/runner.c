@@ -31,6 +31,7 @@ static int add_generation(lf_runner *r, lf_err *err)
                                     .kv_tokens = o->kv_tokens,
                                     .page_tokens = o->page_tokens,
                                     .cache = o->compute,
+                                    .switching = o->switching,
                                     .profile = o->profile};
     return lf_paged_plan(&r->paged, r->m.plan, r->m.ps, r->m.dec, &p, err);
 }
@@ -187,6 +188,9 @@ static int forward(void *ctx, const int32_t *token, const int32_t *target, const
         rc = write_i32(r, r->score_chain, "positions", position, rows, err);
     if (rc == 0)
         rc = write_i32(r, r->score_chain, "cu_seqlens", cu, r->o.score_docs + 1, err);
+    if (rc == 0)
+        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain, cu, r->o.score_docs, NULL,
+                                    rows, err);
     if (rc == 0 && r->score_prefix)
         rc = write_score_prefixes(r, target, cu, err);
     if (rc == 0)

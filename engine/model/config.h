@@ -51,6 +51,8 @@ typedef struct lf_model_list {
     int64_t n;
     double v[LF_MODEL_MAX_FACTORS];
 } lf_model_list;
+/* Is x one of them? */
+bool lf_model_list_has(const lf_model_list *l, int64_t x);
 
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
@@ -88,6 +90,7 @@ typedef struct lf_model_config {
     double rope_factor;
     double rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
     double rope_beta_fast, rope_beta_slow;              /* yarn: turns over the original length */
+    bool rope_truncate;      /* yarn: the ends of the ramp are whole pairs */
     double rope_attn_factor; /* yarn, longrope: multiplies cos and sin; 0 = the rule of the scaling, see
                                 lf_model_rope_tables */
     lf_model_list rope_short_factors, rope_long_factors; /* longrope: divisors of the frequencies */
@@ -109,6 +112,7 @@ typedef struct lf_model_config {
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
     int64_t window_pattern;    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
                                   slides */
+    lf_model_list window_layers; /* not empty: these slide, ascending; the others attend in full */
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
     double attn_scale;    /* of q.k; 0 = 1/sqrt(head_dim) */
@@ -129,6 +133,7 @@ typedef struct lf_model_config {
     bool shared_gate;
     int64_t dense_layers; /* so many first layers have a plain MLP of width ffn (DeepSeek) */
     int64_t moe_period;   /* of the others every n-th has experts: layer l when (l + 1) % n == 0 */
+    lf_model_list mlp_layers; /* but for these, ascending, which have a plain MLP too */
     int router_score;     /* enum lf_model_router */
     bool router_renorm;   /* weights of the chosen experts are made to sum to 1 (before router_scale) */
     double router_scale;
@@ -176,20 +181,25 @@ bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, c
 int64_t lf_model_embed_width(const lf_model_config *c);
 /* Channels that RoPE turns, even: of a head, or with rope2d of each half of a head. 0 with other positions. */
 int64_t lf_model_rope_dim(const lf_model_config *c);
-/* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what: LF_ROPE_LOCAL for the windowed
- * layers of a model with rope_local_theta; LF_ROPE_QUERY for queries, which logn_length multiplies as well.
+/* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what:
+ * LF_ROPE_LOCAL for the windowed layers of a model with rope_local_theta; LF_ROPE_QUERY for
+ * queries, which logn_length multiplies as well; LF_ROPE_LONG for the long factors of longrope.
  *     freq_i = theta^(-2i/rot)            linear: freq / factor
- *     llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than original/high: freq;
- *             between: (1 - s) freq / factor + s freq with s = (original/wavelength - low) / (high - low)
- *     yarn (Peng et al. 2023): pair i turns r times over the original length at i = d(r) = rot log(original / (2 pi r))
- *             / (2 log theta); below floor d(beta_fast) freq, above ceil d(beta_slow) freq / factor, linear between;
- *             cos and sin times attn_factor, by default 0.1 log(factor) + 1
- *     longrope (Phi-3): freq / short_factors[i] where positions <= original, else / long_factors[i]: the tables are
- *             chosen once by the length they are made for; times attn_factor, by default sqrt(1 + log(factor) /
- *             log(original)) with factor = max_positions / original of the release
- *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original, where the angles of a
- *             token would depend on how many follow it */
-enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2 };
+ *     llama3: wavelength = 2 pi / freq; longer than original/low: freq / factor; shorter than
+ *             original/high: freq; between: (1 - s) freq / factor + s freq with
+ *             s = (original/wavelength - low) / (high - low)
+ *     yarn (Peng et al. 2023): pair i turns r times over the original length at
+ *             i = d(r) = rot log(original / (2 pi r)) / (2 log theta); below floor
+ *             d(beta_fast) freq, above ceil d(beta_slow) freq / factor, linear between; without
+ *             rope_truncate there is neither floor nor ceil; cos and sin times attn_factor, by
+ *             default 0.1 log(factor) + 1
+ *     longrope (Phi-3): freq / short_factors[i], or / long_factors[i] for all tokens of a
+ *             document that is longer than original (decoder.h); times attn_factor, by default
+ *             sqrt(1 + log(factor) / log(original)) with factor = max_positions / original of
+ *             the release
+ *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original,
+ *             where the angles of a token would depend on how many follow it */
+enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2, LF_ROPE_LONG = 4 };
 void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what, float *cos_out, float *sin_out);
 /* ALiBi slopes f32 [heads] (Press, Smith, Lewis 2022): 2^(-8k/n) for n = power of two heads, the rest from 2n odd ones.
  */

@@ -27,6 +27,19 @@ static bool given(const lf_model_config *c, const char *key)
     return strcmp(lf_model_origin(c, key), "default") != 0;
 }
 
+/* Layers by their numbers: whole, ascending, there. */
+static int check_layers(const lf_model_config *c, const char *key, const lf_model_list *l,
+                        lf_err *err)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (fabs(l->v[i] - floor(l->v[i])) > 0 || l->v[i] >= (double)c->layers ||
+            (i && l->v[i] <= l->v[i - 1]))
+            CONTRADICTION(key,
+                          "%g is not the number of a layer, of %lld from 0 on in ascending order",
+                          l->v[i], (long long)c->layers);
+    return 0;
+}
+
 static int check_sizes(lf_model_config *c, lf_err *err)
 {
     for (size_t i = 0; i < lf_model_n_keys; i++)
@@ -54,6 +67,9 @@ static int check_sizes(lf_model_config *c, lf_err *err)
     if (c->max_window_layers && c->window_pattern)
         CONTRADICTION("window_pattern", "says which layers slide, and so does max_window_layers (%s)",
                       lf_model_origin(c, "max_window_layers"));
+    if (c->window_layers.n && (c->window_pattern || c->max_window_layers))
+        CONTRADICTION("window_layers", "says which layers slide, and so does %s",
+                      c->window_pattern ? "window_pattern" : "max_window_layers");
     if (c->embed_dim == c->hidden)
         CONTRADICTION("embed_dim", "equals hidden; leave it out, then there are no projections");
     return 0;
@@ -90,11 +106,15 @@ static int check_unread(const lf_model_config *c, lf_err *err)
         {"residual_alpha", c->residual_alpha > 0, c->block == LF_BLOCK_ALPHA, "block = alpha"},
         {"rope_beta_fast", true, yarn, "rope_scaling = yarn"},
         {"rope_beta_slow", true, yarn, "rope_scaling = yarn"},
-        {"rope_attn_factor", c->rope_attn_factor > 0, yarn || longrope, "rope_scaling = yarn or longrope"},
+        {"rope_truncate", !c->rope_truncate, yarn, "rope_scaling = yarn"},
+        {"rope_attn_factor", c->rope_attn_factor > 0, yarn || longrope,
+         "rope_scaling = yarn or longrope"},
         {"rope_short_factors", c->rope_short_factors.n > 0, longrope, "rope_scaling = longrope"},
         {"rope_long_factors", c->rope_long_factors.n > 0, longrope, "rope_scaling = longrope"},
-        {"rope_local_theta", c->rope_local_theta > 0, windows && c->position == LF_POS_ROPE, "sliding_window and rope"},
+        {"rope_local_theta", c->rope_local_theta > 0, windows && c->position == LF_POS_ROPE,
+         "sliding_window and rope"},
         {"window_pattern", c->window_pattern > 0, windows, "sliding_window"},
+        {"window_layers", c->window_layers.n > 0, windows, "sliding_window"},
         {"head_bias", c->head_bias, tokens, "output = tokens"},
         {"norm_head", c->norm_head, tokens, "output = tokens"},
         {"logit_softcap", c->logit_softcap > 0, tokens, "output = tokens"},
@@ -109,10 +129,10 @@ static int check_unread(const lf_model_config *c, lf_err *err)
 /* Keys that only a mixture of experts reads. */
 static int check_no_experts(const lf_model_config *c, lf_err *err)
 {
-    static const char *const keys[] = {"experts_per_token", "expert_ffn",    "shared_ffn",        "shared_gate",
-                                       "dense_layers",      "moe_period",    "router_score",      "router_renorm",
-                                       "router_scale",      "router_groups", "router_top_groups", "router_bias",
-                                       "router_bias_rate",  "router_aux"};
+    static const char *const keys[] = {
+        "experts_per_token", "expert_ffn",   "shared_ffn",       "shared_gate",  "dense_layers",
+        "moe_period",        "router_score", "router_renorm",    "router_scale", "router_groups",
+        "router_top_groups", "router_bias",  "router_bias_rate", "router_aux",   "mlp_layers"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (by_hand(c, keys[i]))
             CONTRADICTION(keys[i], "means nothing without experts");
@@ -134,8 +154,11 @@ static int check_experts(lf_model_config *c, lf_err *err)
     if (c->shared_gate && !c->shared_ffn)
         CONTRADICTION("shared_gate", "means nothing without shared_ffn");
     if (lf_model_moe_layers(c) < 1)
-        CONTRADICTION("experts", "no layer has them: dense_layers = %lld and moe_period = %lld leave none of %lld",
-                      (long long)c->dense_layers, (long long)c->moe_period, (long long)c->layers);
+        CONTRADICTION("experts",
+                      "no layer has them: dense_layers = %lld, moe_period = %lld and %lld "
+                      "mlp_layers leave none of %lld",
+                      (long long)c->dense_layers, (long long)c->moe_period,
+                      (long long)c->mlp_layers.n, (long long)c->layers);
     if (c->experts % groups || c->router_top_groups > groups ||
         c->experts / groups * c->router_top_groups < c->experts_per_token)
         CONTRADICTION("router_groups", "%lld groups, %lld of them chosen, of %lld experts do not leave %lld to choose",
@@ -206,6 +229,10 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
 {
     int rc = check_sizes(c, err);
     if (!rc)
+        rc = check_layers(c, "window_layers", &c->window_layers, err);
+    if (!rc)
+        rc = check_layers(c, "mlp_layers", &c->mlp_layers, err);
+    if (!rc)
         rc = check_block(c, err);
     if (!rc)
         rc = check_position(c, err);
@@ -219,9 +246,6 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)
         CONTRADICTION("norm_bias", "rms norm has no bias");
-    if (c->tied_head && c->head_bias)
-        CONTRADICTION("head_bias", "a tied head has no bias of its own (tied_head, %s)",
-                      lf_model_origin(c, "tied_head"));
     if (c->norm_head && c->head_bias)
         CONTRADICTION("head_bias", "a head of unit rows has none (norm_head, %s)", lf_model_origin(c, "norm_head"));
     if (c->output == LF_OUTPUT_SCORE && c->mask == LF_MASK_PREFIX)

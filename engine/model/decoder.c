@@ -77,6 +77,8 @@ static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
         b->turns = lf_input(b->g, "turns", LF_I32, rows, 1);
         b->blocks = lf_input(b->g, "blocks", LF_I32, rows, 1);
     }
+    if (lf_dec_two_tables(b->d))
+        b->turns = lf_input(b->g, "turns", LF_I32, rows, 1);
     if (c->position == LF_POS_ALIBI)
         b->alibi = lf_const(b->g, "alibi.slopes", LF_F32, 1, c->heads, fill_slopes, b->d);
 }

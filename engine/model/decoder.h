@@ -29,12 +29,13 @@
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H
 
+#include "engine/graph/exec.h"
 #include "engine/graph/graph.h"
 #include "engine/model/config.h"
 
 typedef struct lf_decoder lf_decoder;
 
-/* positions: how many rows the RoPE tables have; every position fed must be below it. LF_EINVAL when it exceeds
+/* positions: how many there are tables for; every position fed must be below it. LF_EINVAL when it exceeds
  * max_positions or vocab is 0, LF_ENOTSUP
  * for a length that the description's rope_scaling cannot do. Copies c. Must outlive every plan with its graphs
  * (constants are filled from it). */
@@ -77,6 +78,17 @@ void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int6
 void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block);
 void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix, int64_t rows, int32_t *turns,
                       int32_t *blocks);
+/* longrope: documents of more tokens turn by the long factors, all of their tokens; others by the
+ * short ones. 0: one table for all, because no document can be longer or because there is no
+ * longrope. Where it is not 0, turns i32 [R, 1] is an input of every graph: the row of the tables
+ * that a token turns by. */
+int64_t lf_decoder_switch(const lf_decoder *d);
+/* The row of a token at `position` of a document that is long, or not. */
+int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long);
+/* Write turns of packed documents, or nothing where they are no input. reach: how long each
+ * document counts as, such as what it could have grown to when it was generated; NULL: its rows. */
+int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain, const int32_t *cu_seqlens,
+                           int64_t n_docs, const int32_t *reach, int64_t rows, lf_err *err);
 /* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
                                  lf_err *err);

@@ -59,16 +59,22 @@ static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const c
 
 /* ---- positions ---- */
 
-/* Positions that something turns by: rope2d counts to one more than the tokens of a document without prefix. */
+/* Positions that something turns by: rope2d counts to one more than the tokens of a document
+ * without prefix; of longrope the short table comes first. */
 static int64_t table_rows(const lf_decoder *d)
 {
-    return d->positions + (d->c.position == LF_POS_ROPE2D ? 1 : 0);
+    return d->positions + lf_decoder_switch(d) + (d->c.position == LF_POS_ROPE2D ? 1 : 0);
 }
 
 static void fill_rope(void *dst, const void *ctx)
 {
     const struct lf_dec_table *t = ctx;
-    lf_model_rope_tables(&t->d->c, table_rows(t->d), t->what, t->sin ? NULL : dst, t->sin ? dst : NULL);
+    const int64_t first = lf_decoder_switch(t->d), half = lf_model_rope_dim(&t->d->c) / 2;
+    const unsigned what = t->what | (first ? LF_ROPE_LONG : 0);
+    float *rest = (float *)dst + first * half;
+    lf_model_rope_tables(&t->d->c, first, t->what, t->sin ? NULL : dst, t->sin ? dst : NULL);
+    lf_model_rope_tables(&t->d->c, table_rows(t->d) - first, what, t->sin ? NULL : rest,
+                         t->sin ? rest : NULL);
 }
 
 /* Heads of layer l turned by their positions; queries have tables of their own where logn_length scales them. */
@@ -90,7 +96,7 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
     for (int k = 0; k < 2; k++)
         table[k] =
             lf_const(b->g, names[what][k], LF_F32, table_rows(b->d), o.rot / 2, fill_rope, &b->d->table[what][k]);
-    return lf_rope(b->g, x, two ? b->turns : b->positions, table[0], table[1], &o);
+    return lf_rope(b->g, x, b->turns.id ? b->turns : b->positions, table[0], table[1], &o);
 }
 
 /* ---- attention ---- */

@@ -26,6 +26,13 @@ static inline bool lf_dec_logn(const lf_decoder *d)
     return d->c.logn_length > 0 && d->positions > d->c.logn_length;
 }
 
+/* longrope: may a document be so long that it turns by the long factors? Then their table lies
+ * behind the rope_original_positions rows of the short ones, and turns says which row is whose. */
+static inline bool lf_dec_two_tables(const lf_decoder *d)
+{
+    return lf_decoder_switch(d) > 0;
+}
+
 /* What one graph is made of while it is built. */
 struct lf_dec_build {
     const lf_decoder *d;

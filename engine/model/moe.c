@@ -8,7 +8,8 @@
 
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer)
 {
-    return c->experts > 0 && layer >= c->dense_layers && (layer + 1) % c->moe_period == 0;
+    return c->experts > 0 && layer >= c->dense_layers && (layer + 1) % c->moe_period == 0 &&
+           !lf_model_list_has(&c->mlp_layers, layer);
 }
 
 int64_t lf_model_moe_layers(const lf_model_config *c)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prefixes of documents and the two positions that count from them. */
-#include "engine/model/decoder.h"
+ * What a token turns by where its position does not say it: prefixes of documents and the two
+ * positions that count from them; the table of longrope that a document's length chooses. */
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+#include "engine/model/decoder_priv.h"
 
 void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs, int32_t *prefix)
 {
@@ -29,4 +33,36 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
             lf_decoder_turn(r - cu_seqlens[d], prefix[d], &turns[r], &blocks[r]);
     for (int64_t r = cu_seqlens[n_docs]; r < rows; r++) /* padding */
         turns[r] = blocks[r] = 0;
+}
+
+/* ---- longrope ---- */
+
+int64_t lf_decoder_switch(const lf_decoder *d)
+{
+    const lf_model_config *c = &d->c;
+    const bool on = c->position == LF_POS_ROPE && c->rope_scaling == LF_ROPE_LONGROPE;
+    return on && d->positions > c->rope_original_positions ? c->rope_original_positions : 0;
+}
+
+int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long)
+{
+    return (int32_t)(position + (is_long ? lf_decoder_switch(d) : 0));
+}
+
+int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain, const int32_t *cu_seqlens,
+                           int64_t n_docs, const int32_t *reach, int64_t rows, lf_err *err)
+{
+    if (!lf_dec_two_tables(d))
+        return 0;
+    int32_t *turns = lf_calloc((size_t)rows, sizeof *turns, err); /* padding: row 0 */
+    if (!turns)
+        return LF_ENOMEM;
+    for (int64_t k = 0; k < n_docs; k++) {
+        const int64_t n = reach ? reach[k] : cu_seqlens[k + 1] - cu_seqlens[k];
+        for (int64_t r = cu_seqlens[k]; r < cu_seqlens[k + 1]; r++)
+            turns[r] = lf_decoder_table_row(d, r - cu_seqlens[k], n > lf_decoder_switch(d));
+    }
+    int rc = lf_exec_write(ex, chain, 0, "turns", turns, (size_t)rows * sizeof *turns, err);
+    free(turns);
+    return rc;
 }

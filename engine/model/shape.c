@@ -38,15 +38,16 @@ static double yarn_pair(const lf_model_config *c, double turns, int64_t rot)
 
 static double yarn_frequency(const lf_model_config *c, double freq, int64_t i, int64_t rot)
 {
-    double low = fmax(floor(yarn_pair(c, c->rope_beta_fast, rot)), 0);
-    double high = fmin(ceil(yarn_pair(c, c->rope_beta_slow, rot)), (double)rot - 1);
-    if (!(high > low))
+    double low = yarn_pair(c, c->rope_beta_fast, rot), high = yarn_pair(c, c->rope_beta_slow, rot);
+    low = fmax(c->rope_truncate ? floor(low) : low, 0);
+    high = fmin(c->rope_truncate ? ceil(high) : high, (double)rot - 1);
+    if (fabs(high - low) <= 0)
         high = low + 0.001;
     double s = fmin(fmax(((double)i - low) / (high - low), 0), 1);
     return s * freq / c->rope_factor + (1 - s) * freq;
 }
 
-static double rope_frequency(const lf_model_config *c, int64_t positions, bool local, int64_t i, int64_t rot)
+static double rope_frequency(const lf_model_config *c, bool far, bool local, int64_t i, int64_t rot)
 {
     double freq = pow(local ? c->rope_local_theta : c->rope_theta, -2.0 * (double)i / (double)rot);
     if (local)
@@ -59,7 +60,7 @@ static double rope_frequency(const lf_model_config *c, int64_t positions, bool l
     case LF_ROPE_YARN:
         return yarn_frequency(c, freq, i, rot);
     case LF_ROPE_LONGROPE:
-        return freq / (positions > c->rope_original_positions ? c->rope_long_factors.v[i] : c->rope_short_factors.v[i]);
+        return freq / (far ? c->rope_long_factors.v[i] : c->rope_short_factors.v[i]);
     default:
         return freq;
     }
@@ -84,7 +85,7 @@ void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned 
     const bool local = (what & LF_ROPE_LOCAL) && c->rope_local_theta > 0;
     const double logn = (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
     for (int64_t i = 0; i < half; i++) {
-        double freq = rope_frequency(c, positions, local, i, rot);
+        double freq = rope_frequency(c, (what & LF_ROPE_LONG) != 0, local, i, rot);
         for (int64_t p = 0; p < positions; p++) {
             double a = rope_amplitude(c, local);
             if (logn > 0 && p >= c->logn_length)
@@ -108,8 +109,18 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes)
     }
 }
 
+bool lf_model_list_has(const lf_model_list *l, int64_t x)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if ((int64_t)l->v[i] == x)
+            return true;
+    return false;
+}
+
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer)
 {
+    if (c->window_layers.n)
+        return lf_model_list_has(&c->window_layers, layer) ? c->sliding_window : 0;
     if (c->window_pattern > 0)
         return (layer + 1) % c->window_pattern ? c->sliding_window : 0;
     return layer >= c->max_window_layers ? c->sliding_window : 0;

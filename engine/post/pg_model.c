@@ -25,7 +25,7 @@ struct lf_pg_model {
     /* packed */
     int chain, base, lm; /* base: without the adapter; lm: at temperature 1 */
     int64_t docs;
-    int32_t *tokens, *targets, *positions, *cu;
+    int32_t *tokens, *targets, *positions, *cu, *reach;
     float *lp;  /* [3, rows]: log-probabilities, entropies, scores */
     float *dlp; /* [3, rows]: their gradients */
     double scale; /* of the loss */
@@ -136,9 +136,12 @@ static int buffers(lf_pg_model *m, lf_err *err)
     m->targets = lf_calloc(rows, sizeof *m->targets, err);
     m->positions = lf_calloc(rows, sizeof *m->positions, err);
     m->cu = lf_calloc((size_t)m->docs + 1, sizeof *m->cu, err);
+    m->reach = lf_calloc((size_t)m->docs, sizeof *m->reach, err);
     m->lp = lf_calloc(3 * rows, sizeof *m->lp, err);
     m->dlp = lf_calloc(3 * rows, sizeof *m->dlp, err);
-    return m->tokens && m->targets && m->positions && m->cu && m->lp && m->dlp ? 0 : LF_ENOMEM;
+    return m->tokens && m->targets && m->positions && m->cu && m->reach && m->lp && m->dlp
+               ? 0
+               : LF_ENOMEM;
 }
 
 int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struct lf_pg_model_spec *s, lf_err *err)
@@ -176,7 +179,7 @@ void lf_pg_model_destroy(lf_pg_model *m)
     lf_plan_destroy(m->plan);
     lf_pstore_destroy(m->ps);
     lf_decoder_destroy(m->dec);
-    void *blocks[] = {m->tokens, m->targets, m->positions, m->cu, m->lp, m->dlp};
+    void *blocks[] = {m->tokens, m->targets, m->positions, m->cu, m->reach, m->lp, m->dlp};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
     free(m);
@@ -332,6 +335,7 @@ static size_t fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order
             m->targets[at] = t + 1 < d->n && t + 1 >= d->trained ? d->tokens[t + 1] : -1;
         }
         m->cu[k + 1] = (int32_t)at;
+        m->reach[k] = (int32_t)(d->reach ? d->reach : d->n);
     }
     for (size_t k = n + 1; k <= (size_t)m->docs; k++)
         m->cu[k] = (int32_t)at; /* empty documents: rows behind the last one are padding */
@@ -351,6 +355,9 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
     if (!rc && m->s.logp)
         rc = lf_exec_write(m->ex, chain, 0, "targets", m->targets, rows * i32, err);
     rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
+    rc =
+        rc ? rc
+           : lf_decoder_write_turns(m->dec, m->ex, chain, m->cu, m->docs, m->reach, m->s.rows, err);
     rc = rc ? rc : lf_exec_record_write(m->ex, &(struct lf_step_record){.loss_scale = (float)m->scale, .inv_tokens = 1, .inv_batches = 1}, err);
     return rc ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
 }

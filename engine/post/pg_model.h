@@ -70,6 +70,8 @@ struct lf_pg_doc {
     const int32_t *tokens;
     size_t n, trained;
     size_t row; /* out: where its first token lies in the micro-batch */
+    size_t reach; /* tokens that it could have grown to when it was generated, as longrope turned it
+                     then; 0: n */
 };
 /* Micro-batches of docs by tokens: docs [start[b], start[b + 1]) in the order `order` are micro-batch b. Longest first, each into the
  * first that has room: a function of the lengths alone. Returns how many; order and start (n + 1) are the caller's. */

@@ -63,7 +63,7 @@ static int read_one(const lf_pg *p, struct batch *b, size_t k, uint64_t i, lf_er
     const uint64_t n = len < (uint64_t)p->context ? len : (uint64_t)p->context, places = len - n + 1;
     const uint64_t at = (uint64_t)(lf_rng_f64(p->c->seed, SITE_WINDOW, i) * (double)places);
     int32_t *to = b->tokens + k * (size_t)p->context;
-    b->docs[k] = (struct lf_pg_doc){to, (size_t)n, 1, 0};
+    b->docs[k] = (struct lf_pg_doc){to, (size_t)n, 1, 0, 0};
     b->targets += (int64_t)n - 1;
     return lf_shardset_read(p->ptx, doc, at, (size_t)n, to, err);
 }

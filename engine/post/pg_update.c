@@ -35,7 +35,9 @@ static void batches_free(struct batches *b)
     free(b->start);
 }
 
-static int batches_make(struct batches *b, const lf_pg_model *m, const lf_rollout *r, const uint32_t *seqs, size_t n, lf_err *err)
+/* more: tokens that each prompt could have got. */
+static int batches_make(struct batches *b, const lf_pg_model *m, const lf_rollout *r, size_t more,
+                        const uint32_t *seqs, size_t n, lf_err *err)
 {
     *b = (struct batches){0};
     b->docs = lf_calloc(n + 1, sizeof *b->docs, err);
@@ -47,7 +49,8 @@ static int batches_make(struct batches *b, const lf_pg_model *m, const lf_rollou
     for (size_t k = 0; k < n; k++) {
         size_t i = seqs ? seqs[k] : k;
         b->of[k] = (uint32_t)i;
-        b->docs[k] = (struct lf_pg_doc){r->tokens + r->offsets[i], lf_rollout_len(r, i), r->prompt_len[i], 0};
+        b->docs[k] = (struct lf_pg_doc){r->tokens + r->offsets[i], lf_rollout_len(r, i),
+                                        r->prompt_len[i], 0, r->prompt_len[i] + more};
     }
     b->n = lf_pg_pack(m, b->docs, n, b->order, b->start, err);
     return b->n < 0 ? (int)b->n : 0;
@@ -66,7 +69,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
 {
     const lf_rollout *r = &p->r;
     struct batches b;
-    int rc = batches_make(&b, m, r, NULL, r->n, err);
+    int rc = batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err);
     for (int64_t k = p->rank; k < b.n && !rc; k += p->ranks) {
         size_t from = b.start[k], to = b.start[k + 1];
         rc = what == OF_BASE ? lf_pg_forward_base(m, b.docs, b.order + from, to - from, err)
@@ -357,15 +360,15 @@ static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *er
     *w = (struct work){.k = k};
     uint32_t *seqs = lf_calloc((size_t)p->c->minibatch + 1, sizeof *seqs, err);
     int rc = seqs ? 0 : LF_ENOMEM;
-    size_t n = rc ? 0 : choose(p, k, seqs);
+    const size_t n = rc ? 0 : choose(p, k, seqs), more = (size_t)p->c->max_tokens;
     w->norm.sequences = (int64_t)n;
     for (size_t i = 0; i < n; i++)
         w->norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
     rc = rc ? rc : arrays_make(&w->a, n, (size_t)w->norm.tokens, err);
     if (!rc && actor)
-        rc = batches_make(&w->actor, p->actor, &p->r, seqs, n, err);
+        rc = batches_make(&w->actor, p->actor, &p->r, more, seqs, n, err);
     if (!rc && p->want_critic)
-        rc = batches_make(&w->critic, p->critic, &p->r, seqs, n, err);
+        rc = batches_make(&w->critic, p->critic, &p->r, more, seqs, n, err);
     free(seqs);
     return rc;
 }

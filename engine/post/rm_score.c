@@ -12,6 +12,7 @@
 
 struct lf_rm_scorer {
     struct lf_rm_scorer_opts o;
+    const lf_decoder *dec;
     int64_t vocab;
     int chain;
     int32_t *token, *position; /* [rows] */
@@ -67,6 +68,7 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
     s->o = *o;
     if (s->o.rows < o->max_context)
         s->o.rows = o->max_context;
+    s->dec = d;
     s->vocab = lf_decoder_config(d)->vocab;
     int rc = add_chain(s, plan, ps, d, err);
     if (!rc)
@@ -118,6 +120,8 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
         rc = lf_exec_write(ex, s->chain, 0, "positions", s->position, rows * sizeof *s->position, err);
     if (!rc)
         rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu, ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
+    if (!rc)
+        rc = lf_decoder_write_turns(s->dec, ex, s->chain, s->cu, s->o.docs, NULL, s->o.rows, err);
     if (!rc)
         rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
     return rc ? rc : lf_exec_read(ex, s->chain, 0, "score", s->score, rows * sizeof *s->score, err);

@@ -46,13 +46,14 @@ struct lf_rm_scorer_opts {
     uint32_t eras;       /* lf_chain_opts */
 };
 
-/* Add a forward chain over d's graph of values; before lf_plan_finish. ps is the plan's store, declared by d.
- * Everything is borrowed. */
+/* Add a forward chain over d's graph of values; before lf_plan_finish. ps is the plan's store,
+ * declared by d. Everything is borrowed, d until the scorer is destroyed. */
 int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
                       const struct lf_rm_scorer_opts *o, lf_err *err);
-/* Score n texts, in batches of whole texts in the order given; ex runs the plan. LF_EINVAL: a text without tokens,
- * longer than max_context, or with an id outside the vocabulary. LF_ENUMERIC: a score that is not finite. Both name the
- * text by its number. LF_EINTR when stop (may be NULL) said so between batches. No allocation. */
+/* Score n texts, in batches of whole texts in the order given; ex runs the plan. LF_EINVAL: a text
+ * without tokens, longer than max_context, or with an id outside the vocabulary. LF_ENUMERIC: a
+ * score that is not finite. Both name the text by its number. LF_EINTR when stop (may be NULL) said
+ * so between batches. No allocation, but of turns (decoder.h). */
 int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
                      lf_err *err);
 void lf_rm_scorer_destroy(lf_rm_scorer *s);

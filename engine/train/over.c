@@ -32,6 +32,9 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
         rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
     if (!rc)
         rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
+    if (!rc)
+        rc = lf_decoder_write_turns(t->m.dec, ex, chain, b->cu_seqlens, t->m.n_docs, NULL,
+                                    t->m.rows, err);
     if (!rc && t->prefix_buf)
         rc = write_prefixes(t, chain, b, err);
     if (!rc && chain == t->m.train && t->noise_buf) {

@@ -34,6 +34,17 @@ tests_golden_families_families_1_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIB
 tests_golden_families_families_2_test_SOURCES = $(FAMILY_TEST)
 tests_golden_families_families_2_test_CPPFLAGS = $(AM_CPPFLAGS) -DPART=1 -DPARTS=2
 tests_golden_families_families_2_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+# What config.json says beyond these.
+check_PROGRAMS += tests/golden/families/configs_test
+TESTS += tests/golden/families/configs_test
+tests_golden_families_configs_test_SOURCES = tests/golden/families/configs_test.c tests/golden/families/configs_rows.inc
+tests_golden_families_configs_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+check_PROGRAMS += tests/golden/families/longrope_test
+TESTS += tests/golden/families/longrope_test
+tests_golden_families_longrope_test_SOURCES = tests/golden/families/longrope_test.c \
+  tests/golden/families/family.c tests/golden/families/family.h tests/golden/families/family_rig.c
+tests_golden_families_longrope_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/families/longrope.json tests/golden/families/make_longrope.py
 # What is exported after training; check_exports.py holds the same to transformers.
 check_PROGRAMS += tests/golden/families/exports_test
 TESTS += tests/golden/families/exports_test
@@ -60,11 +71,13 @@ FAMILY_GOLDENS = \
   tests/golden/families/gemma3 \
   tests/golden/families/glm4-0414 \
   tests/golden/families/glm4-9b \
+  tests/golden/families/gpt-j-tied \
   tests/golden/families/gpt-j \
   tests/golden/families/gpt-neox \
   tests/golden/families/gpt2 \
   tests/golden/families/internlm2 \
   tests/golden/families/llama-linear \
+  tests/golden/families/llama-yarn \
   tests/golden/families/llama \
   tests/golden/families/llama3.1 \
   tests/golden/families/llama3.2 \
@@ -73,20 +86,24 @@ FAMILY_GOLDENS = \
   tests/golden/families/opt-350m \
   tests/golden/families/opt \
   tests/golden/families/phi2 \
+  tests/golden/families/phi3-factor \
   tests/golden/families/phi3-long \
   tests/golden/families/phi3-short \
   tests/golden/families/phi3 \
   tests/golden/families/pythia \
   tests/golden/families/qwen1 \
+  tests/golden/families/qwen2-moe-lists \
   tests/golden/families/qwen2-moe \
   tests/golden/families/qwen2.5 \
   tests/golden/families/qwen2 \
+  tests/golden/families/qwen3-layers \
+  tests/golden/families/qwen3-moe-lists \
   tests/golden/families/qwen3-moe \
   tests/golden/families/qwen3 \
   tests/golden/families/starcoder \
   tests/golden/families/starcoder2
 EXTRA_DIST += $(FAMILY_GOLDENS) tests/golden/families/README.md tests/golden/families/make_families.py \
-  tests/golden/families/make_table.py tests/golden/families/check_oracles.py \
+  tests/golden/families/make_table.py tests/golden/families/check_oracles.py tests/golden/families/check_configs.py \
   tests/golden/families/configs.py \
   tests/golden/families/oracle_baichuan.py tests/golden/families/oracle_chatglm.py tests/golden/families/oracle_chatglm6b.py \
   tests/golden/families/oracle_common.py tests/golden/families/oracle_deepseek.py tests/golden/families/oracle_internlm2.py \

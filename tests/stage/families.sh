@@ -61,4 +61,42 @@ family gemma3 20800 "kv_heads = 2
 sliding_window = 20
 window_pattern = 2
 embed_scale = 5.656854249492381"
+# The angles of longrope are of the document, by a table of two parts: where both have plain angles,
+# so has the model.
+cat >"$dir/run.ini" <<END
+[model]
+family = phi3
+layers = 2
+hidden = 32
+heads = 4
+ffn = 64
+vocab = 64
+max_positions = 64
+[stage]
+data = $dir/data
+steps = 4
+seq_length = 64
+batch = 8
+lr = 5e-3
+save_time = 0
+threads = 1
+END
+run plain
+cat >"$dir/longrope.keys" <<END
+rope_scaling = longrope
+rope_original_positions = 24
+rope_attn_factor = 1
+rope_short_factors = 1,1,1,1
+rope_long_factors = 1,1,1,1
+END
+sed "/^family/r $dir/longrope.keys" "$dir/run.ini" >"$dir/long.ini" && mv "$dir/long.ini" "$dir/run.ini"
+run longrope
+losses plain >"$dir/plain.txt"
+losses longrope | cmp -s - "$dir/plain.txt" && [ "$(wc -l <"$dir/plain.txt")" -eq 4 ]
+ok $? "longrope: without factors every document turns as in a plain model"
+sed -i 's/long_factors = 1,1,1,1/long_factors = 2,2,2,2/' "$dir/run.ini"
+run longer
+losses longer | cmp -s - "$dir/plain.txt"
+[ $? -eq 1 ]
+ok $? "and documents of more than 24 tokens do not, once their factors differ"
 finish

@@ -359,4 +359,19 @@ run mixed --reward-command "$command" --steps 1 --precision bf16
 same "$rc $(member mixed 1 mismatch_max) $(ls "$dir/mixed/rollouts" | tr '\n' ' ')" "0 0 step-00000001.h5 step-00000001.h5.other-1 " \
     "a round of f32 is none for a run in bf16"
 
+# --- longrope: the angles of a text are those of what it could have become when it was made ---
+cat >"$dir/longrope.keys" <<END
+rope_scaling = longrope
+rope_factor = 4
+rope_original_positions = 103
+rope_short_factors = 1,1,1,1,1,1,1,1
+rope_long_factors = 1,2,3,4,5,6,7,8
+END
+sed -e "/^family/r $dir/longrope.keys" -e "s/llama3/llama/" \
+    "$LF_SRCDIR/models/tiny-llama.ini" >"$dir/longrope.ini"
+must "$tool" ckpt "$dir/longrope" "$dir/longrope.ini" 270
+run angles --init-from "$dir/longrope" --reward number:answer --steps 1 --max-tokens 100
+ok $rc "a longrope policy"
+same "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
+    "has the same bits in generation and training, texts on both sides of the switch"
 finish

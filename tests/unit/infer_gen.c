@@ -381,6 +381,51 @@ static void test_samples(const lf_gen_job *first)
     }
 }
 
+/* longrope: sequences on both sides of switch_at have other angles, and so no pages in common. */
+static void test_long(const lf_gen_job *first)
+{
+    enum { N = 4 };
+    static struct got ref, got;
+    lf_gen_job jobs[N];
+    for (uint32_t i = 0; i < N; i++) {
+        jobs[i] = *first;
+        jobs[i].sample = i;
+        jobs[i].seed = lf_sample_seed(1, first->id, i);
+        jobs[i].max_tokens = i % 2 ? 2 : 6;
+        jobs[i].n_end = 0;
+    }
+    for (int mode = 0; mode < 3; mode++) { /* one table; by the length; as transformers */
+        struct fake f;
+        lf_err err = LF_ERR_INIT;
+        struct lf_gen_stats st;
+        uint8_t is_long[N] = {0};
+        if (fake_open(&f, N, 64, 80))
+            tap_bail("no memory");
+        if (mode)
+            f.m.is_long = is_long;
+        f.m.switch_at = (int64_t)first->n_prompt + 2;
+        f.m.switching = mode == 2;
+        got = (struct got){.ordered = true, .jobs = jobs};
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, sink, &got, NULL, &st, &err), 0, &err, NULL,
+               "run with switch_at");
+        if (mode == 0)
+            ref = got;
+        tap_mem(got.tokens, ref.tokens, sizeof got.tokens,
+                "computing again changes no token of a model with one table");
+        const int64_t whole = (int64_t)(first->n_prompt - 1) / PAGE * PAGE,
+                      sharing[] = {N - 1, N - 2, 0};
+        tap_i64(st.shared_tokens, sharing[mode] * whole,
+                "pages are shared among those of one kind, or not");
+        if (mode == 1)
+            tap_ok(is_long[0] && !is_long[1] && is_long[2] && !is_long[3],
+                   "long by prompt and max_tokens");
+        if (mode == 2)
+            tap_ok(is_long[0] && !is_long[1] && is_long[2] && !is_long[3],
+                   "long by what they have become");
+        fake_close(&f);
+    }
+}
+
 /* What the model itself says of token `at` of a sequence: the hash of fake_step over plain tokens. */
 static float plain_logit(const int32_t *tokens, size_t at, uint64_t v)
 {
@@ -500,6 +545,7 @@ int main(void)
     test_ahead(jobs);
     test_min_tokens(jobs);
     test_samples(&jobs[3]);
+    test_long(&jobs[3]);
     test_scoring();
     test_refusals(jobs);
     return tap_done();

@@ -3,6 +3,7 @@
 with sizes as small as its switches allow. name -> dict; keys that start with "_" are for make_families.py and are not written:
 
     _oracle   module with the reference (else transformers)         _prefix  prompt lengths [B]
+    _saved    config.json is what transformers writes of it
     _T        tokens of a sequence (default 24)                     _seed    else from the name. Families with experts name one with which rounding to bf16 leaves
              every token with its experts: one token elsewhere is a larger error than all rounding
 """
@@ -53,6 +54,10 @@ family("gpt-j", architectures=["GPTJForCausalLM"], model_type="gptj", activation
        embd_pdrop=0.0, eos_token_id=39, gradient_checkpointing=False, initializer_range=0.02, layer_norm_epsilon=1e-5, n_embd=C, n_head=2,
        n_inner=None, n_layer=L, n_positions=P, resid_pdrop=0.0, rotary=True, rotary_dim=4, scale_attn_weights=True,
        tie_word_embeddings=False, use_cache=True, vocab_size=V)
+family("gpt-j-tied", architectures=["GPTJForCausalLM"], model_type="gptj", activation_function="gelu_new", attn_pdrop=0.0,
+       bos_token_id=39, embd_pdrop=0.0, eos_token_id=39, initializer_range=0.02, layer_norm_epsilon=1e-5, n_embd=C, n_head=2,
+       n_inner=None, n_layer=L, n_positions=P, resid_pdrop=0.0, rotary=True, rotary_dim=4, scale_attn_weights=True,
+       tie_word_embeddings=True, use_cache=True, vocab_size=V)
 family("starcoder2", architectures=["Starcoder2ForCausalLM"], model_type="starcoder2", activation_function="gelu",
        attention_dropout=0.1, residual_dropout=0.1, embedding_dropout=0.1, attention_softmax_in_fp32=True, bos_token_id=0, eos_token_id=0,
        hidden_act="gelu_pytorch_tanh", hidden_size=C, initializer_range=0.018, intermediate_size=36, layer_norm_epsilon=1e-5,
@@ -93,6 +98,10 @@ family("llama3.1", **llama_like("llama", "LlamaForCausalLM", head_dim=D, rope_th
     factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32, rope_type="llama3")))
 family("llama3.2", **llama_like("llama", "LlamaForCausalLM", head_dim=D, rope_theta=100.0, tie_word_embeddings=True, rope_scaling=dict(
     factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32, rope_type="llama3")))
+# The ends of the ramp lie between pairs of channels, so that rounding them shows
+family("llama-yarn", **llama_like("llama", "LlamaForCausalLM", head_dim=16, rope_theta=100.0, rope_scaling=dict(
+    rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.3, beta_slow=0.1, mscale=0.7, mscale_all_dim=1.9,
+    truncate=False)))
 family("mistral", **llama_like("mistral", "MistralForCausalLM", sliding_window=9))
 family("mixtral", **llama_like("mixtral", "MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2, output_router_logits=False,
                                router_aux_loss_coef=0.02, sliding_window=None, rope_theta=1000000.0, intermediate_size=12), _T=12, _seed=3)
@@ -107,6 +116,9 @@ family("qwen2.5", _seed=4, **llama_like("qwen2", "Qwen2ForCausalLM", num_hidden_
                                use_sliding_window=True, tie_word_embeddings=True, num_key_value_heads=1))
 family("qwen3", **llama_like("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6, rope_theta=1000000.0, head_dim=D, attention_bias=False,
                              sliding_window=None, max_window_layers=L, use_sliding_window=False, rope_scaling=None))
+family("qwen3-layers", **llama_like("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6, rope_theta=1000.0, head_dim=D, num_hidden_layers=4,
+                                    attention_bias=True, sliding_window=7, use_sliding_window=True, layer_types=[
+                                        "sliding_attention", "full_attention", "full_attention", "sliding_attention"]))
 MOE = dict(decoder_sparse_step=1, mlp_only_layers=[], num_experts=4, num_experts_per_tok=2, output_router_logits=False,
            router_aux_loss_coef=0.001, max_window_layers=L, use_sliding_window=False, moe_intermediate_size=8, intermediate_size=F,
            rms_norm_eps=1e-6)
@@ -114,6 +126,14 @@ family("qwen2-moe", **llama_like("qwen2_moe", "Qwen2MoeForCausalLM", **MOE, norm
                                  sliding_window=P, rope_theta=1000000.0), _T=12, _seed=3)
 family("qwen3-moe", **llama_like("qwen3_moe", "Qwen3MoeForCausalLM", **MOE, norm_topk_prob=True, head_dim=D, attention_bias=False,
                                  rope_scaling=None, sliding_window=None, rope_theta=1000000.0), _T=12, _seed=5)
+# As transformers 5.23 writes it itself; and layers chosen by lists
+family("qwen3-moe-lists", _saved=True, **llama_like("qwen3_moe", "Qwen3MoeForCausalLM", **dict(MOE, mlp_only_layers=[1]), norm_topk_prob=True,
+                                                    head_dim=D, attention_bias=False, num_hidden_layers=3, rope_theta=1000.0), _T=12,
+       _seed=5)
+family("qwen2-moe-lists", **llama_like("qwen2_moe", "Qwen2MoeForCausalLM", **dict(MOE, mlp_only_layers=[1], use_sliding_window=True,
+                                                                                  max_window_layers=1), norm_topk_prob=False,
+                                       shared_expert_intermediate_size=12, sliding_window=5, num_hidden_layers=3, rope_theta=1000.0),
+       _T=12, _seed=2)
 family("deepseek-moe", _oracle="oracle_deepseek", _T=12, _seed=3, **llama_like(
     "deepseek", "DeepseekForCausalLM", aux_loss_alpha=0.001, attention_bias=False, first_k_dense_replace=1, moe_intermediate_size=8,
     moe_layer_freq=1, n_routed_experts=4, n_shared_experts=2, norm_topk_prob=False, num_experts_per_tok=2, pretraining_tp=1,
@@ -128,6 +148,8 @@ LONG = dict(head_dim=..., num_attention_heads=2, num_key_value_heads=1, sliding_
 FACTORS = dict(type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.2, 2.0, 3.1, 4.3])
 family("phi3-long", _seed=2, **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
     LONG, max_position_embeddings=64), rope_scaling=FACTORS))
+family("phi3-factor", _seed=2, **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
+    LONG, max_position_embeddings=64), rope_scaling=dict(FACTORS, factor=9.0)))
 family("phi3-short", **llama_like("phi3", "Phi3ForCausalLM", **dict(PHI3, original_max_position_embeddings=16), **dict(
     LONG, max_position_embeddings=64), rope_scaling=FACTORS), _T=16)
 GEMMA = dict(bos_token_id=2, eos_token_id=1, pad_token_id=0, head_dim=D, attention_bias=False, rms_norm_eps=1e-6,

@@ -67,6 +67,11 @@ static const struct {
     {"rope_original_positions*2", "rope_scaling=longrope"},
     {"rope_original_positions*0.5", "rope_scaling=longrope"},
     {"rope_attn_factor=1.3", "rope_scaling=longrope"},
+    {"rope_attn_factor=1.3", "rope_scaling=yarn"},
+    {"rope_truncate!", "rope_scaling=yarn"},
+    {"rope_beta_fast*1.1", "rope_scaling=yarn"},
+    {"rope_beta_slow*1.1", "rope_scaling=yarn"},
+    {"rope_original_positions+-1", "rope_scaling=yarn"},
     {"logn_length=7", "position=rope"},
     {"logn_length=0", NULL},
     /* attention */
@@ -86,6 +91,8 @@ static const struct {
     {"max_window_layers+-1", "max_window_layers!=0"},
     {"window_pattern+1", "window_pattern!=0"},
     {"window_pattern=0", "window_pattern!=0"},
+    {"window_layers=", NULL},
+    {"window_layers=1", "window_layers!="},
     /* MLP */
     {"activation=silu", NULL},
     {"activation=relu", NULL},
@@ -97,8 +104,8 @@ static const struct {
     /* embedding and head */
     {"embed_scale*1.01", "embed_norm=no block!=alpha"}, /* a norm right behind it hides it */
     {"embed_dim=0", NULL},
-    {"tied_head!", "head_bias=no norm_head=no"},
-    {"head_bias!", "tied_head=no"},
+    {"tied_head!", "norm_head=no"},
+    {"head_bias!", "norm_head=no"},
     {"norm_head!", NULL},
     {"logit_softcap=4", NULL},
     {"logit_softcap=0", NULL},
@@ -112,6 +119,8 @@ static const struct {
     {"shared_ffn=0 shared_gate=no", "shared_ffn!=0"},
     {"dense_layers=0", "dense_layers!=0"},
     {"dense_layers+1", "experts!=0"},
+    {"mlp_layers=", NULL},
+    {"mlp_layers=0", "mlp_layers!="},
 };
 
 /* Apply one setting; *changed: the value is another one than before. */

@@ -71,6 +71,7 @@ class Reference:
     def __init__(self, name):
         self.name, self.c = name, dict(FAMILIES[name])
         self.oracle, self.prefix, self.T = self.c.pop("_oracle", None), self.c.pop("_prefix", None), self.c.pop("_T", T)
+        self.saved = self.c.pop("_saved", False)
         self.seed = self.c.pop("_seed", zlib.crc32(name.encode()) % 10000)
         self.dir = os.path.join(HERE, name)
         if self.oracle:
@@ -85,6 +86,8 @@ class Reference:
         with open(os.path.join(self.dir, "config.json"), "w") as f:
             json.dump(self.c, f, indent=2, sort_keys=True)
             f.write("\n")
+        if self.saved:
+            self.config().save_pretrained(self.dir)
 
     def config(self):
         c = tf.AutoConfig.from_pretrained(self.dir)
