@@ -146,7 +146,8 @@ static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
         rc = lf_optset_canonical(o, op->name, &b, err);
         lf_buf_addc(&b, '\n');
     }
-    lf_buf_addf(&b, "trained=%d\nspec_version=%d\n", !s->tokenizer_path, lf_tokenize_opts.spec_version);
+    lf_buf_addf(&b, "trained=%d\n", !s->tokenizer_path);
+    lf_buf_addf(&b, "spec_version=%d\n", lf_tokenize_opts.spec_version);
     if (s->chat_file) {
         lf_buf_adds(&b, "chat_template=");
         rc = rc ? rc : lf_io_read_file(s->chat_file, (size_t)4 << 20, &b, err);

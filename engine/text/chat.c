@@ -192,7 +192,7 @@ int lf_chat_check_order(const lf_turn *turns, size_t n, lf_err *err)
         return lf_fail(err, LF_EFORMAT, "a conversation without turns");
     for (; i < n; i++) {
         enum lf_role r = turns[i].role;
-        bool answer = r == LF_ROLE_ASSISTANT || r == LF_ROLE_FUNCTION_CALL;
+        bool answer = lf_turn_is_answer(&turns[i]);
         bool fits = r == LF_ROLE_USER   ? state == START || state == ANSWER
                     : answer            ? state == USER || state == TOOL
                     : r == LF_ROLE_TOOL ? state == ANSWER || state == TOOL

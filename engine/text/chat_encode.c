@@ -36,16 +36,11 @@ struct call {
     const lf_chat_train *o;
 };
 
-static bool is_answer(const lf_turn *t)
-{
-    return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
-}
-
 /* Is turn i to be trained? */
 static bool wanted(const struct call *k, size_t i, size_t last)
 {
     const lf_turn *t = &k->turns[i];
-    if (!is_answer(t) || i < k->o->first || t->train == LF_TURN_NOT_TRAINED)
+    if (!lf_turn_is_answer(t) || i < k->o->first || t->train == LF_TURN_NOT_TRAINED)
         return false;
     return !k->o->last_only || i == last || t->train == LF_TURN_TRAINED;
 }
@@ -148,7 +143,7 @@ static int by_prefixes(const struct call *k, size_t last, lf_err *err)
         lf_err why = LF_ERR_INIT;
         if (train) {
             rc = prefix_turn(k, i, true, err);
-        } else if (k->o->all_spans && is_answer(&k->turns[i])) {
+        } else if (k->o->all_spans && lf_turn_is_answer(&k->turns[i])) {
             rc = prefix_turn(k, i, false, &why);
             k->d->fault = LF_CHAT_FINE;
             rc = rc == LF_ENOMEM ? lf_fail(err, rc, "%s", why.text) : 0;
@@ -282,8 +277,8 @@ static int by_marks(const struct call *k, const lf_jinja_spans *spans, size_t la
     size_t answers = 0, done = 0, need = 0;
     bool exact = false;
     for (size_t i = 0; i < k->n; i++) {
-        answers += is_answer(&k->turns[i]);
-        need += is_answer(&k->turns[i]) && wanted(k, i, last);
+        answers += lf_turn_is_answer(&k->turns[i]);
+        need += lf_turn_is_answer(&k->turns[i]) && wanted(k, i, last);
     }
     int rc = find_ends(k, &exact, err);
     if (need == answers) {
@@ -294,7 +289,7 @@ static int by_marks(const struct call *k, const lf_jinja_spans *spans, size_t la
     if (answers != spans->n && rc == 0) /* those in front of all turns are nobody's */
         rc = count_blocks(k, 0, spans->n, &done, err);
     for (size_t i = 0; i < k->n && rc == 0; i++) {
-        bool answer = is_answer(&k->turns[i]), train = answer && wanted(k, i, last);
+        bool answer = lf_turn_is_answer(&k->turns[i]), train = answer && wanted(k, i, last);
         if (answers != spans->n)
             rc = mark_turn(k, spans, exact, i, train, &done, err);
         else if (answer)
@@ -360,7 +355,7 @@ int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_t
     d->fault = LF_CHAT_FINE;
     lf_buf_clear(&d->text);
     for (size_t i = 0; i < n; i++)
-        last = is_answer(&turns[i]) ? i : last;
+        last = lf_turn_is_answer(&turns[i]) ? i : last;
     int rc = lf_chat_render_spans(c, turns, n, tools, false, &d->text, &spans, err);
     if (rc < 0)
         fault(d, LF_CHAT_BROKEN, rc);

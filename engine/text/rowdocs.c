@@ -281,18 +281,13 @@ static bool says_more(const lf_turn *t)
     return false;
 }
 
-static bool is_answer(const lf_turn *t)
-{
-    return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
-}
-
 /* Is an answer that is trained, of the turns from `first` on, empty? */
 static bool has_empty(const lf_rowdocs *d, size_t first, bool last_only)
 {
     bool last = true;
     for (size_t i = d->n_turns; i-- > first;) {
         const lf_turn *t = &d->turns[i];
-        if (!is_answer(t))
+        if (!lf_turn_is_answer(t))
             continue;
         bool taught =
             t->train == LF_TURN_TRAINED || (t->train == LF_TURN_UNSAID && (last || !last_only));
@@ -415,8 +410,8 @@ static int pair_docs(const struct ctx *c, lf_err *err)
     size_t shared = whole ? shared_turns(side[0], side[1]) : 0;
     int rc = 0;
     for (int k = 0; k < 2 && whole; k++) /* they part before an answer */
-        d->other_prompt =
-            d->other_prompt || (shared < side[k]->n_turns && !is_answer(&side[k]->turns[shared]));
+        d->other_prompt = d->other_prompt || (shared < side[k]->n_turns &&
+                                              !lf_turn_is_answer(&side[k]->turns[shared]));
     d->has_margin = r->has_margin;
     d->margin = (float)r->margin;
     for (int k = 0; k < 2 && rc == 0 && d->fate == LF_ROW_KEPT; k++)
@@ -436,7 +431,7 @@ static int unpaired_doc(const struct ctx *c, lf_err *err)
     if (r->prompt.text || r->prompt.turns)
         return answer_doc(c, &r->prompt, &r->completion, err);
     for (size_t i = 0; i < r->completion.n_turns; i++) {
-        last = is_answer(&r->completion.turns[i]) ? i : last;
+        last = lf_turn_is_answer(&r->completion.turns[i]) ? i : last;
     }
     return whole_conversation(c, &r->completion, last, err);
 }

@@ -66,6 +66,12 @@ typedef struct lf_turn {
     json_t *json; /* borrowed from the row */
 } lf_turn;
 
+/* Is it of the assistant? A function call is. */
+static inline bool lf_turn_is_answer(const lf_turn *t)
+{
+    return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
+}
+
 /* A text (turns NULL), or turns (text NULL), or neither: absent. */
 typedef struct lf_piece {
     const char *text;

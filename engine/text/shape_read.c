@@ -145,8 +145,7 @@ static int read_train(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const c
         t->train = said;
         first = names[i];
     }
-    if (t->train == LF_TURN_TRAINED && t->role != LF_ROLE_ASSISTANT &&
-        t->role != LF_ROLE_FUNCTION_CALL)
+    if (t->train == LF_TURN_TRAINED && !lf_turn_is_answer(t))
         return lf_fail(err, LF_EFORMAT, "%s: a turn of %s in \"%s\" cannot be trained (\"%s\")",
                        c->where, lf_role_name(t->role), column, first);
     return 0;

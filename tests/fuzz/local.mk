@@ -54,7 +54,7 @@ tests_fuzz_fuzz_config_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 EXTRA_DIST += tests/fuzz/corpus/config/gpt2.json tests/fuzz/corpus/config/llama3.1.json tests/fuzz/corpus/config/falcon-40b.json \
   tests/fuzz/corpus/config/gemma3.json tests/fuzz/corpus/config/phi3-long.json tests/fuzz/corpus/config/starcoder.json
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
-  tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
+  tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/classes.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
   tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle \
   tests/fuzz/corpus/spm/bpe.model tests/fuzz/corpus/spm/unigram.model tests/fuzz/corpus/tokforms/tiktoken \
   tests/fuzz/corpus/tokforms/merges tests/fuzz/corpus/tokforms/bert tests/fuzz/corpus/tokforms/llama \
