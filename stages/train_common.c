@@ -379,13 +379,7 @@ static void log_line(void *user, int level, const char *text)
     lf_log(level, "%s", text);
 }
 
-static bool stop(void *user)
-{
-    (void)user;
-    return lf_stop_requested();
-}
-
-const struct lf_train_sink lf_train_stage_sink = {.log = log_line, .stop = stop};
+const struct lf_train_sink lf_train_stage_sink = {.log = log_line, .stop = lf_stop_requested};
 
 const char *const *lf_train_makes(const void *self)
 {

@@ -57,21 +57,21 @@ static int prune(const lf_trainer *t, int64_t but, lf_err *err)
 static int keep(lf_trainer *t, int64_t before, lf_err *err)
 {
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
-    const int64_t saved = t->saved_step;
-    const double last = t->last_save;
+    const int64_t saved = t->run.saved_step;
+    const double last = t->run.last_save;
     char *dir = dir_of(t, t->s.step, err);
-    int rc = dir ? lf_train_save_wait(t, err) : LF_ENOMEM;
+    int rc = dir ? lf_run_save_wait(&t->run, err) : LF_ENOMEM;
     if (!rc)
         rc = lf_artifact_state(&st, dir, err);
-    const int64_t known = t->saved_step > saved ? t->saved_step : saved;
+    const int64_t known = t->run.saved_step > saved ? t->run.saved_step : saved;
     if (!rc && before > 0 && known >= before)
         rc = prune(t, before, err);
     if (!rc && st != LF_ARTIFACT_PRESENT)
         rc = lf_train_save_begin(t, dir, NULL, err);
     if (!rc)
-        rc = lf_train_save_wait(t, err);
-    t->saved_step = known; /* nobody goes on from it */
-    t->last_save = last;
+        rc = lf_run_save_wait(&t->run, err);
+    t->run.saved_step = known; /* nobody goes on from it */
+    t->run.last_save = last;
     free(dir);
     return rc;
 }

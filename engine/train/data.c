@@ -49,8 +49,8 @@ lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
-    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_sources, sizeof(*src), err);
-    lf_loader_ramp *ramp = lf_arena_alloc(t->arena, c->n_ramp, sizeof(*ramp), err);
+    lf_loader_source *src = lf_arena_alloc(t->run.arena, c->n_sources, sizeof(*src), err);
+    lf_loader_ramp *ramp = lf_arena_alloc(t->run.arena, c->n_ramp, sizeof(*ramp), err);
     if (!src || !ramp)
         return LF_ENOMEM;
     for (size_t i = 0; i < c->n_ramp; i++)
@@ -100,7 +100,7 @@ static int has_valid(const char *dir, lf_err *err)
 static int open_sets(lf_trainer *t, const lf_loader_config *all, lf_err *err)
 {
     int rc = 0;
-    t->vsets = lf_arena_alloc(t->arena, t->n_valid_dirs, sizeof(*t->vsets), err);
+    t->vsets = lf_arena_alloc(t->run.arena, t->n_valid_dirs, sizeof(*t->vsets), err);
     if (!t->vsets)
         return LF_ENOMEM;
     memset(t->vsets, 0, t->n_valid_dirs * sizeof(*t->vsets));
@@ -116,10 +116,10 @@ static int open_sets(lf_trainer *t, const lf_loader_config *all, lf_err *err)
 static int open_valid(lf_trainer *t, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
-    lf_loader_source *src = lf_arena_alloc(t->arena, c->n_valid, sizeof(*src), err);
+    lf_loader_source *src = lf_arena_alloc(t->run.arena, c->n_valid, sizeof(*src), err);
     size_t n = 0;
-    t->valid_dirs = lf_arena_alloc(t->arena, c->n_valid, sizeof(*t->valid_dirs), err);
-    t->vnames = lf_arena_alloc(t->arena, c->n_valid, sizeof(*t->vnames), err);
+    t->valid_dirs = lf_arena_alloc(t->run.arena, c->n_valid, sizeof(*t->valid_dirs), err);
+    t->vnames = lf_arena_alloc(t->run.arena, c->n_valid, sizeof(*t->vnames), err);
     if (!src || !t->valid_dirs || !t->vnames)
         return LF_ENOMEM;
     for (size_t i = 0; i < c->n_valid; i++) {
@@ -141,8 +141,8 @@ static int open_valid(lf_trainer *t, lf_err *err)
     lc.max_tokens = c->valid_tokens;
     lc.split = "valid";
     lc.sources = src;
-    lc.dp_rank = t->rank;
-    lc.dp_size = t->ranks;
+    lc.dp_rank = t->run.rank;
+    lc.dp_size = t->run.ranks;
     lc.vocab_size = t->mc.vocab;
     int rc = lf_loader_open(&t->vdata, &lc, err);
     return rc || !c->valid_names ? rc : open_sets(t, &lc, err);
@@ -197,7 +197,7 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
 {
     int rc = verify_all(t, err);
     if (!rc)
-        rc = lf_train_open_loader(&t->data, t, t->rank, t->ranks, err);
+        rc = lf_train_open_loader(&t->data, t, t->run.rank, t->run.ranks, err);
     if (!rc)
         rc = open_valid(t, err);
     if (rc)

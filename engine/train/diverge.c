@@ -65,7 +65,7 @@ static int add_micro_batches(const lf_trainer *t, lf_loader *l, json_t *batch, l
 static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
 {
     lf_loader *whole = NULL;
-    int rc = t->ranks > 1 ? lf_train_open_loader(&whole, t, 0, 1, err) : 0;
+    int rc = t->run.ranks > 1 ? lf_train_open_loader(&whole, t, 0, 1, err) : 0;
     if (!rc)
         rc = add_micro_batches(t, whole ? whole : t->data, batch, err);
     lf_loader_close(whole);
@@ -112,7 +112,7 @@ static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, 
     if (!rc)
         rc = lf_train_save_begin(t, dir, extra, err);
     if (!rc)
-        rc = lf_train_save_wait(t, err);
+        rc = lf_run_save_wait(&t->run, err);
     json_decref(batch);
     json_decref(extra);
     return rc;
@@ -141,7 +141,7 @@ static int diverged(lf_trainer *t, const struct lf_train_step *st, const char *w
 
 int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err)
 {
-    lf_train_phase(t, "keeping the weights of a diverged step");
+    lf_run_phase(&t->run, "keeping the weights of a diverged step");
     int rc = lf_train_first_rank(t) ? diverged(t, st, why, err) : 0;
     int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc ? NULL : err);
     if (rc || agreed)

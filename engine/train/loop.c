@@ -79,7 +79,7 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     struct lf_train_sums sums;
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     int rc = 0;
-    lf_train_phase(t, "validation");
+    lf_run_phase(&t->run, "validation");
     if (o && o->survey) {
         rc = lf_train_exchange(t, validate_share(t, t->vdata, true, &sums, err), &sums, err);
         if (!rc)
@@ -127,8 +127,8 @@ static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
     *saved = false;
-    if (!rc && t->saving && lf_ckpt_save_idle(t->writer))
-        rc = lf_train_save_wait(t, err);
+    if (!rc && t->run.saving && lf_ckpt_save_idle(t->run.writer))
+        rc = lf_run_save_wait(&t->run, err);
     if (t->s.step == t->total_steps || !(at_interval(t->s.step, c->save_interval) || t->late))
         return rc;
     *saved = true;
@@ -146,7 +146,7 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     const struct lf_train_guest *g = t->c->guest;
     if (!guest_due(t))
         return 0;
-    lf_train_phase(t, "samples");
+    lf_run_phase(&t->run, "samples");
     st->visited = true;
     return lf_train_agree(t, lf_train_first_rank(t) ? g->visit(g->user, t, t->s.step, st->guest, err) : 0, err);
 }
@@ -173,7 +173,7 @@ static int stop_here(lf_trainer *t, bool saved, lf_err *err)
 {
     int rc = saved ? 0 : save_here(t, 0, err);
     if (!rc)
-        rc = lf_train_save_wait(t, err);
+        rc = lf_run_save_wait(&t->run, err);
     rc = lf_train_agree(t, rc, err);
     return rc ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
 }
@@ -228,7 +228,7 @@ static int steps(lf_trainer *t, lf_err *err)
     bool stop, saved = true; /* where we begin there is a checkpoint, or nothing to save */
     int rc = 0;
     while (t->flight.up || (t->s.step < t->total_steps && !lf_train_out_of_patience(t))) {
-        rc = lf_train_stop(t, rc, &stop, err);
+        rc = lf_run_look(&t->run, rc, &stop, t->ahead ? &t->late : NULL, err);
         if (rc)
             return rc;
         if (t->flight.up && (stop || due(t))) {
@@ -292,11 +292,11 @@ static int resolve_model(lf_trainer *t, lf_err *err)
     if (t->c->model_given)
         return 0;
     int rc = lf_train_first_rank(t) ? model_of_checkpoint(t, err) : 0;
-    if (!rc && t->ranks > 1 && lf_train_first_rank(t) && !(o = lf_model_config_to_json(&t->mc, err)))
+    if (!rc && t->run.ranks > 1 && lf_train_first_rank(t) && !(o = lf_model_config_to_json(&t->mc, err)))
         rc = LF_ENOMEM;
     rc = lf_train_agree(t, rc, err);
     if (!rc)
-        rc = lf_train_share_json(t, &o, err);
+        rc = lf_run_share_json(&t->run, &o, err);
     if (!rc && !lf_train_first_rank(t))
         rc = lf_model_config_from_json(&t->mc, o, "rank 0's model", err);
     json_decref(o);
@@ -307,15 +307,15 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
     if (t->mc.mask == LF_MASK_PREFIX &&
-        !(t->prefix_buf = lf_arena_alloc(t->arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
+        !(t->prefix_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
         return LF_ENOMEM;
     if (t->c->neftune_alpha > 0 &&
-        !(t->noise_buf = lf_arena_alloc(t->arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
+        !(t->noise_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
         return LF_ENOMEM;
     if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;
-    t->samples_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int64_t), err);
-    t->offsets_buf = lf_arena_alloc(t->arena, (size_t)t->m.rows, sizeof(int32_t), err);
+    t->samples_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int64_t), err);
+    t->offsets_buf = lf_arena_alloc(t->run.arena, (size_t)t->m.rows, sizeof(int32_t), err);
     if (!t->samples_buf || !t->offsets_buf)
         return LF_ENOMEM;
     for (int64_t r = 0; r < t->m.rows; r++)
@@ -325,33 +325,29 @@ static int input_buffers(lf_trainer *t, lf_err *err)
 
 static int set_up_alone(lf_trainer *t, lf_err *err)
 {
-    t->arena = lf_arena_create(err);
-    t->history = json_array();
-    if (!t->arena || !t->history)
-        return LF_ENOMEM;
     int rc = lf_train_first_rank(t) ? lf_io_mkdirs(t->c->out, 0777, err) : 0;
     if (!rc)
         rc = lf_train_open_data(t, err);
     if (!rc)
-        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata || (t->c->objective && t->c->objective->prepare), t->ranks,
+        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata || (t->c->objective && t->c->objective->prepare), t->run.ranks,
                                  err);
     if (!rc)
         rc = input_buffers(t, err);
     t->rss0 = lf_rss_bytes();
     if (!rc)
-        rc = lf_train_model_bind(&t->m, t->c, t->comm, err);
+        rc = lf_train_model_bind(&t->m, t->c, t->run.comm, err);
     if (!rc && t->c->guest)
         rc = t->c->guest->bind(t->c->guest->user, t, t->m.ex, t->m.back, err);
     if (rc)
         return rc;
-    t->fingerprint = lf_train_fingerprint(t, err);
-    return t->fingerprint ? 0 : LF_ENOMEM;
+    t->run.fingerprint = lf_train_fingerprint(t, err);
+    return t->run.fingerprint ? 0 : LF_ENOMEM;
 }
 
 /* Collective. */
 static int set_up(lf_trainer *t, lf_err *err)
 {
-    lf_train_phase(t, "setting up");
+    lf_run_phase(&t->run, "setting up");
     int rc = resolve_model(t, err);
     rc = lf_train_agree(t, rc ? rc : set_up_alone(t, err), err);
     rc = rc ? rc : lf_train_connect(t, err);
@@ -361,8 +357,7 @@ static int set_up(lf_trainer *t, lf_err *err)
 static void tear_down(lf_trainer *t, int rc)
 {
     lf_train_disconnect(t, rc && rc != LF_EINTR);
-    lf_ckpt_writer_destroy(t->writer);
-    lf_frame_writer_close(t->metrics, NULL);
+    lf_run_end_writing(&t->run);
     lf_loader_close(t->data);
     lf_loader_close(t->vdata);
     for (size_t k = 0; t->vsets && k < t->n_valid_dirs; k++)
@@ -370,48 +365,62 @@ static void tear_down(lf_trainer *t, int rc)
     if (t->c->guest)
         t->c->guest->leave(t->c->guest->user);
     lf_train_model_fini(&t->m);
-    lf_pages_free(t->snapshot, t->snapshot_bytes);
-    json_decref(t->history);
-    json_decref(t->fingerprint);
-    lf_arena_destroy(t->arena);
+    lf_run_close(&t->run);
+}
+
+static struct lf_run_config run_config(const struct lf_train_config *c)
+{
+    return (struct lf_run_config){.out = c->out,
+                                  .metrics = c->metrics,
+                                  .resume_from = c->resume_from,
+                                  .n_resume_from = c->n_resume_from,
+                                  .init_from = c->init_from,
+                                  .adapter = c->adapter,
+                                  .identity = "order",
+                                  .profile = c->profile,
+                                  .threads = c->threads,
+                                  .keep = c->keep,
+                                  .keep_every = c->keep_every,
+                                  .save_time_s = c->save_time_s};
+}
+
+/* From where the run stands to its end. Collective. */
+static int train(lf_trainer *t, lf_err *err)
+{
+    int rc = lf_run_metrics_open(&t->run, t->s.step, err);
+    if (!rc)
+        rc = lf_train_writer_open(t, err);
+    rc = lf_train_agree(t, rc, err);
+    if (!rc) {
+        lf_train_report_begin(t);
+        rc = steps(t, err);
+    }
+    if (!rc)
+        rc = finish(t, err);
+    if (rc && rc != LF_EINTR)
+        return rc;
+    lf_err sync = LF_ERR_INIT;
+    return lf_run_metrics_sync(&t->run, &sync) ? lf_fail(err, sync.rc, "%s", sync.text) : rc;
 }
 
 int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm, lf_err *err)
 {
-    lf_trainer t = {.c = c,
-                    .sink = sink,
-                    .comm = comm ? comm->host : NULL,
-                    .rank = comm ? comm->rank : 0,
-                    .ranks = comm ? comm->size : 1,
-                    .m = {.valid = -1}};
+    lf_trainer t = {.c = c, .m = {.valid = -1}};
+    const struct lf_run_config of = run_config(c);
+    const lf_objective *o = c->objective;
     bool done = false;
-    int rc = lf_train_check(c, err);
+    int rc = lf_run_open(&t.run, &of, sink, comm, err);
+    rc = lf_train_agree(&t, rc ? rc : lf_train_check(c, err), err);
     if (!rc)
         rc = set_up(&t, err);
     if (!rc)
         rc = lf_train_start(&t, &done, err);
     if (!rc && done)
         lf_train_log(&t, 2, "%s/checkpoint is in place: nothing to do", c->out);
-    const lf_objective *o = c->objective;
     if (!rc && !done && o && o->prepare)
         rc = lf_train_agree(&t, o->prepare(o->user, &t, t.s.step == 0, err), err);
-    if (!rc && !done && !(o && o->prepare_only)) {
-        rc = lf_train_metrics_open(&t, err);
-        if (!rc)
-            rc = lf_train_writer_open(&t, err);
-        rc = lf_train_agree(&t, rc, err);
-        if (!rc) {
-            lf_train_report_begin(&t);
-            rc = steps(&t, err);
-        }
-        if (!rc)
-            rc = finish(&t, err);
-        if (t.metrics && (!rc || rc == LF_EINTR)) {
-            lf_err sync = LF_ERR_INIT;
-            if (lf_frame_sync(t.metrics, &sync))
-                rc = lf_fail(err, sync.rc, "metrics: %s", sync.text);
-        }
-    }
+    if (!rc && !done && !(o && o->prepare_only))
+        rc = train(&t, err);
     tear_down(&t, rc);
     return rc;
 }

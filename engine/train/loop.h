@@ -40,6 +40,7 @@
 #include "engine/train/guest.h"
 #include "engine/train/loader.h"
 #include "engine/train/objective.h"
+#include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
 
@@ -47,15 +48,6 @@
 
 /* Read the data again at the start and compare its hashes. Lengths are compared in any case. */
 enum lf_train_verify { LF_VERIFY_AUTO, LF_VERIFY_YES, LF_VERIFY_NO }; /* AUTO: what has at most 4 GiB */
-
-/* What the loop tells the world. Every member may be NULL but stop. */
-struct lf_train_sink {
-    void *user;
-    /* level as in lf_log: 1 warning, 2 info, 3 debug; one line. */
-    void (*log)(void *user, int level, const char *text);
-    /* Has a stop been asked for? Called after every step. */
-    bool (*stop)(void *user);
-};
 
 struct lf_train_config {
     const lf_objective *objective; /* NULL: the next token of packed documents */

@@ -13,6 +13,7 @@
 #include "engine/store/ckpt.h"
 #include "engine/train/devcomm.h"
 #include "engine/train/loop.h"
+#include "engine/train/run.h"
 
 /* What a run is made of besides data: fixed once built. */
 struct lf_train_model {
@@ -69,10 +70,8 @@ struct lf_train_flight {
 
 struct lf_trainer {
     const struct lf_train_config *c;
-    const struct lf_train_sink *sink;
-    lf_comm *comm; /* used when ranks > 1, for host memory */
+    lf_run run;
     struct lf_devcomm dev; /* memory of the backend between ranks */
-    int rank, ranks;
     double longest_s; /* step so far */
     bool late;        /* of the last step: time to save, agreed */
     lf_model_config mc; /* resolved */
@@ -88,23 +87,8 @@ struct lf_trainer {
     bool ahead; /* results are read a step later: see step.c */
     struct lf_train_flight next, flight; /* next: its gradients are queued; flight: its optimizer too */
     double told_s;                       /* when the last result came */
-    json_t *history; /* resumes, with why they were not bitwise */
-    json_t *fingerprint;
     char tokenizer[LF_HASH_HEX];
-    char base[LF_HASH_HEX]; /* identity of the weights below an adapter */
 
-    lf_arena *arena; /* names and tables of the writer */
-    lf_ckpt_writer *writer;
-    const lf_ckpt_tensor *tensors;
-    size_t n_tensors;
-    void *snapshot;
-    size_t snapshot_bytes;
-    bool saving;
-    double last_save, save_t0; /* the last one began; its snapshot did */
-    int64_t saving_step, saved_step; /* in the checkpoint that is being written, in the newest complete one; -1: none */
-    double save_s;                   /* what the newest took from its beginning to its publication */
-
-    lf_frame_writer *metrics;
     int64_t rss0; /* before planned memory was taken */
     bool rss_told;
     double t_log;        /* when the last line was logged */
@@ -122,8 +106,6 @@ struct lf_trainer {
 struct lf_train_sums;
 /* step.c. Running mean of the loss over about 50 steps; NaN before the first. */
 double lf_train_loss_mean(const lf_trainer *t);
-/* Is it time to save, by this rank's clock? */
-bool lf_train_late(const lf_trainer *t);
 void lf_train_begin_sums(struct lf_train_sums *s);
 /* The loss of summed-up micro-batches, and what else an objective makes of them. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means);
@@ -167,7 +149,6 @@ struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_l
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
 int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
-int lf_train_save_wait(lf_trainer *t, lf_err *err);
 /* out/checkpoint; with an adapter out/adapter before it. */
 int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
@@ -181,15 +162,11 @@ int lf_train_publish_best(lf_trainer *t, lf_err *err);
 /* resume.c: positions the run; *done when the final checkpoint is in place already. */
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
-/* "key was x, is y" is added to out when the two differ; the same over the members of an object. */
-void lf_train_difference(json_t *was, json_t *is, const char *prefix, const char *key, lf_buf *out);
-void lf_train_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out);
 
 /* report.c */
 /* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the busiest expert / mean,
  * over micro-batches and MoE layers. */
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums);
-int lf_train_metrics_open(lf_trainer *t, lf_err *err);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
@@ -206,21 +183,14 @@ struct lf_train_sums {
 };
 /* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all return a failure. */
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
-/* Collective: shall we stop here? One rank asked suffices. Running ahead it is also agreed whether it is time to save
- * (t->late). rc as above. */
-int lf_train_stop(lf_trainer *t, int rc, bool *stop, lf_err *err);
-/* Collective: true everywhere when it is true somewhere. */
-int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err);
-/* Tell the watchdog: work of unknown length (NULL: it is over); a step. */
-void lf_train_phase(const lf_trainer *t, const char *name);
+/* Tells the watchdog of a step. */
 void lf_train_phase_step(const lf_trainer *t);
 /* The record's sums become those of all ranks, on the device. Queued. */
 int lf_train_sum_record(const lf_trainer *t, lf_err *err);
 /* Collective: let the executor sum gradients over ranks; decides whether the loop runs ahead. */
 int lf_train_connect(lf_trainer *t, lf_err *err);
 void lf_train_disconnect(lf_trainer *t, bool failed);
-/* Collective: rank 0's object on all ranks (theirs must be NULL before; NULL stays NULL), its weights and moments. */
-int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err);
+/* Collective: rank 0's weights and moments on all ranks. */
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);
 /* Collective: LF_EINVAL when a rank has other settings, data or kernels than rank 0. */
 int lf_train_same(const lf_trainer *t, lf_err *err);

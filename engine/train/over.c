@@ -86,8 +86,8 @@ static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train
     lf_loader_config lc = lf_train_valid_config(t->c, 1);
     lc.split = o->valid ? "valid" : "train";
     lc.sources = &src;
-    lc.dp_rank = t->rank;
-    lc.dp_size = t->ranks;
+    lc.dp_rank = t->run.rank;
+    lc.dp_size = t->run.ranks;
     lc.vocab_size = t->mc.vocab;
     return lf_loader_open(out, &lc, err);
 }
@@ -115,10 +115,10 @@ static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls, cons
 int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
 {
     const struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
-    const int64_t unit = (int64_t)t->c->micro_batch * t->ranks;
+    const int64_t unit = (int64_t)t->c->micro_batch * t->run.ranks;
     lf_loader *l = NULL;
     lf_loader_step ls = {0};
-    lf_train_phase(t, "a pass over the data");
+    lf_run_phase(&t->run, "a pass over the data");
     int rc = open_pass(&l, t, o, err), more = 1;
     if (!rc && o->from > 0 && o->from < lf_loader_samples(l))
         rc = lf_loader_seek(l, o->from / unit * unit, err);
@@ -151,7 +151,7 @@ const char *lf_train_init_id(const lf_trainer *t)
 
 json_t *lf_train_numbers(const lf_trainer *t)
 {
-    return t->fingerprint;
+    return t->run.fingerprint;
 }
 
 const char *lf_train_out(const lf_trainer *t)
@@ -161,15 +161,15 @@ const char *lf_train_out(const lf_trainer *t)
 
 int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err)
 {
-    return t->ranks > 1 ? lf_comm_all_reduce(t->comm, v, n, LF_COMM_F64, LF_COMM_SUM, err) : 0;
+    return t->run.ranks > 1 ? lf_comm_all_reduce(t->run.comm, v, n, LF_COMM_F64, LF_COMM_SUM, err) : 0;
 }
 
 int lf_train_share(const lf_trainer *t, void *data, size_t bytes, lf_err *err)
 {
-    return t->ranks > 1 ? lf_comm_broadcast(t->comm, data, bytes, 0, err) : 0;
+    return t->run.ranks > 1 ? lf_comm_broadcast(t->run.comm, data, bytes, 0, err) : 0;
 }
 
 bool lf_train_asked_to_stop(const lf_trainer *t)
 {
-    return t->sink->stop && t->sink->stop(t->sink->user);
+    return lf_run_asked_to_stop(&t->run);
 }

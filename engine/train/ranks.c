@@ -4,12 +4,7 @@
  * gradients are summed in the optimizer's segment (lf_plan_data_parallel), everything else is here: one small exchange
  * per step, one per look at the stop flag, and the state they begin with. Rank 0 alone reads and writes checkpoints and
  * metrics. With one rank nothing here does anything.
- *
- * Rules that keep ranks from waiting for each other for ever:
- *   1. A failure of one rank is told in the next exchange (rc goes in, an agreed rc comes out); a rank never returns
- *      between two exchanges.
- *   2. What decides about control flow is agreed or is a function of agreed values; clocks and signals are not.
- *   3. Work of unknown length on one rank is announced (lf_comm_phase), so that the watchdog knows it from a hang.
+ * The rules by which ranks never wait for each other for ever are in run.c.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,34 +22,28 @@
 
 bool lf_train_first_rank(const lf_trainer *t)
 {
-    return t->rank == 0;
+    return lf_run_first(&t->run);
 }
 
 int lf_train_agree(const lf_trainer *t, int rc, lf_err *err)
 {
-    return t->ranks > 1 ? lf_comm_agree_ok(t->comm, rc, err) : rc;
-}
-
-void lf_train_phase(const lf_trainer *t, const char *name)
-{
-    if (t->ranks > 1)
-        lf_comm_phase(t->comm, name, 0);
+    return lf_run_agree(&t->run, rc, err);
 }
 
 static double slow_step_s(const lf_trainer *t)
 {
     const struct lf_train_config *c = t->c;
-    double tokens = (double)(lf_ramp_samples(c->ramp, c->n_ramp, t->s.cursor) * c->seq_length) / t->ranks;
+    double tokens = (double)(lf_ramp_samples(c->ramp, c->n_ramp, t->s.cursor) * c->seq_length) / t->run.ranks;
     return tokens * lf_model_train_flops_per_token(&t->mc, c->seq_length, true) / (SLOW_FLOPS * c->threads);
 }
 
 void lf_train_phase_step(const lf_trainer *t)
 {
-    if (t->ranks <= 1)
+    if (t->run.ranks <= 1)
         return;
-    lf_comm_step(t->comm, t->s.step + 1);
+    lf_comm_step(t->run.comm, t->s.step + 1);
     double most = t->longest_s > 0 ? STEP_SLACK * t->longest_s : slow_step_s(t);
-    lf_comm_phase(t->comm, "training step", most + STEP_SLACK_S);
+    lf_comm_phase(t->run.comm, "training step", most + STEP_SLACK_S);
 }
 
 int lf_train_connect(lf_trainer *t, lf_err *err)
@@ -62,9 +51,9 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through host memory for the
      * gradients: there is nothing to run ahead of. */
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
-    if (t->ranks <= 1)
+    if (t->run.ranks <= 1)
         return 0;
-    int rc = lf_devcomm_open(&t->dev, t->comm, t->m.back, err);
+    int rc = lf_devcomm_open(&t->dev, t->run.comm, t->m.back, err);
     if (!rc)
         lf_devcomm_connect(&t->dev, t->m.ex);
     t->ahead = t->ahead && t->dev.gpus;
@@ -78,7 +67,7 @@ void lf_train_disconnect(lf_trainer *t, bool failed)
 
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err)
 {
-    if (t->ranks <= 1)
+    if (t->run.ranks <= 1)
         return rc;
     /* Counts below 2^53: exact. */
     double v[] = {s->loss,
@@ -90,16 +79,16 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
                   (double)s->router_seen,
                   (double)s->correct,
                   s->entropy,
-                  s->late && t->rank == 0,
+                  s->late && t->run.rank == 0,
                   rc != 0};
     enum { N = sizeof(v) / sizeof(v[0]) };
     for (int i = 0; rc && i < N - 2; i++)
         v[i] = 0;
-    int failed = lf_comm_all_reduce(t->comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc ? NULL : err);
+    int failed = lf_comm_all_reduce(t->run.comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc ? NULL : err);
     if (failed)
         return rc ? rc : failed;
     if (v[N - 1] > 0)
-        return lf_comm_agree_ok(t->comm, rc, err);
+        return lf_comm_agree_ok(t->run.comm, rc, err);
     const struct lf_train_sums mine = *s;
     *s = (struct lf_train_sums){.loss = v[0],
                                 .z = v[1],
@@ -116,24 +105,14 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
         return 0;
     memcpy(s->obj, mine.obj, sizeof(s->obj));
     memcpy(s->top, mine.top, sizeof(s->top));
-    failed = lf_comm_all_reduce(t->comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
-    return failed ? failed : lf_comm_all_reduce(t->comm, s->top, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_MAX, err);
-}
-
-int lf_train_any(const lf_trainer *t, bool *flag, lf_err *err)
-{
-    if (t->ranks <= 1)
-        return 0;
-    int64_t v = *flag;
-    int rc = lf_comm_agree_max(t->comm, &v, err);
-    *flag = v != 0;
-    return rc;
+    failed = lf_comm_all_reduce(t->run.comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
+    return failed ? failed : lf_comm_all_reduce(t->run.comm, s->top, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_MAX, err);
 }
 
 int lf_train_sum_record(const lf_trainer *t, lf_err *err)
 {
     struct lf_step_record *rec = lf_exec_record_ptr(t->m.ex);
-    if (t->ranks <= 1)
+    if (t->run.ranks <= 1)
         return 0;
     int rc = lf_devcomm_begin(&t->dev, err);
     if (!rc)
@@ -147,63 +126,14 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
     return lf_devcomm_end(&t->dev, rc, err);
 }
 
-int lf_train_stop(lf_trainer *t, int rc, bool *stop, lf_err *err)
-{
-    *stop = t->sink->stop && t->sink->stop(t->sink->user);
-    if (t->ahead)
-        t->late = lf_train_late(t);
-    if (t->ranks <= 1)
-        return rc;
-    int64_t v[] = {*stop, rc != 0, t->late && t->rank == 0};
-    int failed = lf_comm_all_reduce(t->comm, v, 3, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
-    if (failed)
-        return rc ? rc : failed;
-    *stop = v[0] != 0;
-    if (t->ahead)
-        t->late = v[2] != 0;
-    return v[1] ? lf_comm_agree_ok(t->comm, rc, err) : 0;
-}
-
 /* ---- what they begin with ---- */
-
-/* A text of rank 0 on every rank: *text is in (rank 0, NULL allowed) and out, owned. */
-static int share_text(const lf_trainer *t, char **text, lf_err *err)
-{
-    int64_t n = t->rank == 0 && *text ? (int64_t)strlen(*text) : -1;
-    int rc = lf_comm_broadcast(t->comm, &n, sizeof(n), 0, err);
-    if (rc)
-        return rc;
-    if (n < 0)
-        return 0;
-    if (t->rank != 0 && !(*text = lf_malloc((size_t)n + 1, 1, err)))
-        rc = LF_ENOMEM;
-    rc = lf_comm_agree_ok(t->comm, rc, err);
-    if (!rc)
-        rc = lf_comm_broadcast(t->comm, *text, (size_t)n + 1, 0, err);
-    return rc;
-}
-
-int lf_train_share_json(const lf_trainer *t, json_t **o, lf_err *err)
-{
-    char *text = NULL;
-    if (t->ranks <= 1)
-        return 0;
-    int rc = t->rank == 0 && *o && !(text = lf_json_dump(*o, err)) ? LF_ENOMEM : 0;
-    rc = lf_comm_agree_ok(t->comm, rc, err);
-    if (!rc)
-        rc = share_text(t, &text, err);
-    if (!rc && t->rank != 0 && text && !(*o = lf_json_load_text(text, strlen(text), "what rank 0 sent", err)))
-        rc = LF_EFORMAT;
-    free(text);
-    return lf_comm_agree_ok(t->comm, rc, err);
-}
 
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
 {
     /* Below an adapter, weights may be there as bf16 alone. */
     static const enum lf_pkind kinds[] = {LF_P_MASTER, LF_P_COPY, LF_P_M, LF_P_V};
     int rc = 0;
-    if (t->ranks <= 1)
+    if (t->run.ranks <= 1)
         return 0;
     for (size_t i = 0; i < (moments ? 4 : 2) && !rc; i++) {
         void *data;
@@ -212,62 +142,15 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
         rc = bytes ? lf_devcomm_broadcast(&t->dev, data, bytes, err) : 0;
         lf_pstore_block(t->m.ps, kinds[i], true, &data, &bytes);
         if (!rc && bytes)
-            rc = lf_comm_broadcast(t->comm, data, bytes, 0, err);
+            rc = lf_comm_broadcast(t->run.comm, data, bytes, 0, err);
     }
     lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
     return rc;
 }
 
-/* Say what differs between what rank 0 and another rank would write into a checkpoint. */
-static int tell_difference(const lf_trainer *t, const char *first, const char *other, int rank, lf_err *err)
-{
-    lf_buf why;
-    lf_buf_init(&why);
-    json_t *a = lf_json_load_text(first, strlen(first), "rank 0", NULL), *b = lf_json_load_text(other, strlen(other), "", NULL);
-    const char *key;
-    json_t *v;
-    lf_train_differences(json_object_get(a, "numbers"), json_object_get(b, "numbers"), "", &why);
-    json_object_foreach(b, key, v) if (strcmp(key, "numbers") != 0)
-        lf_train_difference(json_object_get(a, key), v, "", key, &why);
-    json_decref(a);
-    json_decref(b);
-    int rc = lf_fail(err, LF_EINVAL, "rank %d (%s) does not run the same as rank 0 (%s): %s", rank,
-                     lf_comm_peer_host(t->comm, rank), lf_comm_peer_host(t->comm, 0), why.data);
-    lf_buf_fini(&why);
-    return rc;
-}
-
-/* What must be alike on every rank: the settings, the data, and the kernels that update weights. Threads need not be. */
-static char *identity(const lf_trainer *t, lf_err *err)
-{
-    json_t *state = lf_train_state_json(t, err), *numbers = state ? json_copy(t->fingerprint) : NULL;
-    char *text = NULL;
-    int bad = !numbers || json_object_del(numbers, "threads") | json_object_del(state, "fingerprint") |
-                              json_object_set(state, "numbers", numbers);
-    if (!bad)
-        text = lf_json_dump(state, err);
-    else
-        lf_fail(err, LF_ENOMEM, "comparing ranks: out of memory");
-    json_decref(numbers);
-    json_decref(state);
-    return text;
-}
-
 int lf_train_same(const lf_trainer *t, lf_err *err)
 {
-    struct lf_comm_blobs all = {0};
-    if (t->ranks <= 1)
-        return 0;
-    char *mine = identity(t, err);
-    int rc = lf_comm_agree_ok(t->comm, mine ? 0 : LF_ENOMEM, err);
-    if (!rc)
-        rc = lf_comm_gather_blobs(t->comm, mine, strlen(mine) + 1, &all, err);
-    for (int r = 1; r < t->ranks && !rc; r++)
-        if (strcmp(all.data, all.data + all.offset[r]) != 0)
-            rc = tell_difference(t, all.data, all.data + all.offset[r], r, err);
-    lf_comm_blobs_fini(&all);
-    free(mine);
-    return rc;
+    return t->run.ranks > 1 ? lf_run_same(&t->run, lf_train_state_json(t, err), err) : 0;
 }
 
 /* ---- are they still alike? ---- */
@@ -290,7 +173,7 @@ static uint64_t mix(uint64_t h, const void *data, size_t bytes)
 
 int lf_train_replicas(const lf_trainer *t, lf_err *err)
 {
-    if (t->ranks <= 1)
+    if (t->run.ranks <= 1)
         return 0;
     uint64_t h = 0x10ADu;
     lf_err own = LF_ERR_INIT;
@@ -309,11 +192,11 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
     }
     if (failed)
         lf_fail(err, failed, "%s", own.text);
-    failed = lf_comm_agree_ok(t->comm, failed, err);
+    failed = lf_comm_agree_ok(t->run.comm, failed, err);
     if (failed)
         return failed;
     int64_t v[] = {(int64_t)(h >> 1), -(int64_t)(h >> 1)};
-    int rc = lf_comm_all_reduce(t->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
+    int rc = lf_comm_all_reduce(t->run.comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
     if (!rc && v[0] != -v[1])
         rc = lf_fail(err, LF_ECOMM,
                      "the ranks hold different weights after step %lld: a machine computes wrongly, or this program does; "

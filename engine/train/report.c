@@ -13,37 +13,10 @@
 
 void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
 {
-    char text[1200];
-    if (!t->sink || !t->sink->log || !lf_train_first_rank(t)) /* one voice; failures travel in err */
-        return;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    lf_run_vlog(&t->run, level, fmt, ap);
     va_end(ap);
-    t->sink->log(t->sink->user, level, text);
-}
-
-static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
-{
-    const lf_trainer *t = ctx;
-    char what[64];
-    int64_t step = 0;
-    snprintf(what, sizeof(what), "record at byte %lld", (long long)offset);
-    json_t *o = lf_json_load_text(payload, n, what, err);
-    int rc = o ? lf_json_get_i64(&step, o, "step", true, what, err) : err ? err->rc : LF_EFORMAT;
-    json_decref(o);
-    return rc ? rc : step <= t->s.step;
-}
-
-int lf_train_metrics_open(lf_trainer *t, lf_err *err)
-{
-    if (!t->c->metrics || !lf_train_first_rank(t))
-        return 0;
-    int rc = lf_frame_truncate(t->c->metrics, keep_until, t, NULL, err);
-    if (rc)
-        return lf_err_prefix(err, "metrics %s", t->c->metrics);
-    t->metrics = lf_frame_writer_open(t->c->metrics, err);
-    return t->metrics ? 0 : err ? err->rc : LF_EIO;
 }
 
 /* Appends ,"key":value; a value that is not finite is left out, JSON has no word for it. */
@@ -130,10 +103,10 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true));
     at = add_real(b, sizeof(b), at, "model_flops_full",
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, false));
-    if (t->saved_step > 0) {
+    if (t->run.saved_step > 0) {
         /* For whoever must end this process in time: which step is safe, and what it takes to make one so. */
-        at = add_real(b, sizeof(b), at, "saved", (double)t->saved_step);
-        at = add_real(b, sizeof(b), at, "save_s", t->save_s);
+        at = add_real(b, sizeof(b), at, "saved", (double)t->run.saved_step);
+        at = add_real(b, sizeof(b), at, "save_s", t->run.save_s);
     }
     at = add_real(b, sizeof(b), at, "step_s", st->seconds);
     at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
@@ -142,7 +115,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     if (at + 2 > sizeof(b))
         return lf_fail(err, LF_EINVAL, "a metrics record is longer than %zu bytes", sizeof(b));
     b[at++] = '}';
-    return lf_frame_append(t->metrics, b, at, err);
+    return lf_frame_append(t->run.metrics, b, at, err);
 }
 
 static void shown_means(char *buf, size_t cap, const lf_trainer *t, const struct lf_train_step *st)
@@ -176,7 +149,7 @@ void lf_train_report_begin(lf_trainer *t)
 {
     char a[32], b[32];
     struct lf_plan_bytes pb;
-    t->session0 = t->t_log = t->last_save = lf_now_s();
+    t->session0 = t->t_log = t->run.last_save = lf_now_s();
     t->active0 = t->s.active_s;
     t->samples_log = t->s.samples;
     if (lf_plan_bytes(t->m.plan, &pb))
@@ -218,7 +191,7 @@ static void report_memory(lf_trainer *t)
 
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
-    int rc = t->metrics ? write_record(t, st, err) : 0;
+    int rc = t->run.metrics ? write_record(t, st, err) : 0;
     if (!t->rss_told)
         report_memory(t);
     if (t->s.step % t->c->log_interval == 0 || t->s.step == t->total_steps || isfinite(st->valid_loss))

@@ -84,11 +84,6 @@ static const char *suspicious(double loss, double above)
     return !isfinite(loss) ? "the loss is not finite" : loss > above ? "the loss left its running mean" : NULL;
 }
 
-bool lf_train_late(const lf_trainer *t)
-{
-    return t->c->save_time_s > 0 && lf_now_s() - t->last_save >= t->c->save_time_s;
-}
-
 void lf_train_begin_sums(struct lf_train_sums *s)
 {
     *s = (struct lf_train_sums){0};
@@ -198,7 +193,7 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
     if (!rc)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     take_record(sums, &rec);
-    sums->late = lf_train_late(t);
+    sums->late = lf_run_late(&t->run);
     return rc;
 }
 

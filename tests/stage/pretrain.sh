@@ -179,6 +179,18 @@ head -c 1000 "$file" >"$dir/cut" && cp "$dir/cut" "$file"
 run short --save-interval 1
 same $rc 0 "a checkpoint that was cut short is set aside, so that a good one can take its place"
 same "$(id short)" "$base" "and the run ends the same"
+file=$(ls "$dir/short/out/checkpoint"/data-*.h5)
+printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 2>/dev/null
+run short --save-interval 1
+same "$rc $(id short) $(ls -d "$dir/short/out/checkpoint.broken")" "0 $base $dir/short/out/checkpoint.broken" \
+    "a final checkpoint with a flipped byte is set aside and made again"
+mkdir "$dir/twin"
+cp -r "$dir/term1/out" "$dir/twin/out"
+file=$(ls "$dir/twin/out/checkpoints/$stopped"/data-*.h5)
+printf '\377' | dd of="$file" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+run twin --resume-from "$dir/term1/out"
+says "continuing bitwise from $dir/term1/out/checkpoints/$stopped" "where it is damaged, the same step of an earlier start is taken"
+same "$rc $(id twin)" "0 $base" "and the run ends the same"
 run init --init-from "$dir/base/out/checkpoint" --steps 2 --warmup 0 --save-interval 0
 same $rc 0 "init_from takes the weights"
 check "$(cat "$dir/last") $(column init 4 1)" 'NF == 2 && $2 < $1 + 0.4'

@@ -63,9 +63,8 @@ static int read_record(void *arg, const char *payload, size_t n, int64_t offset,
     return 1;
 }
 
-static bool never(void *user)
+static bool never(void)
 {
-    (void)user;
     return false;
 }
 

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints of a run: what every state.json has, when the background writer is begun and waited
+ * for, the end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/sys.h"
+#include "engine/graph/plan.h"
+#include "engine/model/merge.h"
+#include "engine/train/run.h"
+
+int lf_run_writer_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, bool snapshot,
+                       lf_err *err)
+{
+    if (!lf_run_first(r))
+        return 0;
+    if (snapshot) {
+        r->snapshot_bytes = lf_ckpt_snapshot_bytes(tensors, n);
+        r->snapshot = lf_pages_alloc(r->snapshot_bytes, err);
+        if (!r->snapshot)
+            return lf_err_prefix(err,
+                                 "memory for background saving (save_async = no does without)");
+    }
+    lf_ckpt_options o = {.arena = r->snapshot, .threads = r->c.threads < 4 ? r->c.threads : 4};
+    return lf_ckpt_writer_create(&r->writer, tensors, n, &o, err);
+}
+
+json_t *lf_run_schedule_json(const lf_schedule *s)
+{
+    return json_pack("{s:i,s:i,s:f,s:f,s:I,s:I,s:I}", "kind", (int)s->kind, "tail", (int)s->tail,
+                     "peak", s->peak, "min", s->min, "warmup", (json_int_t)s->warmup, "total",
+                     (json_int_t)s->total, "decay", (json_int_t)s->decay);
+}
+
+json_t *lf_run_optimizer_json(const struct lf_adamw_opts *a, double clip)
+{
+    return json_pack("{s:f,s:f,s:f,s:f,s:f}", "beta1", (double)a->beta1, "beta2", (double)a->beta2,
+                     "eps", (double)a->eps, "weight_decay", (double)a->weight_decay, "clip", clip);
+}
+
+json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err)
+{
+    int bad = !o || json_object_set(o, "fingerprint", r->fingerprint) ||
+              json_object_set(o, "history", r->history);
+    if (!bad && r->c.adapter)
+        bad = json_object_set_new(o, "adapter", lf_adapter_to_json(r->c.adapter, err)) ||
+              json_object_set_new(o, "base", json_string(r->base));
+    if (!bad)
+        return o;
+    json_decref(o);
+    lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
+    return NULL;
+}
+
+int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *err)
+{
+    if (!lf_run_first(r))
+        return 0;
+    lf_run_phase(r, "saving");
+    int rc = lf_run_save_wait(r, err);
+    /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
+    if (!rc)
+        rc = lf_run_metrics_sync(r, err);
+    if (rc)
+        return rc;
+    struct lf_profile_mark m = lf_profile_begin(r->c.profile);
+    r->save_t0 = lf_now_s();
+    rc = lf_ckpt_save_begin(r->writer, dir, state, err);
+    lf_profile_end(r->c.profile, LF_LANE_STEP, "snapshot", m);
+    r->saving = rc == 0;
+    r->saving_step = json_integer_value(json_object_get(state, "step"));
+    r->last_save = lf_now_s();
+    return rc;
+}
+
+int lf_run_save_wait(lf_run *r, lf_err *err)
+{
+    if (!r->saving)
+        return 0;
+    lf_run_phase(r, "saving");
+    r->saving = false;
+    lf_ckpt_result res;
+    int rc = lf_ckpt_save_wait(r->writer, &res, err);
+    if (rc < 0)
+        return lf_err_prefix(err, "checkpoint");
+    r->saved_step = r->saving_step;
+    if (rc == 1) {
+        char size[32];
+        r->save_s = res.snapshot_s + res.write_s;
+        lf_profile_span(r->c.profile, LF_LANE_SAVE, "checkpoint", r->save_t0, r->save_s);
+        lf_run_log(r, 2, "saved %s in %.1f s (training held up for %.2f s)",
+                   lf_fmt_bytes(size, sizeof(size), (double)res.bytes), res.write_s,
+                   res.snapshot_s);
+    }
+    return lf_ckpt_retain(r->c.out, r->c.keep, r->c.keep_every, err);
+}
+
+int lf_run_save_at(lf_run *r, const char *dir, const json_t *state, lf_err *err)
+{
+    int rc = lf_run_save_begin(r, dir, state, err);
+    return rc ? rc : lf_run_save_wait(r, err);
+}
+
+/* ---- the end ---- */
+
+/* Is the adapter in dir there, whole and of the place where this run stands? One of another run is
+ * refused, a damaged one set aside. */
+static int adapter_there(const lf_run *r, const char *dir, const json_t *state, bool *there,
+                         lf_err *err)
+{
+    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
+    lf_err why = LF_ERR_INIT;
+    lf_ckpt *ck = NULL;
+    *there = false;
+    int rc = lf_artifact_state(&st, dir, &why);
+    if (!rc && st == LF_ARTIFACT_ABSENT)
+        return 0;
+    if (!rc)
+        rc = st == LF_ARTIFACT_PRESENT ? lf_ckpt_open(&ck, dir, r->c.threads, &why) : LF_EFORMAT;
+    if (rc == LF_EFORMAT) {
+        lf_run_log(r, 1, "making %s again: %s", dir, why.text);
+        return lf_run_set_aside(r, dir, NULL, err);
+    }
+    if (rc)
+        return lf_fail(err, rc, "%s", why.text);
+    if (lf_ckpt_step(ck) != json_integer_value(json_object_get(state, "step")) ||
+        !json_equal(json_object_get(lf_ckpt_state(ck), r->c.identity),
+                    json_object_get(state, r->c.identity)))
+        rc = lf_fail(err, LF_EEXIST, "%s is of another run; write to another out", dir);
+    lf_ckpt_close(ck);
+    *there = rc == 0;
+    return rc;
+}
+
+/* The adapter, then its base with it inside. One that is there already is that of a run that ended
+ * between the two; its bits are these. */
+static int save_adapter(lf_run *r, const char *adapter, const char *checkpoint, const json_t *state,
+                        lf_err *err)
+{
+    bool there;
+    const struct lf_merge_opts mo = {
+        .base = r->c.init_from, .adapter = adapter, .out = checkpoint, .threads = r->c.threads};
+    int rc = adapter_there(r, adapter, state, &there, err);
+    if (!rc && !there)
+        rc = lf_run_save_at(r, adapter, state, err);
+    lf_run_phase(r, "merging the adapter");
+    return rc ? rc : lf_adapter_merge(&mo, NULL, err);
+}
+
+int lf_run_save_final(lf_run *r, const json_t *state, lf_err *err)
+{
+    if (!lf_run_first(r))
+        return 0;
+    char *dir = lf_path_join(r->c.out, "checkpoint", err),
+         *adapter = lf_path_join(r->c.out, "adapter", err);
+    int rc = !dir || !adapter ? LF_ENOMEM
+             : r->c.adapter   ? save_adapter(r, adapter, dir, state, err)
+                              : lf_run_save_at(r, dir, state, err);
+    free(dir);
+    free(adapter);
+    return rc;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a run begins: the newest good checkpoint of this start and of those before it, whether it
+ * is of this run, and whether what follows can be the same bits. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/train/run.h"
+
+/* ---- damaged ones ---- */
+
+int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err)
+{
+    const size_t n = strlen(r->c.out);
+    const bool own = strncmp(dir, r->c.out, n) == 0 && dir[n] == '/';
+    if (moved)
+        *moved = own;
+    if (!own)
+        return 0;
+    lf_buf to;
+    lf_buf_init(&to);
+    int rc = 0;
+    for (int i = 1; i == 1 || (rc == 0 && lf_io_exists(to.data)); i++) {
+        lf_buf_clear(&to);
+        lf_buf_addf(&to, i == 1 ? "%s.broken" : "%s.broken-%d", dir, i);
+        rc = lf_buf_check(&to, err);
+    }
+    if (!rc && rename(dir, to.data) != 0)
+        rc = lf_fail_errno(err, "setting aside the damaged %s", dir);
+    lf_buf_fini(&to);
+    return rc;
+}
+
+struct search {
+    const lf_run *r;
+    lf_err err; /* the first failure of setting one aside */
+    bool moved; /* the last one was */
+};
+
+static void pass_over(void *user, const char *dir, const char *text)
+{
+    struct search *s = user;
+    lf_run_log(s->r, 1, "passing over %s: %s", dir, text);
+    if (!s->err.rc)
+        lf_run_set_aside(s->r, dir, &s->moved, &s->err);
+}
+
+/* out and the resume_from directories, oldest first; *dirs is owned. */
+static int all_outs(const lf_run *r, const char ***dirs, lf_err *err)
+{
+    const size_t n = r->c.n_resume_from;
+    *dirs = lf_calloc(n + 1, sizeof(**dirs), err);
+    if (!*dirs)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        (*dirs)[i] = r->c.resume_from[i];
+        if (!lf_io_exists((*dirs)[i]))
+            return lf_fail(err, LF_ENOENT, "resume_from = %s does not exist", (*dirs)[i]);
+    }
+    (*dirs)[n] = r->c.out;
+    return 0;
+}
+
+/* Of a run of an adapter that is over, "checkpoint" is the merged model: what it was made of stands
+ * beside it. */
+static int open_at(const lf_run *r, const char *dir, lf_ckpt **ck, lf_err *err)
+{
+    int rc = lf_ckpt_open(ck, dir, r->c.threads, err);
+    if (rc || !r->c.adapter || !json_object_get(lf_ckpt_state(*ck), "merged"))
+        return rc;
+    lf_ckpt_close(*ck);
+    *ck = NULL;
+    char *path = lf_path_join(dir, "../adapter", err);
+    rc = path ? lf_ckpt_open(ck, path, r->c.threads, err) : LF_ENOMEM;
+    free(path);
+    return rc == LF_ENOENT ? lf_fail(err, LF_EFORMAT, "%s: the adapter beside it is gone", dir)
+                           : rc;
+}
+
+/* The newest of step at most `bound` (< 0: any) that can be opened. */
+static int open_newest(struct search *s, const char *const *dirs, lf_ckpt **ck, char **dir,
+                       lf_err *err)
+{
+    const lf_run *r = s->r;
+    int64_t step = 0, bound = -1;
+    for (;;) {
+        int rc =
+            lf_ckpt_find_newest(dir, &step, dirs, r->c.n_resume_from + 1, bound, pass_over, s, err);
+        if (!rc && s->err.rc)
+            rc = lf_fail(err, s->err.rc, "%s", s->err.text);
+        if (rc < 0 || !*dir)
+            return rc < 0 ? rc : 0;
+        lf_err why = LF_ERR_INIT;
+        rc = open_at(r, *dir, ck, &why);
+        if (!rc)
+            return 0;
+        if (rc != LF_EFORMAT)
+            return lf_fail(err, rc, "%s", why.text);
+        s->moved = false;
+        pass_over(s, *dir, why.text);
+        free(*dir);
+        *dir = NULL;
+        if (s->err.rc)
+            return lf_fail(err, s->err.rc, "%s", s->err.text);
+        if (step == 0 && !s->moved)
+            return 0;
+        bound = s->moved ? step : step - 1; /* an earlier start may have one of the same step */
+    }
+}
+
+int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
+{
+    struct search s = {.r = r, .err = LF_ERR_INIT};
+    const char **dirs = NULL;
+    *ck = NULL;
+    *dir = NULL;
+    int rc = all_outs(r, &dirs, err);
+    if (!rc)
+        rc = open_newest(&s, dirs, ck, dir, err);
+    if (!rc && !*ck && r->c.n_resume_from)
+        lf_run_log(r, 1, "no earlier incarnation left a checkpoint: beginning at step 0");
+    free(dirs);
+    return rc;
+}
+
+int lf_run_final(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
+{
+    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
+    lf_err why = LF_ERR_INIT;
+    *ck = NULL;
+    *dir = lf_path_join(r->c.out, "checkpoint", err);
+    int rc = *dir ? lf_artifact_state(&st, *dir, &why) : LF_ENOMEM;
+    if (!rc && st != LF_ARTIFACT_ABSENT)
+        rc = st == LF_ARTIFACT_PRESENT ? open_at(r, *dir, ck, &why) : LF_EFORMAT;
+    if (rc == LF_EFORMAT) {
+        lf_run_log(r, 1, "making %s again: %s", *dir, why.text);
+        return lf_run_set_aside(r, *dir, NULL, err);
+    }
+    return rc && *dir ? lf_fail(err, rc, "%s", why.text) : rc;
+}
+
+/* ---- of this run? ---- */
+
+int lf_run_check_adapter(const lf_run *r, const lf_ckpt *ck, const char *dir, lf_err *err)
+{
+    const json_t *was = json_object_get(lf_ckpt_state(ck), "adapter");
+    const char *base = json_string_value(json_object_get(lf_ckpt_state(ck), "base"));
+    const bool merged = json_object_get(lf_ckpt_state(ck), "merged") != NULL;
+    if (!r->c.adapter)
+        return was || merged
+                   ? lf_fail(err, LF_EINVAL,
+                             "%s is of an adapter; give lora_rank and the rest as they were", dir)
+                   : 0;
+    if (!was)
+        return lf_fail(err, LF_EINVAL,
+                       "%s is a checkpoint of whole weights, this run is of an adapter (lora_rank)",
+                       dir);
+    json_t *is = lf_adapter_to_json(r->c.adapter, err);
+    int rc = is ? 0 : LF_ENOMEM;
+    if (!rc && !json_equal(was, is))
+        rc = lf_fail(
+            err, LF_EINVAL,
+            "%s is of an adapter with other settings (lora_rank, lora_alpha, lora_targets ...)",
+            dir);
+    if (!rc && r->base[0] && (!base || strcmp(base, r->base) != 0))
+        rc = lf_fail(err, LF_EINVAL, "%s is an adapter of other weights than init_from = %s", dir,
+                     r->c.init_from);
+    json_decref(is);
+    return rc;
+}
+
+/* ---- bitwise? ---- */
+
+/* One thing that may differ: "isa was x, is y" is added to out when it does. */
+void lf_run_difference(json_t *was, json_t *is, const char *prefix, const char *key, lf_buf *out)
+{
+    if (was && json_equal(was, is))
+        return;
+    char *a = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *b = json_dumps(is, JSON_ENCODE_ANY);
+    lf_buf_addf(out, "%s%s%s was %s, is %s", out->len ? "; " : "", prefix, key,
+                a ? a : "not recorded", b ? b : "?");
+    free(a);
+    free(b);
+}
+
+void lf_run_differences(json_t *was, json_t *is, const char *prefix, lf_buf *out)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(is, key, v)
+        lf_run_difference(json_object_get(was, key), v, prefix, key, out);
+}
+
+static double number_or_zero(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : 0;
+}
+
+/* What differs between two states that the bits of what follows depend on. A member that a stage
+ * does not have is in neither. */
+static void why_not_bitwise(const json_t *was, const json_t *is, lf_buf *why)
+{
+    static const struct {
+        const char *name, *prefix;
+    } objects[] = {{"fingerprint", ""},
+                   {"optimizer", ""},
+                   {"schedule", "schedule "},
+                   {"objective", ""},
+                   {"settings", ""}};
+    static const char *const optional[] = {"neftune_alpha"}; /* numbers, 0 where they are absent */
+    for (size_t i = 0; i < sizeof(objects) / sizeof(*objects); i++)
+        lf_run_differences(json_object_get(was, objects[i].name),
+                           json_object_get(is, objects[i].name), objects[i].prefix, why);
+    if (json_object_get(is, "batch"))
+        lf_run_difference(json_object_get(was, "batch"), json_object_get(is, "batch"), "", "batch",
+                          why);
+    for (size_t i = 0; i < sizeof(optional) / sizeof(*optional); i++) {
+        const double a = number_or_zero(was, optional[i]), b = number_or_zero(is, optional[i]);
+        if (a < b || a > b)
+            lf_buf_addf(why, "%s%s was %g, is %g", why->len ? "; " : "", optional[i], a, b);
+    }
+}
+
+int lf_run_resumed(lf_run *r, const json_t *was, const json_t *is, const char *dir, const char *at,
+                   lf_err *err)
+{
+    lf_buf why;
+    lf_buf_init(&why);
+    why_not_bitwise(was, is, &why);
+    int rc = lf_buf_check(&why, err);
+    const json_t *old = json_object_get(was, "history");
+    if (!rc && json_is_array(old)) {
+        json_decref(r->history);
+        r->history = json_deep_copy(old);
+    }
+    json_t *h = json_pack("{s:O,s:b,s:s}", "step", json_object_get(is, "step"), "bitwise",
+                          why.len == 0, "why", why.len ? why.data : "");
+    if (!rc && (!r->history || !h || json_array_append(r->history, h)))
+        rc = lf_fail(err, LF_ENOMEM, "history of the run: out of memory");
+    json_decref(h);
+    if (!rc && why.len)
+        lf_run_log(r, 1, "continuing from %s at %s, but perhaps not bitwise: %s", dir, at,
+                   why.data);
+    else if (!rc)
+        lf_run_log(r, 2, "continuing bitwise from %s at %s", dir, at);
+    lf_buf_fini(&why);
+    return rc;
+}
