@@ -263,21 +263,14 @@ static int plan(void *self, json_t *out, lf_err *err)
     return lf_pg_plan(&p->c, out, err);
 }
 
-static void log_line(void *user, int level, const char *text)
-{
-    (void)user;
-    lf_log(level, "%s", text);
-}
-
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct ppo *p = self;
-    struct lf_pg_sink sink = {.log = log_line, .stop = lf_stop_requested};
     int rc = lf_infer_tokenizer(&p->tok, p->tokenizer, err);
     rc = rc ? rc : lf_infer_end_tokens(&p->end, &p->c.n_end, p->tok, p->tokenizer, p->eos, p->n_eos, err);
     p->c.tokenizer = p->tok;
     p->c.end = p->end;
-    return rc ? rc : lf_pg_run(&p->c, &sink, comm, err);
+    return rc ? rc : lf_pg_run(&p->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

@@ -11,20 +11,11 @@
 #include "engine/base/sys.h"
 #include "engine/post/pg_priv.h"
 
-/* What all ranks do at a safe point. */
-static int look_around(const lf_pg *p, bool *stop, bool *late, lf_err *err)
-{
-    *stop = p->sink->stop && p->sink->stop();
-    *late = p->c->save_time_s > 0 && lf_now_s() - p->last_save >= p->c->save_time_s;
-    return lf_pg_decide(p, stop, late, err);
-}
-
 /* Collect what a run needs: nothing is trained yet. */
 static int set_up(lf_pg *p, lf_err *err)
 {
     char *rollouts = NULL;
-    p->arena = lf_arena_create(err);
-    int rc = p->arena ? lf_pg_open_data(p, err) : LF_ENOMEM;
+    int rc = lf_pg_open_data(p, err);
     rc = rc ? rc : lf_pg_ptx_open(p, err);
     rc = rc ? rc : lf_pg_reward_open(p, err);
     rc = rc ? rc : lf_pg_models(p, err);
@@ -34,12 +25,16 @@ static int set_up(lf_pg *p, lf_err *err)
     free(rollouts);
     if (rc)
         return rc;
-    p->fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
-    if (!p->fingerprint || json_object_set_new(p->fingerprint, "rows", json_integer(p->rows)) ||
-        json_object_set_new(p->fingerprint, "ranks", json_integer(p->ranks)))
+    p->run.fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
+    if (!p->run.fingerprint || json_object_set_new(p->run.fingerprint, "rows", json_integer(p->rows)) ||
+        json_object_set_new(p->run.fingerprint, "ranks", json_integer(p->run.ranks)))
         return LF_ENOMEM;
     int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)), total = p->c->steps * (updates > 0 ? updates : 1);
-    p->schedule = (lf_schedule){.kind = p->c->schedule, .peak = p->c->lr, .min = p->c->min_lr, .warmup = p->c->warmup_steps * updates, .total = total};
+    p->schedule = (lf_schedule){.kind = p->c->schedule,
+                                .peak = p->c->lr,
+                                .min = p->c->min_lr,
+                                .warmup = p->c->warmup_steps * updates,
+                                .total = total};
     return lf_schedule_check(&p->schedule, err);
 }
 
@@ -51,8 +46,8 @@ static void tell_memory(const lf_pg *p)
     char size[32];
     for (int i = 0; i < 3; i++)
         if (all[i] && lf_plan_bytes(lf_pg_model_get_plan(all[i]), &b) == 0)
-            lf_pg_log(p, 2, "planned memory of the %s: %s", names[i], lf_fmt_bytes(size, sizeof size, (double)b.total));
-    lf_pg_log(p, 2, "%llu prompts, %lld rounds of %lld x %lld completions, sequences of at most %lld tokens, micro-batches of %lld",
+            lf_run_log(&p->run, 2, "planned memory of the %s: %s", names[i], lf_fmt_bytes(size, sizeof size, (double)b.total));
+    lf_run_log(&p->run, 2, "%llu prompts, %lld rounds of %lld x %lld completions, sequences of at most %lld tokens, micro-batches of %lld",
               (unsigned long long)p->n_docs, (long long)p->c->steps, (long long)p->c->prompts, (long long)p->c->samples, (long long)p->context,
               (long long)p->rows);
 }
@@ -94,7 +89,7 @@ static int one_round(lf_pg *p, lf_err *err)
         return stop_here(p, err);
     }
     if (!rc && p->s.done == 0)
-        rc = lf_pg_agree(p, lf_pg_first(p) ? lf_pg_show(p, err) : 0, err);
+        rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? lf_pg_show(p, err) : 0, err);
     const int64_t n = rc ? 0 : lf_pg_updates(p->c, p->r.n), epoch = n > 0 ? n / p->c->epochs : 1;
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     for (int64_t k = p->s.done; k < n && !rc; k++) {
@@ -104,10 +99,10 @@ static int one_round(lf_pg *p, lf_err *err)
             m = lf_profile_begin(p->c->profile);
         }
         if (!rc)
-            rc = lf_pg_agree(p, lf_pg_report(p, &u, err), err);
+            rc = lf_run_agree(&p->run, lf_pg_report(p, &u, err), err);
         if (rc || k + 1 == n)
             break;
-        rc = look_around(p, &stop, &late, err);
+        rc = lf_run_look(&p->run, 0, &stop, &late, err);
         if (!rc && stop)
             return stop_here(p, err);
         if (!rc && due(p, late))
@@ -117,17 +112,17 @@ static int one_round(lf_pg *p, lf_err *err)
         return rc;
     if (n == 0)
         rc = lf_pg_report(p, &u, err);
-    rc = lf_pg_agree(p, rc, err);
+    rc = lf_run_agree(&p->run, rc, err);
     close_round(p);
     lf_pg_report_round(p, &u);
-    rc = rc ? rc : look_around(p, &stop, &late, err);
+    rc = rc ? rc : lf_run_look(&p->run, 0, &stop, &late, err);
     return rc ? rc : stop && p->s.round < p->c->steps ? stop_here(p, err) : due(p, late) ? lf_pg_save(p, false, err) : 0;
 }
 
 static int rounds(lf_pg *p, lf_err *err)
 {
     bool stop, late;
-    int rc = look_around(p, &stop, &late, err);
+    int rc = lf_run_look(&p->run, 0, &stop, &late, err);
     if (!rc && stop && p->s.round < p->c->steps)
         return stop_here(p, err);
     while (p->s.round < p->c->steps && !rc) {
@@ -138,32 +133,56 @@ static int rounds(lf_pg *p, lf_err *err)
     return rc ? rc : lf_pg_save(p, true, err);
 }
 
-int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_comm *comm, lf_err *err)
+static struct lf_run_config run_config(const struct lf_pg_config *c)
 {
-    lf_pg p = {.c = c, .sink = sink, .comm = comm, .rank = comm ? comm->rank : 0, .ranks = comm ? comm->size : 1};
+    return (struct lf_run_config){.out = c->out,
+                                  .metrics = c->metrics,
+                                  .resume_from = c->resume_from,
+                                  .n_resume_from = c->n_resume_from,
+                                  .init_from = c->init_from,
+                                  .adapter = c->adapter,
+                                  .identity = "identity",
+                                  .profile = c->profile,
+                                  .threads = c->threads,
+                                  .keep = c->keep,
+                                  .keep_every = c->keep_every,
+                                  .save_time_s = c->save_time_s};
+}
+
+/* From where the run stands to its end. Collective. */
+static int train(lf_pg *p, lf_err *err)
+{
+    int rc = lf_run_metrics_open(&p->run, p->s.updates, err);
+    rc = lf_run_agree(&p->run, rc ? rc : lf_pg_writer_open(p, err), err);
+    p->run.last_save = lf_now_s();
+    if (!rc)
+        tell_memory(p);
+    rc = rc ? rc : rounds(p, err);
+    if (rc && rc != LF_EINTR)
+        return rc;
+    lf_err sync = LF_ERR_INIT;
+    return lf_run_metrics_sync(&p->run, &sync) ? lf_fail(err, sync.rc, "%s", sync.text) : rc;
+}
+
+int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf_comm *comm,
+              lf_err *err)
+{
+    lf_pg p = {.c = c};
+    const struct lf_run_config of = run_config(c);
     bool done = false;
-    if (comm) /* one rank may be slow for long; one that is dead is noticed all the same */
-        lf_comm_phase(comm, "policy gradients", 0);
-    int rc = lf_pg_check(c, err);
-    rc = lf_pg_agree(&p, rc ? rc : set_up(&p, err), err);
+    int rc = lf_run_open(&p.run, &of, sink, comm, err);
+    /* One rank may be slow for long; one that is dead is noticed all the same. */
+    lf_run_phase(&p.run, LF_PG_PHASE);
+    rc = rc ? rc : lf_pg_check(c, err);
+    rc = lf_run_agree(&p.run, rc ? rc : set_up(&p, err), err);
     rc = rc ? rc : lf_pg_connect(&p, err);
-    rc = rc ? rc : lf_pg_agree(&p, lf_pg_start(&p, &done, err), err);
+    rc = rc ? rc : lf_pg_start(&p, &done, err);
     rc = rc ? rc : lf_pg_same(&p, done, err);
     if (!rc && done)
-        lf_pg_log(&p, 2, "%s/checkpoint is in place: nothing to do", c->out);
-    if (!rc && !done) {
-        rc = lf_pg_first(&p) ? lf_pg_metrics_open(&p, err) : 0;
-        rc = lf_pg_agree(&p, rc ? rc : lf_pg_writer_open(&p, err), err);
-        p.last_save = lf_now_s();
-        if (!rc)
-            tell_memory(&p);
-        rc = rc ? rc : rounds(&p, err);
-        lf_err sync = LF_ERR_INIT;
-        if (p.metrics && (!rc || rc == LF_EINTR) && lf_frame_sync(p.metrics, &sync))
-            rc = lf_fail(err, sync.rc, "metrics: %s", sync.text);
-    }
-    if (comm)
-        lf_comm_phase(comm, NULL, 0);
+        lf_run_log(&p.run, 2, "%s/checkpoint is in place: nothing to do", c->out);
+    if (!rc && !done)
+        rc = train(&p, err);
+    lf_run_phase(&p.run, NULL);
     lf_devcomm_close(&p.dev, rc && rc != LF_EINTR);
     lf_pg_close(&p);
     return rc;

@@ -33,6 +33,7 @@
 #include "engine/post/reward.h"
 #include "engine/post/shaping.h"
 #include "engine/text/tokenizer.h"
+#include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"
 
@@ -43,12 +44,6 @@ enum lf_pg_advantage {
     LF_PG_ADV_RLOO,
     LF_PG_ADV_REINFORCE, /* REINFORCE++: discounted sum of what is to come, whitened */
     LF_PG_ADV_BASELINE   /* REINFORCE++-baseline: the group's mean off the score first */
-};
-
-struct lf_pg_sink {
-    void *user;
-    void (*log)(void *user, int level, const char *text);
-    bool (*stop)(void);
 };
 
 struct lf_pg_config {
@@ -125,6 +120,7 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err);
 /* Adds parameters, bytes (by model, and together), steps and notes to plan. */
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err);
 /* LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: not finite. comm: the ranks, which see the same files; NULL: alone. */
-int lf_pg_run(const struct lf_pg_config *c, const struct lf_pg_sink *sink, lf_comm *comm, lf_err *err);
+int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf_comm *comm,
+              lf_err *err);
 
 #endif

@@ -155,7 +155,7 @@ static int read_file(lf_pg_part *f, const lf_pg *p, const char *path, const char
     int64_t offset = 0;
     int rc = lf_frame_read(path, &offset, on_record, &q, err);
     if (rc == LF_EFORMAT) { /* damaged: what was read before stays good */
-        lf_pg_log(p, 1, "%s", err->text);
+        lf_run_log(&p->run, 1, "%s", err->text);
         lf_err_clear(err);
         rc = 0;
         q.same = false;
@@ -209,13 +209,13 @@ int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err)
 {
     struct all_files a = {f, p, key, false};
     char ending[32] = ".part";
-    if (p->rank)
-        snprintf(ending, sizeof ending, ".part-%d", p->rank);
+    if (p->run.rank)
+        snprintf(ending, sizeof ending, ".part-%d", p->run.rank);
     *f = (lf_pg_part){.n_sources = p->n_sources, .path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ending, err)};
     int rc = f->path ? 0 : LF_ENOMEM;
     for (size_t i = 0; i <= p->c->n_resume_from && !rc; i++)
         rc = each_part(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1, &a, read_part, err);
-    rc = lf_pg_agree(p, rc, err); /* all have read before one writes */
+    rc = lf_run_agree(&p->run, rc, err); /* all have read before one writes */
     return rc ? rc : begin_own(f, key, a.own, err);
 }
 

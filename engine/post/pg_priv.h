@@ -15,6 +15,9 @@
 #include "engine/store/shard.h"
 #include "engine/train/devcomm.h"
 
+/* What the watchdog is told for all of a run. */
+#define LF_PG_PHASE "policy gradients"
+
 /* All that a checkpoint holds besides tensors. */
 struct lf_pg_state {
     int64_t round;   /* rounds that are done */
@@ -51,10 +54,8 @@ struct lf_pg_update {
 
 typedef struct lf_pg {
     const struct lf_pg_config *c;
-    const struct lf_pg_sink *sink;
-    lf_comm *comm; /* NULL: alone */
+    lf_run run;
     struct lf_devcomm dev; /* gradients between ranks */
-    int rank, ranks;
     lf_shardset *data;
     uint64_t *docs; /* documents that are short enough */
     uint64_t n_docs;
@@ -67,7 +68,6 @@ typedef struct lf_pg {
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
     bool ref_below; /* the reference is the actor without its adapter */
-    char base[LF_HASH_HEX]; /* identity of init_from */
     lf_cmd *command;
     struct lf_cmd_counts asked; /* by all ranks */
     lf_rm *reward_model;
@@ -79,18 +79,9 @@ typedef struct lf_pg {
     struct lf_pg_round_stats st;
     double gen_s, score_s, train_s;
     int64_t gen_tokens;
-    /* checkpoints and metrics */
-    lf_arena *arena;
-    struct lf_ckpt_writer *writer;
-    json_t *fingerprint;
-    lf_frame_writer *metrics;
-    int64_t saved; /* updates in the newest checkpoint of this incarnation, -1: none */
-    int64_t saved_round;
-    double last_save, save_s;
-    int64_t shown_skipped;
+    int64_t saved, saved_round; /* updates, rounds of the newest checkpoint in out; -1: none known */
 } lf_pg;
 
-void lf_pg_log(const lf_pg *p, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Updates of a whole round of n sequences. */
 int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
 
@@ -102,18 +93,22 @@ int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with;
 void lf_pg_close(lf_pg *p);
 
 /* pg_ranks.c: what ranks do together; nothing with one of them. All of them are collective. */
-static inline bool lf_pg_first(const lf_pg *p) { return p->rank == 0; }
-/* Does sequence `index` of a round belong to this rank? Completions of a prompt stay together. */
+/* The rank that a sequence of a round belongs to. Completions of a prompt stay together. */
+static inline int lf_pg_owner(const lf_pg *p, size_t index)
+{
+    return (int)(index / (size_t)p->c->samples % (size_t)p->run.ranks);
+}
 static inline bool lf_pg_mine(const lf_pg *p, size_t index)
 {
-    return (int)(index / (size_t)p->c->samples % (size_t)p->ranks) == p->rank;
+    return lf_pg_owner(p, index) == p->run.rank;
 }
-int lf_pg_agree(const lf_pg *p, int rc, lf_err *err);
-/* stop: this rank was asked to; late: rank 0 thinks that it is time to save. */
-int lf_pg_decide(const lf_pg *p, bool *stop, bool *late, lf_err *err);
 /* Do all ranks stand at the same place, with the same settings and weights? */
 int lf_pg_same(const lf_pg *p, bool done, lf_err *err);
 struct lf_pg_part;
+/* Takes in what rank `rank` sent: sequences of [from, to) that are its own, of at most max_tokens
+ * each. LF_EFORMAT: anything else. */
+int lf_pg_unpack(const lf_pg *p, struct lf_pg_part *part, int rank, size_t from, size_t to,
+                 const char *data, size_t bytes, lf_err *err);
 /* Sequences [from, to) of the round under way, from those who generated them to all. */
 int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t to, lf_err *err);
 /* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the round. */
@@ -177,14 +172,15 @@ int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);
 
 /* pg_state.c */
+/* What state.json holds. NULL: an error. */
+json_t *lf_pg_state_json(const lf_pg *p, lf_err *err);
 int lf_pg_writer_open(lf_pg *p, lf_err *err);
 int lf_pg_save(lf_pg *p, bool final, lf_err *err);
 int lf_pg_start(lf_pg *p, bool *done, lf_err *err);
-/* Hash of what a round is generated from. */
+/* pg_key.c: hash of what a round is generated from. */
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err);
 
 /* pg_report.c */
-int lf_pg_metrics_open(lf_pg *p, lf_err *err);
 int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err);
 void lf_pg_report_round(const lf_pg *p, const struct lf_pg_update *u);
 int lf_pg_show(const lf_pg *p, lf_err *err);

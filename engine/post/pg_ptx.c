@@ -111,7 +111,7 @@ int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err)
         return 0;
     u->ptx = 0;
     int rc = batch_make(&b, p, err);
-    for (int64_t k = p->rank; k < b.n && !rc; k += p->ranks)
+    for (int64_t k = p->run.rank; k < b.n && !rc; k += p->run.ranks)
         rc = one(p, &b, b.start[k], b.start[k + 1], &u->ptx, err);
     batch_free(&b);
     return rc;

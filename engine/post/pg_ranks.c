@@ -1,49 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks of a run do together. Each has all weights and the whole of every round; it generates and scores its prompts
- * (lf_pg_mine), and runs its micro-batches of every forward pass and update. What one rank alone may find (a failure, a stop, the time)
- * is agreed upon before anything depends on it; everything else is a function of what all have. */
+ * What the ranks of a run do together. Each has all weights and the whole of every round; it
+ * generates and scores its prompts (lf_pg_mine), and runs its micro-batches of every forward pass
+ * and update. What one rank alone may find (a failure, a stop, the time) is agreed upon before
+ * anything depends on it; everything else is a function of what all have. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/post/pg_priv.h"
 
-int lf_pg_agree(const lf_pg *p, int rc, lf_err *err)
-{
-    return lf_comm_agree_stop(p->comm, rc, err);
-}
-
-int lf_pg_decide(const lf_pg *p, bool *stop, bool *late, lf_err *err)
-{
-    if (!p->comm)
-        return 0;
-    int64_t v[] = {*stop, *late && lf_pg_first(p)};
-    int rc = lf_comm_all_reduce(p->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
-    *stop = v[0] != 0;
-    *late = v[1] != 0;
-    return rc;
-}
-
 int lf_pg_same(const lf_pg *p, bool done, lf_err *err)
 {
-    struct lf_comm_blobs all = {0};
     char key[LF_HASH_HEX];
-    lf_buf b;
-    if (!p->comm)
+    if (!p->run.comm)
         return 0;
-    lf_buf_init(&b);
-    int rc = lf_pg_key(key, p, err);
-    lf_buf_addf(&b, "%s %lld %lld %d %lld %lld", key, (long long)p->s.updates, (long long)p->s.done, done, (long long)p->c->minibatch,
-                (long long)p->c->epochs);
-    rc = lf_pg_agree(p, rc ? rc : lf_buf_check(&b, err), err);
-    rc = rc ? rc : lf_comm_gather_blobs(p->comm, b.data, b.len + 1, &all, err);
-    for (int r = 1; r < p->ranks && !rc; r++)
-        if (strcmp(all.data, all.data + all.offset[r]) != 0)
-            rc = lf_fail(err, LF_EINVAL, "rank %d (%s) does not begin as rank 0 (%s) does: other settings, data, weights or checkpoints", r,
-                         lf_comm_peer_host(p->comm, r), lf_comm_peer_host(p->comm, 0));
-    lf_comm_blobs_fini(&all);
-    lf_buf_fini(&b);
-    return rc;
+    json_t *mine = lf_pg_key(key, p, err) ? NULL : lf_pg_state_json(p, err);
+    if (mine && (json_object_set_new(mine, "weights, prompts and settings", json_string(key)) ||
+                 json_object_set_new(mine, "over", json_boolean(done)))) {
+        json_decref(mine);
+        mine = NULL;
+    }
+    return lf_run_same(&p->run, mine, err);
 }
 
 /* ---- sequences ---- */
@@ -65,36 +42,67 @@ static void pack(lf_buf *b, const lf_pg *p, const lf_pg_part *part, size_t from,
     }
 }
 
-static int unpack(lf_pg_part *part, const char *data, size_t bytes, lf_err *err)
+int lf_pg_unpack(const lf_pg *p, lf_pg_part *part, int rank, size_t from, size_t to,
+                 const char *data, size_t bytes, lf_err *err)
 {
+    const uint64_t each = sizeof(int32_t) + sizeof(float);
     int rc = 0;
     for (size_t at = 0; at < bytes && !rc;) {
-        struct head h;
+        struct head h = {0};
+        if (bytes - at < sizeof h)
+            return lf_fail(err, LF_EFORMAT,
+                           "rank %d sent %zu bytes of sequences, which end inside of a header",
+                           rank, bytes);
         memcpy(&h, data + at, sizeof h);
         at += sizeof h;
-        rc = lf_pg_part_know(part, h.index, data + at, data + at + h.n * sizeof(int32_t), h.n, h.ended != 0, err);
-        at += h.n * (sizeof(int32_t) + sizeof(float));
+        if (h.index < from || h.index >= to || lf_pg_owner(p, (size_t)h.index) != rank)
+            return lf_fail(err, LF_EFORMAT,
+                           "rank %d sent sequence %llu, which is not one of its own in [%zu, %zu)",
+                           rank, (unsigned long long)h.index, from, to);
+        if (h.n > (uint64_t)p->c->max_tokens || h.n > (bytes - at) / each)
+            return lf_fail(err, LF_EFORMAT,
+                           "rank %d sent sequence %llu with a length of %llu tokens: max_tokens is "
+                           "%lld, %zu bytes follow",
+                           rank, (unsigned long long)h.index, (unsigned long long)h.n,
+                           (long long)p->c->max_tokens, bytes - at);
+        const size_t n = (size_t)h.n;
+        rc = lf_pg_part_know(part, (size_t)h.index, data + at, data + at + n * sizeof(int32_t), n,
+                             h.ended != 0, err);
+        at += n * each;
     }
     return rc;
+}
+
+/* Has every sequence of [from, to) come? */
+static int complete(const lf_pg *p, const lf_pg_part *part, size_t from, size_t to, lf_err *err)
+{
+    for (size_t i = from; i < to; i++)
+        if (!lf_pg_part_at(part, i))
+            return lf_fail(err, LF_EFORMAT, "rank %d did not send sequence %zu", lf_pg_owner(p, i),
+                           i);
+    return 0;
 }
 
 int lf_pg_share_sequences(lf_pg *p, lf_pg_part *part, size_t from, size_t to, lf_err *err)
 {
     struct lf_comm_blobs all = {0};
     lf_buf b;
-    if (!p->comm)
+    if (!p->run.comm)
         return 0;
     lf_buf_init(&b);
     pack(&b, p, part, from, to);
-    int rc = lf_pg_agree(p, lf_buf_check(&b, err), err);
-    rc = rc ? rc : lf_comm_gather_blobs(p->comm, b.len ? b.data : "", b.len, &all, err);
-    for (int r = 0; r < p->ranks && !rc; r++)
-        if (r != p->rank)
-            rc = unpack(part, all.data + all.offset[r], all.offset[r + 1] - all.offset[r], err);
+    int rc = lf_run_agree(&p->run, lf_buf_check(&b, err), err);
+    rc = rc ? rc : lf_comm_gather_blobs(p->run.comm, b.len ? b.data : "", b.len, &all, err);
+    for (int r = 0; r < p->run.ranks && !rc; r++)
+        if (r != p->run.rank)
+            rc = lf_pg_unpack(p, part, r, from, to, all.data + all.offset[r],
+                              all.offset[r + 1] - all.offset[r], err);
+    rc = rc ? rc : complete(p, part, from, to, err);
     lf_comm_blobs_fini(&all);
     lf_buf_fini(&b);
-    rc = lf_pg_agree(p, rc, err);
-    return rc ? rc : lf_comm_all_reduce(p->comm, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    rc = lf_run_agree(&p->run, rc, err);
+    return rc ? rc
+              : lf_comm_all_reduce(p->run.comm, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
 }
 
 /* ---- scores ---- */
@@ -104,21 +112,24 @@ static int share_counts(lf_pg *p, lf_err *err)
     if (!p->command)
         return 0;
     p->asked = *lf_cmd_get_counts(p->command);
-    return p->comm ? lf_comm_all_reduce(p->comm, &p->asked, sizeof p->asked / sizeof(int64_t), LF_COMM_I64, LF_COMM_SUM, err) : 0;
+    return p->run.comm
+               ? lf_comm_all_reduce(p->run.comm, &p->asked, sizeof p->asked / sizeof(int64_t),
+                                    LF_COMM_I64, LF_COMM_SUM, err)
+               : 0;
 }
 
 int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err)
 {
     const size_t k = p->n_sources, n = p->r.n - from;
     int rc = share_counts(p, err);
-    if (!p->comm || rc)
+    if (!p->run.comm || rc)
         return rc;
     double *all = lf_calloc(n * k + 1, sizeof *all, err), *to = p->r.source + from * k;
-    rc = lf_pg_agree(p, all ? 0 : LF_ENOMEM, err);
+    rc = lf_run_agree(&p->run, all ? 0 : LF_ENOMEM, err);
     for (size_t i = 0; i < n && !rc; i++)
         if (wanted[i] && lf_pg_mine(p, index0 + i))
             memcpy(all + i * k, to + i * k, k * sizeof *all);
-    rc = rc ? rc : lf_comm_all_reduce(p->comm, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
+    rc = rc ? rc : lf_comm_all_reduce(p->run.comm, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
     for (size_t i = 0; i < n && !rc; i++)
         if (wanted[i])
             memcpy(to + i * k, all + i * k, k * sizeof *all);
@@ -128,28 +139,28 @@ int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0,
 
 int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err)
 {
-    return p->comm ? lf_comm_all_reduce(p->comm, x, n, LF_COMM_F32, LF_COMM_SUM, err) : 0;
+    return p->run.comm ? lf_comm_all_reduce(p->run.comm, x, n, LF_COMM_F32, LF_COMM_SUM, err) : 0;
 }
 
 /* ---- sums of an update ---- */
 
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err)
 {
-    if (!p->comm)
+    if (!p->run.comm)
         return 0;
     struct lf_pg_sums *s = &u->pg;
     struct lf_value_sums *v = &u->value;
-    double *sums[] = {&s->loss, &s->pg,       &s->kl,        &s->entropy,   &s->ratio, &s->ratio_sq, &s->approx_kl,
-                      &s->diff, &s->mult,     &s->gen_kl,    &s->js,        &s->clip_low,  &s->clip_high, &s->clip_dual, &v->loss, &v->clipped, &v->value,
-                      &u->ptx};
+    double *sums[] = {&s->loss,      &s->pg,        &s->kl,   &s->entropy, &s->ratio, &s->ratio_sq,
+                      &s->approx_kl, &s->diff,      &s->mult, &s->gen_kl,  &s->js,    &s->clip_low,
+                      &s->clip_high, &s->clip_dual, &v->loss, &v->clipped, &v->value, &u->ptx};
     enum { N = sizeof sums / sizeof *sums };
     double x[N + 2], top[] = {-s->ratio_min, s->ratio_max, s->diff_max};
     for (int i = 0; i < N; i++)
         x[i] = *sums[i];
     x[N] = (double)s->tokens; /* below 2^53: exact */
     x[N + 1] = (double)v->tokens;
-    int rc = lf_comm_all_reduce(p->comm, x, N + 2, LF_COMM_F64, LF_COMM_SUM, err);
-    rc = rc ? rc : lf_comm_all_reduce(p->comm, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
+    int rc = lf_comm_all_reduce(p->run.comm, x, N + 2, LF_COMM_F64, LF_COMM_SUM, err);
+    rc = rc ? rc : lf_comm_all_reduce(p->run.comm, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
     if (rc)
         return rc;
     for (int i = 0; i < N; i++)

@@ -3,7 +3,6 @@
  * What a run says: statistics of rounds, one metrics record per mini-batch, log lines per round. Names are those of TRL, verl and NeMo-RL
  * where they agree; counts are over real tokens only (TRL's approxkl is over padding too). */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +10,6 @@
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
 #include "engine/post/pg_priv.h"
-
-void lf_pg_log(const lf_pg *p, int level, const char *fmt, ...)
-{
-    char text[1200];
-    if (!p->sink || !p->sink->log)
-        return;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    p->sink->log(p->sink->user, level, text);
-}
 
 /* ---- statistics ---- */
 
@@ -128,29 +115,6 @@ int lf_pg_round_statistics(lf_pg *p, lf_err *err)
 }
 
 /* ---- metrics ---- */
-
-static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
-{
-    const lf_pg *p = ctx;
-    char what[64];
-    int64_t step = 0;
-    snprintf(what, sizeof what, "record at byte %lld", (long long)offset);
-    json_t *o = lf_json_load_text(payload, n, what, err);
-    int rc = o ? lf_json_get_i64(&step, o, "step", true, what, err) : err && err->rc ? err->rc : LF_EFORMAT;
-    json_decref(o);
-    return rc ? rc : step <= p->s.updates;
-}
-
-int lf_pg_metrics_open(lf_pg *p, lf_err *err)
-{
-    if (!p->c->metrics)
-        return 0;
-    int rc = lf_frame_truncate(p->c->metrics, keep_until, p, NULL, err);
-    if (rc)
-        return lf_err_prefix(err, "metrics %s", p->c->metrics);
-    p->metrics = lf_frame_writer_open(p->c->metrics, err);
-    return p->metrics ? 0 : err && err->rc ? err->rc : LF_EIO;
-}
 
 /* ,"key":value; what is not finite is left out. */
 static void add(lf_buf *b, const char *key, double x)
@@ -275,9 +239,9 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         for (int f = 0; f < LF_CMD_FAULTS; f++)
             lf_buf_addf(b, ",\"command_%s\":%lld", lf_cmd_fault_name((enum lf_cmd_fault)f), (long long)n->fault[f]);
     }
-    if (p->saved > 0) {
-        add(b, "saved", (double)p->saved);
-        add(b, "save_s", p->save_s);
+    if (p->run.saved_step > 0) {
+        add(b, "saved", (double)p->run.saved_step);
+        add(b, "save_s", p->run.save_s);
     }
     add(b, "rss", (double)lf_rss_bytes());
     add(b, "t", lf_wall_s());
@@ -289,10 +253,10 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     const struct lf_pg_sums *s = &u->pg;
     if (u->first && s->tokens > 0) {
         bool exact = !(s->diff_max > 0) && !(s->ratio_max > 1) && !(s->ratio_min < 1);
-        lf_pg_log(p, exact || p->c->replay ? 3 : 1, "generator and training graph: largest difference of log-probabilities %.3g, ratio %.9g to %.9g%s",
+        lf_run_log(&p->run, exact || p->c->replay ? 3 : 1, "generator and training graph: largest difference of log-probabilities %.3g, ratio %.9g to %.9g%s",
                   s->diff_max, s->ratio_min, s->ratio_max, exact ? "" : ": they should be the same bits");
     }
-    if (!p->metrics)
+    if (!p->run.metrics)
         return 0;
     lf_buf_init(&b);
     lf_buf_addf(&b, "{\"step\":%lld,\"round\":%lld,\"samples\":%lld,\"episodes\":%lld,\"tokens\":%lld", (long long)p->s.updates, (long long)p->r.step,
@@ -304,7 +268,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     lf_buf_addc(&b, '}');
     int rc = lf_buf_check(&b, err);
     if (!rc)
-        rc = lf_frame_append(p->metrics, b.data, b.len, err);
+        rc = lf_frame_append(p->run.metrics, b.data, b.len, err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -321,7 +285,7 @@ void lf_pg_report_round(const lf_pg *p, const struct lf_pg_update *u)
         snprintf(critic, sizeof critic, " value loss %.4f explained %.3f", u->value.loss, s->explained);
     if (p->gen_s > 0 && p->gen_tokens > 0)
         snprintf(times, sizeof times, " gen %.1f s (%.0f tok/s) train %.1f s", p->gen_s, (double)p->gen_tokens / p->gen_s, p->train_s);
-    lf_pg_log(p, 2, "round %lld/%lld reward %.4f score %.4f +- %.3f length %.1f ended %.0f %% flat %.0f %%%s%s entropy %.3f clip %.3f grad %.3f%s",
+    lf_run_log(&p->run, 2, "round %lld/%lld reward %.4f score %.4f +- %.3f length %.1f ended %.0f %% flat %.0f %%%s%s entropy %.3f clip %.3f grad %.3f%s",
               (long long)p->s.round, (long long)p->c->steps, s->reward, s->score, s->score_std, s->len, 100 * s->ended, 100 * s->flat, kl, critic,
               g->entropy / n, (g->clip_low + g->clip_high) / n, u->grad_norm, times);
 }
@@ -337,7 +301,7 @@ int lf_pg_show(const lf_pg *p, lf_err *err)
         rc = lf_pg_text(p, &p->r, i, &b, err);
         lf_buf_add_json(&v, b.data, b.len < 400 ? b.len : 400);
         if (!rc && !(rc = lf_buf_check(&v, err)))
-            lf_pg_log(p, 2, "  reward %.3f %s", p->r.reward[i], v.data);
+            lf_run_log(&p->run, 2, "  reward %.3f %s", p->r.reward[i], v.data);
         lf_buf_fini(&b);
         lf_buf_fini(&v);
     }

@@ -38,8 +38,8 @@ struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p)
 {
     return (struct lf_rm_opts){.threads = p->c->threads,
                                .device = p->c->device,
-                               .rank = p->rank,
-                               .local_rank = p->comm ? p->comm->local_rank : 0,
+                               .rank = p->run.rank,
+                               .local_rank = p->run.comm ? p->run.comm->local_rank : 0,
                                .compute = p->c->compute,
                                .max_context = p->context,
                                .rows = p->rows,
@@ -78,7 +78,7 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
         if (wanted[i])
             texts[k++] = (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i)};
     if (!rc && k)
-        rc = lf_rm_score(p->reward_model, texts, k, score, p->sink->stop, err);
+        rc = lf_rm_score(p->reward_model, texts, k, score, p->run.sink ? p->run.sink->stop : NULL, err);
     for (size_t i = k = 0; i < n && !rc; i++)
         if (wanted[i]) {
             double x = (double)score[k++];

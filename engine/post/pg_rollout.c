@@ -107,11 +107,11 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
         }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (!rc && k)
-        rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g, p->sink->stop, &stats, err);
+        rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g, p->run.sink ? p->run.sink->stop : NULL, &stats, err);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);
-    rc = lf_pg_agree(p, rc, err);
+    rc = lf_run_agree(&p->run, rc, err);
     const size_t base = (size_t)(from - first) * group;
     return rc ? rc : lf_pg_share_sequences(p, part, base, base + q->n * group, err);
 }
@@ -166,7 +166,7 @@ static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t 
     bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
     int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
     rc = rc ? rc : score_mine(p, part, before, wanted, index0, err);
-    rc = lf_pg_agree(p, rc, err);
+    rc = lf_run_agree(&p->run, rc, err);
     rc = rc ? rc : lf_pg_share_scores(p, before, wanted, index0, err);
     free(wanted);
     return rc;
@@ -225,7 +225,7 @@ static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
         struct prompts q = {0};
         size_t before = p->r.n, need = want - p->r.n / p->r.group;
         double t0 = lf_now_s();
-        rc = lf_pg_agree(p, read_prompts(&q, p, from, need, err), err);
+        rc = lf_run_agree(&p->run, read_prompts(&q, p, from, need, err), err);
         rc = rc ? rc : generate(p, part, &q, first, from, err);
         double t1 = lf_now_s();
         rc = rc ? rc : collect(p, part, &q, first, from, err);
@@ -278,7 +278,7 @@ static int find_published(lf_pg *p, const char *key, lf_err *err)
             return LF_ENOMEM;
         int rc = lf_io_exists(path) ? lf_rollout_read(&r, path, &why) : LF_ENOENT;
         if (rc && rc != LF_ENOENT)
-            lf_pg_log(p, 1, "passing over %s: %s", path, why.text);
+            lf_run_log(&p->run, 1, "passing over %s: %s", path, why.text);
         free(path);
         if (!rc && strcmp(r.key, key) == 0 && r.n_sources == p->n_sources) {
             p->r = r;
@@ -313,9 +313,9 @@ static int publish_first(lf_pg *p, lf_err *err)
 static int publish(lf_pg *p, lf_err *err)
 {
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
-    int rc = lf_pg_first(p) ? publish_first(p, err) : 0;
+    int rc = lf_run_first(&p->run) ? publish_first(p, err) : 0;
     lf_profile_end(p->c->profile, LF_LANE_SAVE, "rollout file", m);
-    return lf_pg_agree(p, rc, err);
+    return lf_run_agree(&p->run, rc, err);
 }
 
 static int begin(lf_pg *p, const char *key, lf_err *err)
@@ -336,7 +336,7 @@ static int generate_round(lf_pg *p, const char *key, lf_err *err)
     int rc = begin(p, key, err);
     if (rc)
         return rc;
-    rc = lf_pg_agree(p, lf_pg_part_open(&part, p, key, err), err);
+    rc = lf_run_agree(&p->run, lf_pg_part_open(&part, p, key, err), err);
     if (!rc)
         rc = fill_round(p, &part, err);
     p->r.step = step; /* a round of which groups were dropped was made anew */
@@ -350,7 +350,7 @@ static int generate_round(lf_pg *p, const char *key, lf_err *err)
     if (!rc)
         p->s.prompts = p->r.next_prompt;
     lf_pg_part_close(&part);
-    return rc || !lf_pg_first(p) ? rc : lf_pg_part_remove(p, step, err);
+    return rc || !lf_run_first(&p->run) ? rc : lf_pg_part_remove(p, step, err);
 }
 
 /* The round of another run: its completions and scores; the rest is computed here. */
@@ -370,7 +370,7 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
             rc = lf_fail(err, LF_EINVAL, "%s: token %d is outside the model's vocabulary of %lld", path, (int)r.tokens[i], (long long)p->mc.vocab);
     if (!rc)
         rc = begin(p, key, err);
-    rc = lf_pg_agree(p, rc, err);
+    rc = lf_run_agree(&p->run, rc, err);
     free(path);
     if (rc) {
         lf_rollout_fini(&r);
@@ -392,7 +392,7 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
 static int all_found(const lf_pg *p, int64_t found, lf_err *err)
 {
     int64_t v[] = {found, -found};
-    int rc = p->comm ? lf_comm_all_reduce(p->comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err) : 0;
+    int rc = p->run.comm ? lf_comm_all_reduce(p->run.comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err) : 0;
     return rc || v[0] == -v[1] ? rc : lf_fail(err, LF_EIO, "some ranks see the rollout of round %lld and others do not: out must be on a filesystem that all share", (long long)p->s.round + 1);
 }
 
@@ -406,7 +406,7 @@ int lf_pg_rollout(lf_pg *p, lf_err *err)
     else
         rc = lf_pg_key(key, p, err);
     int found = rc ? rc : find_published(p, key, err);
-    rc = lf_pg_agree(p, found < 0 ? found : 0, err);
+    rc = lf_run_agree(&p->run, found < 0 ? found : 0, err);
     rc = rc ? rc : all_found(p, found, err);
     if (rc)
         return rc;
@@ -417,7 +417,7 @@ int lf_pg_rollout(lf_pg *p, lf_err *err)
                 lf_running_add(&p->s.scores, p->r.score[i]);
             p->s.prompts = p->r.next_prompt;
         }
-        lf_pg_log(p, 2, "round %lld: its rollout is there already", (long long)p->s.round + 1);
+        lf_run_log(&p->run, 2, "round %lld: its rollout is there already", (long long)p->s.round + 1);
         return lf_pg_round_statistics(p, err);
     }
     if (under_way)

@@ -92,7 +92,7 @@ int lf_pg_open_data(lf_pg *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "%s: none of its %llu prompts has between 1 and max_prompt = %lld tokens", p->c->data,
                        (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
     if (p->n_docs < info->n_docs)
-        lf_pg_log(p, 1, "%llu of %llu prompts are empty or longer than max_prompt = %lld and left out",
+        lf_run_log(&p->run, 1, "%llu of %llu prompts are empty or longer than max_prompt = %lld and left out",
                   (unsigned long long)(info->n_docs - p->n_docs), (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
     return 0;
 }
@@ -111,7 +111,7 @@ static struct lf_pg_model_spec spec_of(const lf_pg *p, const char *name)
                                      .threads = c->threads,
                                      .device = c->device,
                                      .profile = c->profile,
-                                     .ranks = p->ranks,
+                                     .ranks = p->run.ranks,
                                      .adam = c->adam,
                                      .seed = c->seed,
                                      .page_tokens = c->page_tokens};
@@ -158,7 +158,7 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     int rc = lf_ckpt_open(&ck, p->c->init_from, p->c->threads, err);
     if (rc)
         return lf_err_prefix(err, "init_from");
-    lf_hash_hex(p->base, lf_ckpt_identity(ck));
+    lf_hash_hex(p->run.base, lf_ckpt_identity(ck));
     rc = lf_weights_config(&p->mc, ck, err);
     if (!rc && json_object_get(lf_ckpt_state(ck), "adapter"))
         rc = lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint", p->c->init_from);
@@ -166,7 +166,7 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     for (size_t i = 0; i < sizeof models / sizeof *models && !rc; i++)
         rc = lf_same_tokenizer(models[i], lf_shardset_get_info(p->data)->tokenizer_sha256, "the prompts", err);
     if (!rc && lf_decoder_has_dropout(&p->mc))
-        lf_pg_log(p, 1, "the model's dropout is not applied: what is trained must be the policy that generated");
+        lf_run_log(&p->run, 1, "the model's dropout is not applied: what is trained must be the policy that generated");
     lf_ckpt_close(ck);
     if (!rc && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)
         rc = lf_fail(err, LF_EINVAL, "the prompts have a vocabulary of %lld tokens, the model one of %lld",
@@ -175,8 +175,8 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     if (rc)
         return rc;
     p->back = lf_back_create(&(struct lf_device_opts){.device = p->c->device,
-                                                      .rank = p->rank,
-                                                      .local_rank = p->comm ? p->comm->local_rank : 0,
+                                                      .rank = p->run.rank,
+                                                      .local_rank = p->run.comm ? p->run.comm->local_rank : 0,
                                                       .threads = p->c->threads}, err);
     rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
     if (!rc && p->ref)
@@ -188,14 +188,14 @@ int lf_pg_models(lf_pg *p, lf_err *err)
 
 int lf_pg_connect(lf_pg *p, lf_err *err)
 {
-    if (!p->comm)
+    if (!p->run.comm)
         return 0;
-    int rc = lf_devcomm_open(&p->dev, p->comm, p->back, err);
+    int rc = lf_devcomm_open(&p->dev, p->run.comm, p->back, err);
     if (!rc)
         lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->actor));
     if (!rc && p->critic)
         lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->critic));
-    return lf_pg_agree(p, rc, err);
+    return lf_run_agree(&p->run, rc, err);
 }
 
 static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *option, lf_err *err)
@@ -234,8 +234,7 @@ int lf_pg_weights(lf_pg *p, lf_err *err)
 
 void lf_pg_close(lf_pg *p)
 {
-    lf_ckpt_writer_destroy(p->writer);
-    lf_frame_writer_close(p->metrics, NULL);
+    lf_run_end_writing(&p->run);
     lf_pg_model_destroy(p->actor);
     lf_pg_model_destroy(p->ref);
     lf_pg_model_destroy(p->critic);
@@ -245,8 +244,7 @@ void lf_pg_close(lf_pg *p)
     lf_rollout_fini(&p->r);
     lf_shardset_close(p->data);
     lf_pg_ptx_close(p);
-    json_decref(p->fingerprint);
-    lf_arena_destroy(p->arena);
+    lf_run_close(&p->run);
     free(p->docs);
     free(p->sources);
 }
@@ -330,7 +328,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
         int bad = json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) | json_object_set(plan, "notes", notes) |
-                  json_object_set_new(plan, "ranks", json_integer(p->ranks)) | json_object_set_new(plan, "comm", comm) | json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
+                  json_object_set_new(plan, "ranks", json_integer(p->run.ranks)) | json_object_set_new(plan, "comm", comm) | json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
                   json_object_set_new(plan, "steps", json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))) |
                   json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
                   json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
@@ -345,7 +343,7 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
 
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
 {
-    lf_pg p = {.c = c, .longest = c->max_prompt, .ranks = c->plan_ranks > 1 ? c->plan_ranks : 1};
+    lf_pg p = {.c = c, .longest = c->max_prompt, .run = {.ranks = c->plan_ranks > 1 ? c->plan_ranks : 1}};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
     if (rc == LF_ENOENT) {

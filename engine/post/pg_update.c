@@ -70,7 +70,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     const lf_rollout *r = &p->r;
     struct batches b;
     int rc = batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err);
-    for (int64_t k = p->rank; k < b.n && !rc; k += p->ranks) {
+    for (int64_t k = p->run.rank; k < b.n && !rc; k += p->run.ranks) {
         size_t from = b.start[k], to = b.start[k + 1];
         rc = what == OF_BASE ? lf_pg_forward_base(m, b.docs, b.order + from, to - from, err)
                              : lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
@@ -83,7 +83,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
         }
     }
     batches_free(&b);
-    rc = lf_pg_agree(p, rc, err);
+    rc = lf_run_agree(&p->run, rc, err);
     return rc ? rc : lf_pg_share_floats(p, out, (size_t)r->first[r->n], err);
 }
 
@@ -265,11 +265,11 @@ static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_nor
     int rc = 0;
     o.kl_coef = p->want_ref && !p->c->kl_in_reward ? p->s.beta : 0;
     lf_pg_sums_begin(&u->pg);
-    if (p->rank >= b->n)
+    if (p->run.rank >= b->n)
         return nothing(p->actor, err);
-    for (int64_t k = p->rank; k < b->n && !rc; k += p->ranks) {
+    for (int64_t k = p->run.rank; k < b->n && !rc; k += p->run.ranks) {
         struct lf_pg_sums sums;
-        enum lf_variant v = k >= p->ranks ? LF_ACCUM : LF_FIRST;
+        enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
         rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
         if (rc)
             break;
@@ -312,10 +312,10 @@ static void scatter_critic(void *ctx, size_t at, size_t row, size_t t)
 static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
 {
     u->value = (struct lf_value_sums){0};
-    int rc = p->rank >= b->n ? nothing(p->critic, err) : 0;
-    for (int64_t k = p->rank; k < b->n && !rc; k += p->ranks) {
+    int rc = p->run.rank >= b->n ? nothing(p->critic, err) : 0;
+    for (int64_t k = p->run.rank; k < b->n && !rc; k += p->run.ranks) {
         struct lf_value_sums sums;
-        enum lf_variant v = k >= p->ranks ? LF_ACCUM : LF_FIRST;
+        enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
         rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
         if (rc)
             break;
@@ -398,7 +398,7 @@ static int overflowed(const lf_pg *p, int64_t k, const char *who, struct lf_scal
     if (!lf_scaler_overflow(s, &p->c->scaler))
         return lf_fail(err, LF_ENUMERIC, "round %lld, mini-batch %lld: the gradient of the %s is not finite; its weights are as before, "
                        "and rollouts/step-%08lld.h5 has the sequences", round, (long long)k + 1, who, round);
-    lf_pg_log(p, 3, "round %lld, mini-batch %lld: the gradient of the %s overflowed: again with a loss scale of %g", round, (long long)k + 1,
+    lf_run_log(&p->run, 3, "round %lld, mini-batch %lld: the gradient of the %s overflowed: again with a loss scale of %g", round, (long long)k + 1,
               who, s->scale);
     return 0;
 }
@@ -415,7 +415,7 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     int rc = 0;
     while (!rc && res.skip) {
         lf_pg_model_scale(m, s->scale);
-        rc = lf_pg_agree(p, gradients(p, w, actor, u, err), err);
+        rc = lf_run_agree(&p->run, gradients(p, w, actor, u, err), err);
         rc = rc ? rc : lf_pg_step(m, &c->adam, (actor ? p->s.actor_updates : p->s.updates) + 1, lr, c->clip, &res, err);
         if (!rc && res.skip)
             rc = overflowed(p, w->k, actor ? "actor" : "critic", s, err);
@@ -436,7 +436,7 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
     struct work w;
     *u = (struct lf_pg_update){.first = k == 0, .lr = actor ? share * p->c->lr : 0, .critic_lr = p->want_critic ? share * p->c->critic_lr : 0};
     lf_pg_sums_begin(&u->pg);
-    int rc = lf_pg_agree(p, work_make(&w, p, k, actor, err), err);
+    int rc = lf_run_agree(&p->run, work_make(&w, p, k, actor, err), err);
     if (!rc && actor)
         rc = improve(p, &w, true, u, err);
     if (!rc && p->want_critic)

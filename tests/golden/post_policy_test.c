@@ -179,7 +179,7 @@ static void train(struct lf_pg_config *c, const char *name, struct curve *out)
     lf_err err = LF_ERR_INIT;
     char dir[4096], metrics[4096];
     int64_t offset = 0;
-    const struct lf_pg_sink sink = {0};
+    const struct lf_train_sink sink = {0};
     snprintf(dir, sizeof dir, "%s/%s", tap_tmpdir(), name);
     snprintf(metrics, sizeof metrics, "%s/%s.metrics", tap_tmpdir(), name);
     c->out = dir;

@@ -155,6 +155,42 @@ same "$(id e2/checkpoint)" "$(id a/checkpoint)" "stopped in an epoch: the same p
 run e2 --reward-command "$command" --resume-from "$dir/e"
 says "nothing to do" "a run that is over stays over"
 
+# --- damage: a checkpoint is set aside, so that a good one can take its place ---
+flip() { printf '\377' | dd of="$1" bs=1 seek=$(($(wc -c <"$1") / 2)) conv=notrunc 2>/dev/null; }
+cut_short() { head -c 1000 "$1" >"$dir/cut" && cp "$dir/cut" "$1"; }
+aside() { find "$dir/$1" -name "$2.broken" | wc -l | tr -d ' '; } # aside RUN NAME
+cp -r "$dir/w" "$dir/w.kept"
+interrupt dmg 44 term
+rm -f "$dir/w/when"
+same "$rc $(ls "$dir/dmg/checkpoints")" "75 step-00000008" "stopped after a round, with one checkpoint"
+for how in flip cut_short; do
+    cp -r "$dir/dmg" "$dir/$how" && cp "$dir/dmg.m" "$dir/$how.m"
+    $how "$(ls "$dir/$how"/checkpoints/step-00000008/data-*.h5)"
+    run $how --reward-command "$command"
+    same "$rc $(id $how/checkpoint)" "0 $(id a/checkpoint)" "$how: the run ends with the same policy, bit for bit"
+    records $how >"$dir/rb"
+    cmp -s "$dir/ra" "$dir/rb"
+    ok $? "$how: and the same metrics"
+    same "$(aside $how step-00000008)" 1 "$how: what is damaged is set aside"
+    $how "$(ls "$dir/$how"/checkpoint/data-*.h5)"
+    run $how --reward-command "$command"
+    same "$rc $(id $how/checkpoint) $(aside $how checkpoint)" "0 $(id a/checkpoint) 1" "$how: so is a final one, and made again"
+done
+
+# --- a run that goes on with other settings says so ---
+run lr --reward-command "$command" --resume-from "$dir/e" --lr 2e-3
+same $rc 0 "going on with another learning rate"
+says "perhaps not bitwise: schedule peak was 0.001, is 0.002" "it is not called bitwise, and why"
+"$LF_BUILDDIR/tests/stage/train_tool" state "$dir/lr/checkpoint" | grep -q '"history":\[{[^]]*"bitwise":false[^]]*schedule peak was'
+ok $? "the checkpoint's history says so"
+run loss --reward-command "$command" --resume-from "$dir/e" --clip-high 0.3 --critic-lr 1e-4
+says_like "perhaps not bitwise: critic_lr was .*clip_high was 0.2" "so it is with another loss"
+run as --reward-command "$command" --resume-from "$dir/e"
+says "continuing bitwise from" "as it was it is bitwise"
+same "$(id as/checkpoint)" "$(id a/checkpoint)" "and it is"
+rm -rf "$dir/w"
+mv "$dir/w.kept" "$dir/w"
+
 # --- replay; one without the other ---
 run r --reward-command "$command" --replay "$dir/a"
 ok $rc "trained on the rollouts of another run"

@@ -156,7 +156,7 @@ on 1 bad --ptx-coef 2
 [ $rc -eq 2 ] && grep -q "belong together" "$dir/err"
 ok $? "a coefficient without text is refused"
 $launch 2 -- sh -c 'exec "$0" --config "$1/base.ini" --out "$1/diff" --seed "$PMIX_RANK"' "$ppo" "$dir" 2>"$dir/err" >/dev/null
-[ $? -eq 1 ] && grep -q "does not begin as rank 0" "$dir/err"
+[ $? -eq 1 ] && grep -q "does not run the same as rank 0 .*seed" "$dir/err"
 ok $? "ranks of different settings are refused"
 
 finish

@@ -302,6 +302,14 @@ else
 fi
 
 # what does not go together
+run lora --lora-rank 8
+same $rc 1 "an out that is finished with other settings of the adapter is refused"
+says "lora_rank" "by name"
+run lora
+same $rc 1 "so is one that is finished with an adapter when none is asked for"
+run loramore $lora --steps 25 --resume-from "$dir/lora/out"
+same $rc 0 "a longer run of an adapter goes on from one that is over"
+says "continuing from $dir/lora/out/checkpoint at step" "behind its last step"
 rm -rf "$dir/lora/out/checkpoint" "$dir/lora/out/adapter"
 run lora $lora --init-from "$dir/other/checkpoint"
 same $rc 1 "an adapter of other weights is refused"
