@@ -128,7 +128,8 @@ static void read_shaping(struct lf_pg_config *c, const lf_optset *o)
 
 static void read_training(struct lf_pg_config *c, const lf_optset *o)
 {
-    static const enum lf_schedule_kind kinds[] = {LF_SCHED_CONSTANT, LF_SCHED_LINEAR, LF_SCHED_COSINE};
+    struct lf_train_config t = {0};
+    lf_train_read_optimizer(&t, o, 0);
     c->steps = lf_optset_int(o, "steps");
     c->prompts = lf_optset_int(o, "prompts");
     c->minibatch = int_or(o, "minibatch", c->prompts * c->samples);
@@ -137,17 +138,15 @@ static void read_training(struct lf_pg_config *c, const lf_optset *o)
     c->max_tokens = lf_optset_int(o, "max_tokens");
     c->temperature = lf_optset_float(o, "temperature");
     c->seed = (uint64_t)lf_optset_int(o, "seed");
-    c->schedule = kinds[lf_optset_choice(o, "schedule")];
-    c->lr = lf_optset_float(o, "lr");
+    c->schedule = t.schedule;
+    c->tail = t.tail;
+    c->lr = t.lr;
     c->min_lr = float_or(o, "min_lr", c->schedule == LF_SCHED_CONSTANT ? c->lr : 0);
-    c->warmup_steps = lf_optset_int(o, "warmup");
-    c->adam = (struct lf_adamw_opts){.beta1 = (float)lf_optset_float(o, "beta1"),
-                                     .beta2 = (float)lf_optset_float(o, "beta2"),
-                                     .eps = (float)lf_optset_float(o, "eps"),
-                                     .weight_decay = (float)lf_optset_float(o, "weight_decay")};
-    lf_train_read_state(&c->adam, o);
-    lf_train_read_scale(&c->scaler, o);
-    c->clip = lf_optset_float(o, "clip");
+    c->warmup_steps = t.warmup_steps;
+    c->decay_steps = t.decay_steps;
+    c->adam = t.adam;
+    c->scaler = t.scaler;
+    c->clip = t.clip;
     c->critic_lr = lf_optset_float(o, "critic_lr");
     c->critic_warmup = lf_optset_int(o, "critic_warmup");
     c->value_clip = lf_optset_float(o, "value_clip");
@@ -155,20 +154,23 @@ static void read_training(struct lf_pg_config *c, const lf_optset *o)
 
 static void read_operation(struct lf_pg_config *c, const lf_optset *o)
 {
-    c->compute = lf_stage_precision(o);
-    c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
-    c->threads = lf_stage_threads(o);
-    c->device = lf_stage_device(o);
+    struct lf_train_config t = {0};
+    lf_train_read_compute(&t, o);
+    lf_train_read_saving(&t, o);
+    c->compute = t.compute;
+    c->recompute = t.recompute;
+    c->threads = t.threads;
+    c->device = t.device;
     c->plan_ranks = (int)lf_optset_int(o, "ranks");
     c->rows = lf_optset_int(o, "micro_tokens");
     c->slots = lf_optset_int(o, "batch");
     c->step_rows = lf_optset_int(o, "step_rows");
     c->kv_tokens = lf_optset_int(o, "kv_tokens");
     c->page_tokens = lf_optset_int(o, "page_tokens");
-    c->save_interval = lf_optset_int(o, "save_interval");
-    c->save_time_s = (double)lf_optset_int(o, "save_time");
-    c->keep = (int)lf_optset_int(o, "keep");
-    c->keep_every = lf_optset_int(o, "keep_every");
+    c->save_interval = t.save_interval;
+    c->save_time_s = t.save_time_s;
+    c->keep = t.keep;
+    c->keep_every = t.keep_every;
     c->show_samples = lf_optset_int(o, "show");
 }
 

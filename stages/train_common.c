@@ -147,20 +147,30 @@ void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o)
     a->offload = lf_optset_float(o, "optimizer_offload");
 }
 
-void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
+void lf_train_read_compute(struct lf_train_config *c, const lf_optset *o)
 {
     c->compute = lf_stage_precision(o);
-    c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
     c->recompute = (enum lf_recompute)lf_optset_choice(o, "recompute");
     c->threads = lf_stage_threads(o);
     c->device = lf_stage_device(o);
-    c->valid_interval = lf_optset_int(o, "valid_interval");
-    c->valid_tokens = lf_optset_int(o, "valid_tokens");
+}
+
+void lf_train_read_saving(struct lf_train_config *c, const lf_optset *o)
+{
     c->save_interval = lf_optset_int(o, "save_interval");
     c->save_time_s = (double)lf_optset_int(o, "save_time");
-    c->save_async = lf_optset_bool(o, "save_async");
     c->keep = (int)lf_optset_int(o, "keep");
     c->keep_every = lf_optset_int(o, "keep_every");
+}
+
+void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
+{
+    lf_train_read_compute(c, o);
+    lf_train_read_saving(c, o);
+    c->numeric = lf_optset_choice(o, "numeric") ? LF_INVARIANT : LF_FAST;
+    c->valid_interval = lf_optset_int(o, "valid_interval");
+    c->valid_tokens = lf_optset_int(o, "valid_tokens");
+    c->save_async = lf_optset_bool(o, "save_async");
     c->log_interval = lf_optset_int(o, "log_interval");
     c->spike_factor = lf_optset_float(o, "spike_factor");
     c->spike_after = lf_optset_int(o, "spike_after");

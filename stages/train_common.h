@@ -35,6 +35,11 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
 void lf_train_read_scale(struct lf_scaler_opts *s, const lf_optset *o);
 /* How the optimizer keeps its state. */
 void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o);
+/* precision, recompute, threads, device. */
+void lf_train_read_compute(struct lf_train_config *c, const lf_optset *o);
+/* When checkpoints are saved and which are kept. */
+void lf_train_read_saving(struct lf_train_config *c, const lf_optset *o);
+/* Both, and the rest of how a run of the training loop is made. */
 void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);
 /* fp8_*, after the operation. */
 int lf_train_read_fp8(struct lf_train_config *c, const lf_optset *o, lf_err *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows that the option tables of training stages share, by the functions of train_common.h that read them. Each is a list of
- * rows for an array of lf_opt; what stages have other defaults for is an argument.
+ * rows for an array of lf_opt; what stages have other defaults or units for is an argument. Every stage's defaults are held by
+ * tests/unit/stage_opts.txt.
  */
 #ifndef LF_STAGES_TRAIN_OPTS_H
 #define LF_STAGES_TRAIN_OPTS_H
@@ -36,19 +37,20 @@
     {"skip_batches", LF_OPT_COUNT, LF_OPT_NUMERIC, LF_OPT_REPEAT, NULL, 0, 1e12, NULL, NULL, \
      "batch numbers to pass over, as a diverged run names them"}
 
-/* lf_train_read_optimizer */
-#define LF_TRAIN_OPTIMIZER_ROWS(lr, lr_help, decay) \
+/* lf_train_read_optimizer; unit: of warmup and decay; weight: of the weight decay */
+#define LF_TRAIN_MIN_LR "learning rate at the end; unset: a tenth of lr"
+#define LF_TRAIN_OPTIMIZER_ROWS(lr, lr_help, min_lr_help, course, unit, second, weight) \
     {"lr", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, lr, 1e-12, 10, NULL, NULL, lr_help}, \
-    {"min_lr", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, NULL, 0, 10, NULL, NULL, "learning rate at the end; unset: a tenth of lr"}, \
-    {"schedule", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "cosine", 0, 0, "constant|linear|cosine|inverse_sqrt|wsd", NULL, \
+    {"min_lr", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, NULL, 0, 10, NULL, NULL, min_lr_help}, \
+    {"schedule", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, course, 0, 0, "constant|linear|cosine|inverse_sqrt|wsd", NULL, \
      "course of the learning rate after the warm-up"}, \
-    {"warmup", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "0", 0, 1e12, NULL, "steps", "linear warm-up"}, \
-    {"decay", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "0", 0, 1e12, NULL, "steps", "length of the final decay of schedule = wsd"}, \
+    {"warmup", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "0", 0, 1e12, NULL, unit, "linear warm-up"}, \
+    {"decay", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "0", 0, 1e12, NULL, unit, "length of the final decay of schedule = wsd"}, \
     {"decay_shape", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "linear", 0, 0, "linear|cosine|exp|sqrt", NULL, "shape of that decay"}, \
     {"beta1", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0.9", 0, 0.999999, NULL, NULL, "AdamW: memory of the mean"}, \
-    {"beta2", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "0.95", 0, 0.999999, NULL, NULL, "AdamW: memory of the square"}, \
+    {"beta2", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, second, 0, 0.999999, NULL, NULL, "AdamW: memory of the square"}, \
     {"eps", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1e-8", 1e-16, 1, NULL, NULL, "AdamW: added to the root of the square"}, \
-    {"weight_decay", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, decay, 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"}, \
+    {"weight_decay", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, weight, 0, 10, NULL, NULL, "AdamW: of matrices; vectors have none"}, \
     {"clip", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "1", 0, 1e9, NULL, NULL, "bound on the global gradient norm; 0: none"}
 
 /* lf_train_read_scale, which lf_train_read_optimizer does */
@@ -70,24 +72,33 @@
     {"optimizer_offload", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "0", 0, 1, NULL, NULL, \
      "on a GPU: share of the parameters whose moments, and with precision = bf16 or fp16 masters, lie in the host's memory; no bit changes"}
 
-/* lf_train_read_operation; precisions: those that the stage has, and what help says of the last ones */
+/* lf_train_read_saving; unit: of intervals; made: of what checkpoints are numbered by */
+#define LF_TRAIN_SAVING_ROWS(unit, made) \
+    {"save_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, unit, \
+     "save a checkpoint this often; 0: by time only"}, \
+    {"save_time", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 1e9, NULL, "seconds", \
+     "save when the last one is this old; 0: never"}, \
+    {"keep", LF_OPT_INT, LF_OPT_OPERATIONAL, 0, "2", 1, 1e6, NULL, NULL, "newest intermediate checkpoints kept"}, \
+    {"keep_every", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, made, \
+     "keep those of every so many too; 0: none"}
+
+/* lf_train_read_compute; precisions: those that the stage has, and what help says of the last ones */
 #define LF_TRAIN_PRECISIONS "f32|bf16|fp16", NULL, "what activations and matrix products are stored in; fp16: on GPUs"
 #define LF_TRAIN_PRECISIONS_FP8 "f32|bf16|fp16|fp8", NULL, \
     "what activations and matrix products are stored in; fp16: on GPUs; fp8: bf16, with products of 8-bit floats in the layers"
-#define LF_TRAIN_OPERATION_ROWS(precisions) \
+#define LF_TRAIN_COMPUTE_ROWS(precisions) \
     {"precision", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "f32", 0, 0, precisions}, \
+    {"recompute", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "none", 0, 0, "none|selective|full", NULL, \
+     "activations computed again in the backward pass: less memory, more time, the same bits"}
+
+/* lf_train_read_operation */
+#define LF_TRAIN_OPERATION_ROWS \
     {"numeric", LF_OPT_ENUM, LF_OPT_NUMERIC, 0, "fast", 0, 0, "fast|invariant", NULL, \
      "invariant: the bits of a row do not depend on its neighbours, batch or threads"}, \
-    {"recompute", LF_OPT_ENUM, LF_OPT_OPERATIONAL, 0, "none", 0, 0, "none|selective|full", NULL, \
-     "activations computed again in the backward pass: less memory, more time, the same bits"}, \
     {"valid_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "validate this often; 0: at the end only"}, \
     {"valid_tokens", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "tokens", "measure the first so many; 0: the whole split"}, \
-    {"save_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "save a checkpoint this often; 0: by time only"}, \
-    {"save_time", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 1e9, NULL, "seconds", "save when the last one is this old; 0: never"}, \
     {"save_async", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "yes", 0, 0, NULL, NULL, \
      "write checkpoints in the background from a copy in memory (12 bytes a parameter; less with bf16 state)"}, \
-    {"keep", LF_OPT_INT, LF_OPT_OPERATIONAL, 0, "2", 1, 1e6, NULL, NULL, "newest intermediate checkpoints kept"}, \
-    {"keep_every", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps", "keep those of every so many steps too; 0: none"}, \
     {"log_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "10", 1, 1e9, NULL, "steps", "steps between two lines of log"}, \
     {"spike_factor", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "3", 0, 1e6, NULL, NULL, \
      "stop when the loss exceeds its running mean by this factor; 0: never"}, \

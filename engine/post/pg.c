@@ -31,9 +31,11 @@ static int set_up(lf_pg *p, lf_err *err)
         return LF_ENOMEM;
     int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)), total = p->c->steps * (updates > 0 ? updates : 1);
     p->schedule = (lf_schedule){.kind = p->c->schedule,
+                                .tail = p->c->tail,
                                 .peak = p->c->lr,
                                 .min = p->c->min_lr,
                                 .warmup = p->c->warmup_steps * updates,
+                                .decay = p->c->decay_steps * updates,
                                 .total = total};
     return lf_schedule_check(&p->schedule, err);
 }

@@ -78,7 +78,8 @@ struct lf_pg_config {
     uint64_t seed;
 
     enum lf_schedule_kind schedule;
-    int64_t warmup_steps; /* rounds */
+    enum lf_schedule_tail tail;
+    int64_t warmup_steps, decay_steps; /* rounds */
     int plan_ranks;                          /* lf_pg_plan: ranks to plan for; a run asks its comm */
     const struct lf_adapter_config *adapter; /* of the actor; NULL: its weights are trained */
     const char *const *freeze;               /* patterns over the actor's tensors that stay */

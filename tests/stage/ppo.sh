@@ -196,6 +196,8 @@ run r --reward-command "$command" --replay "$dir/a"
 ok $rc "trained on the rollouts of another run"
 same "$(id r/checkpoint)" "$(id a/checkpoint)" "the same policy without generating"
 same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "and without scoring"
+run wsd --reward-command "$command" --replay "$dir/a" --schedule wsd --decay 2
+same "$rc $(member wsd 8 lr) $(member wsd 24 lr)" "0 0.001 0" "a schedule counted in rounds: level, then two rounds down to 0"
 run g --reward-command "$command" --epochs 0 --steps 1
 ok $rc "generating without training"
 same "$(id g/checkpoint | wc -c)" "$(id ckpt | wc -c)" "makes a checkpoint"
