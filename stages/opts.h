@@ -19,7 +19,7 @@ extern const lf_opt_table lf_eval_opts;
 extern const lf_opt_table lf_vocab_opts;
 extern const lf_opt_table lf_convert_opts;
 
-/* What starts of a stage that trains hand over (stages/train_opts.c). */
+/* What starts of a stage that trains hand over (stages/train_carry.c). */
 extern const lf_opt_carry lf_train_carry[];
 
 /* Every table that is built, NULL-terminated (stages/all_opts.c). */

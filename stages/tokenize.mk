@@ -1,5 +1,5 @@
 # lf-tokenize: option table, main, tests
-stages_libopts_a_SOURCES += stages/opts.h stages/all_opts.c stages/train_opts.c stages/tokenize_opts.c
+stages_libopts_a_SOURCES += stages/opts.h stages/all_opts.c stages/train_carry.c stages/tokenize_opts.c
 stages_libstages_a_SOURCES += stages/stage.h stages/stage.c stages/made_by.h stages/made_by.c
 pkglibexec_PROGRAMS += stages/lf-tokenize
 stages_lf_tokenize_SOURCES = stages/tokenize.c stages/tokenize_priv.h stages/tokenize_pipe.c stages/tokenize_vocab.c \
