@@ -171,11 +171,24 @@ static const char *shown(const json_t *v)
     return s ? s : "not given";
 }
 
-/* The first option of the table that differs, in words; "" where none does. */
+#define SHOWN 6 /* options that differ are named; a few tell what happened */
+
+static void tell(lf_buf *out, const lf_opt *opt, const json_t *x, const json_t *y)
+{
+    lf_buf_adds(out, out->len > 0 ? "; " : "");
+    if (opt->type == LF_OPT_PATH && x && y)
+        lf_buf_addf(out, "%s has other contents", opt->name);
+    else if (opt->type == LF_OPT_PATH)
+        lf_buf_addf(out, "%s was %s", opt->name, x ? "given and is not" : "not given");
+    else
+        lf_buf_addf(out, "%s was %.200s, is %.200s", opt->name, shown(x), shown(y));
+}
+
+/* The options of the table that differ, in words; "" where none does. */
 static void difference(lf_buf *out, const json_t *was, const json_t *is, const lf_opt_table *t)
 {
     const json_t *a = json_object_get(was, "options"), *b = json_object_get(is, "options");
-    int others = 0;
+    int found = 0;
     for (size_t i = 0; i < t->n_opts; i++) {
         const lf_opt *opt = &t->opts[i];
         const json_t *x = json_object_get(a, opt->name), *y = json_object_get(b, opt->name);
@@ -183,17 +196,11 @@ static void difference(lf_buf *out, const json_t *was, const json_t *is, const l
             continue;
         if (x && y && json_equal(x, y))
             continue;
-        if (out->len > 0)
-            others++;
-        else if (opt->type == LF_OPT_PATH && x && y)
-            lf_buf_addf(out, "%s has other contents", opt->name);
-        else if (opt->type == LF_OPT_PATH)
-            lf_buf_addf(out, "%s was %s", opt->name, x ? "given and is not" : "not given");
-        else
-            lf_buf_addf(out, "%s was %.200s, is %.200s", opt->name, shown(x), shown(y));
+        if (found++ < SHOWN)
+            tell(out, opt, x, y);
     }
-    if (others > 0)
-        lf_buf_addf(out, ", and %d more differ", others);
+    if (found > SHOWN)
+        lf_buf_addf(out, ", and %d more differ", found - SHOWN);
     if (out->len == 0 && !json_equal(json_object_get(was, "stage"), json_object_get(is, "stage")))
         lf_buf_addf(out, "lf-%.40s made it", shown(json_object_get(was, "stage")));
     else if (out->len == 0 && !json_equal(json_object_get(was, "spec_version"), json_object_get(is, "spec_version")))
