@@ -15,6 +15,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/base/json.h"
 #include "engine/model/merge.h"
 #include "engine/train/loop_priv.h"
 
@@ -97,12 +98,53 @@ int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
     return lf_train_agree(t, rc, err);
 }
 
+/* Is dir the checkpoint of this step? */
+static bool is_of_step(const char *dir, int64_t step)
+{
+    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
+    lf_artifact a = {0};
+    int64_t is = -1;
+    if (lf_artifact_state(&st, dir, NULL) || st != LF_ARTIFACT_PRESENT || lf_artifact_load(&a, dir, "checkpoint", NULL))
+        return false;
+    const bool same = !lf_json_get_i64(&is, a.meta, "step", true, dir, NULL) && is == step;
+    lf_artifact_fini(&a);
+    return same;
+}
+
+/* Where the best of this run is kept: in out, or in what an earlier start left, which may have published it already (*whole: as
+ * OUT/best is). *from: owned, NULL: nowhere. */
+static int find_kept(const lf_trainer *t, char **from, bool *whole, lf_err *err)
+{
+    char name[40];
+    *from = NULL;
+    *whole = false;
+    snprintf(name, sizeof(name), PREFIX "%08lld", (long long)t->s.best_step);
+    for (size_t i = t->c->n_resume_from + 1; i-- > 0;) {
+        const char *dir = i < t->c->n_resume_from ? t->c->resume_from[i] : t->c->out;
+        for (int published = 0; published < 2; published++) {
+            char *path = lf_path_join(dir, published ? "best" : name, err);
+            if (!path)
+                return LF_ENOMEM;
+            if (is_of_step(path, t->s.best_step)) {
+                *from = path;
+                *whole = published;
+                return 0;
+            }
+            free(path);
+        }
+    }
+    return 0;
+}
+
 /* With an adapter the model that it makes of its base, as out/checkpoint is. */
-static int publish(const lf_trainer *t, const char *from, const char *to, lf_err *err)
+static int publish(const lf_trainer *t, const char *from, bool whole, const char *to, lf_err *err)
 {
     const struct lf_merge_opts mo = {.base = t->c->init_from, .adapter = from, .out = to, .threads = t->c->threads};
-    if (t->c->adapter)
+    const size_t n = strlen(t->c->out);
+    if (t->c->adapter && !whole)
         return lf_adapter_merge(&mo, NULL, err);
+    if (strncmp(from, t->c->out, n) != 0 || from[n] != '/') /* an earlier start's stays where it is */
+        return lf_artifact_take(from, to, NULL, err);
     if (rename(from, to) != 0)
         return lf_fail_errno(err, "%s", to);
     return lf_io_fsync_parent(to, err);
@@ -110,17 +152,19 @@ static int publish(const lf_trainer *t, const char *from, const char *to, lf_err
 
 int lf_train_publish_best(lf_trainer *t, lf_err *err)
 {
-    enum lf_artifact_state kept = LF_ARTIFACT_ABSENT, there = LF_ARTIFACT_ABSENT;
+    enum lf_artifact_state there = LF_ARTIFACT_ABSENT;
     if (!t->c->keep_best || t->s.best_step < 1)
         return 0;
-    char *from = dir_of(t, t->s.best_step, err), *to = lf_path_join(t->c->out, "best", err);
-    int rc = from && to ? lf_artifact_state(&there, to, err) : LF_ENOMEM;
-    if (!rc)
-        rc = lf_artifact_state(&kept, from, err);
-    if (!rc && there != LF_ARTIFACT_PRESENT && kept != LF_ARTIFACT_PRESENT)
-        lf_train_log(t, 1, "%s is not there: the best validation was that of an earlier incarnation elsewhere", from);
+    char *from = NULL, *to = lf_path_join(t->c->out, "best", err);
+    bool whole;
+    int rc = to ? lf_artifact_state(&there, to, err) : LF_ENOMEM;
+    if (!rc && there != LF_ARTIFACT_PRESENT)
+        rc = find_kept(t, &from, &whole, err);
+    if (!rc && there != LF_ARTIFACT_PRESENT && !from)
+        lf_train_log(t, 1, "there is no %s: what the best validation, after step %lld, had kept is gone", to,
+                     (long long)t->s.best_step);
     else if (!rc && there != LF_ARTIFACT_PRESENT)
-        rc = publish(t, from, to, err);
+        rc = publish(t, from, whole, to, err);
     if (!rc)
         rc = prune(t, -1, err);
     free(from);

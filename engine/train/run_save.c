@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
@@ -60,6 +61,8 @@ int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *e
 {
     if (!lf_run_first(r))
         return 0;
+    if (lf_fence_closed())
+        return lf_fail(err, LF_EINTR, "%s is not saved: a newer start of this stage has begun", dir);
     lf_run_phase(r, "saving");
     int rc = lf_run_save_wait(r, err);
     /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
@@ -85,6 +88,8 @@ int lf_run_save_wait(lf_run *r, lf_err *err)
     r->saving = false;
     lf_ckpt_result res;
     int rc = lf_ckpt_save_wait(r->writer, &res, err);
+    if (rc == LF_EBUSY && lf_fence_closed()) /* the fence closed while it was written: no failure */
+        return lf_fail(err, LF_EINTR, "nothing is saved: a newer start of this stage has begun");
     if (rc < 0)
         return lf_err_prefix(err, "checkpoint");
     r->saved_step = r->saving_step;

@@ -239,6 +239,17 @@ run best $best
 same $rc 0 "the same run again has nothing to do"
 killed bestkill best $best
 same "$(id bestkill best)" "$(id best best)" "and the same best"
+# The start that saw the best validation was cut off; it had kept it, or had published it already.
+run cut $best --save-interval 2 --keep 100
+mkdir "$dir/kept" "$dir/published"
+cp -R "$dir/cut/out/checkpoints" "$dir/kept/"
+cp -R "$dir/cut/out/checkpoints" "$dir/cut/out/best" "$dir/published/"
+cp -R "$dir/cut/out/best" "$dir/kept/$(printf 'best-step-%08d' "$top")"
+for c in kept published; do
+    run "go$c" $best --save-interval 2 --resume-from "$dir/$c"
+    grep -q "continuing bitwise from $dir/$c/" "$dir/err"
+    same "$rc $? $(id go$c best)" "0 0 $(id best best)" "a start behind one that was cut off publishes what that had $c"
+done
 run bestlora $best ${lora%--lr*}
 same $rc 0 "the best of an adapter"
 run frombest --steps 1 --init-from "$dir/bestlora/out/best"
@@ -304,7 +315,7 @@ fi
 # what does not go together
 run lora --lora-rank 8
 same $rc 1 "an out that is finished with other settings of the adapter is refused"
-says "lora_rank" "by name"
+says "lora_dropout was 0.1, is 0" "by name"
 run lora
 same $rc 1 "so is one that is finished with an adapter when none is asked for"
 run loramore $lora --steps 25 --resume-from "$dir/lora/out"
