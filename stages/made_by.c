@@ -228,11 +228,25 @@ static int compare(const char *dir, const char *path, const json_t *is, const lf
     return rc;
 }
 
+/* Whole or not there. Its name becomes durable with that of the artifact beside it, whose making syncs the directory before the
+ * manifest can be there. */
 static int write_record(const char *path, const json_t *is, lf_err *err)
 {
+    lf_buf tmp;
+    lf_buf_init(&tmp);
+    lf_buf_addf(&tmp, "%s.new.tmp", path); /* lf_io_tidy removes what a kill leaves */
     char *text = lf_json_dump(is, err);
-    int rc = text ? lf_io_replace(path, text, strlen(text), LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    int rc = text ? lf_buf_check(&tmp, err) : LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_io_write_file(tmp.data, text, strlen(text), LF_ARTIFACT_MODE, err);
+    if (rc == 0)
+        rc = lf_io_fsync_path(tmp.data, err);
+    if (rc == 0 && rename(tmp.data, path) < 0)
+        rc = lf_fail_errno(err, "cannot write %s", path);
+    if (rc < 0 && tmp.len > 0)
+        unlink(tmp.data);
     free(text);
+    lf_buf_fini(&tmp);
     return rc;
 }
 

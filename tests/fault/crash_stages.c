@@ -77,6 +77,19 @@ static bool is_there(const char *dir)
     return lf_artifact_state(&state, dir, NULL) == 0 && state == LF_ARTIFACT_PRESENT;
 }
 
+/* What is published says with which options it was made: the record is whole before the work begins. */
+static int has_made_by(const char *dir, const char *name)
+{
+    char file[100];
+    snprintf(file, sizeof file, "out/.%s.made_by.json", name);
+    json_t *o = lf_json_load_file(at(dir, file), 1 << 20, &crash_err);
+    int rc = json_is_object(json_object_get(o, "options"))
+                 ? 0
+                 : lf_fail(&crash_err, LF_EFORMAT, "%s is there, its %s is not", name, file);
+    json_decref(o);
+    return rc;
+}
+
 /* ---- lf-tokenize: a vocabulary, two groups of shards, their records, two manifests ---- */
 
 static int tokenize(const char *dir)
@@ -143,6 +156,8 @@ static int tokenize_check(const char *dir, int promised)
     }
     if ((records > 0 || shards == LF_ARTIFACT_PRESENT) && vocab != LF_ARTIFACT_PRESENT)
         return lf_fail(&crash_err, LF_EFORMAT, "shards without their tokenizer");
+    if (shards == LF_ARTIFACT_PRESENT && has_made_by(dir, "shards"))
+        return -1;
     if (shards == LF_ARTIFACT_PRESENT && records < 2)
         return lf_fail(&crash_err, LF_EFORMAT, "shards are published, but only %d records are there", records);
     return promised && shards != LF_ARTIFACT_PRESENT ? lf_fail(&crash_err, LF_EFORMAT, "the shards are gone") : 0;
@@ -224,6 +239,8 @@ static int pretrain_check(const char *dir, int promised)
             return rc;
     }
     if (one_checkpoint(at(dir, "out/checkpoint"), STEPS, records, &newest))
+        return -1;
+    if (is_there(at(dir, "out/checkpoint")) && has_made_by(dir, "checkpoint"))
         return -1;
     if (promised && !is_there(at(dir, "out/checkpoint")))
         return lf_fail(&crash_err, LF_EFORMAT, "the final checkpoint is gone");
