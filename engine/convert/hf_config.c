@@ -426,6 +426,9 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     int rc = lf_hf_config_read(&back, f, o, "config.json", &why);
     if (rc)
         return lf_fail(err, LF_EINVAL, "this model cannot be written as family %s: %.800s", f->name, why.text);
+    /* A file that always names the scale names the usual one where this model has none of its own. */
+    if (c->attn_scale <= 0 && fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
+        back.attn_scale = c->attn_scale;
     if (!lf_model_config_equal(c, &back, &key))
         return lf_fail(err, LF_EINVAL,
                        "this model cannot be written as family %s, whose config.json has no place for its %s", f->name,

@@ -33,6 +33,12 @@ save_time = 0
 threads = 1
 END
 must "$stages/lf-pretrain" --config "$dir/run.ini" --out "$dir/gpt2"
+# A Gemma 2 with the usual scale, which the settings do not name and config.json always does.
+sed 's/^family = gpt2/family = gemma2\nembed_scale = 4\nkv_heads = 1\nhead_dim = 8\nsliding_window = 16/' "$dir/run.ini" >"$dir/gemma2.ini"
+must "$stages/lf-pretrain" --config "$dir/gemma2.ini" --out "$dir/gemma2"
+out gemma --from "$dir/gemma2/checkpoint" --tokenizer "$dir/text/tokenizer"
+ok $? "a Gemma 2 without attn_scale goes out"
+same "$(key gemma config.json query_pre_attn_scalar)" 8 "with the scale of its heads"
 out own --from "$dir/gpt2/checkpoint" --tokenizer "$dir/text/tokenizer"
 ok $? "a GPT-2 trained here goes out"
 out bare --from "$dir/gpt2/checkpoint"
