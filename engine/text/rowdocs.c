@@ -249,13 +249,29 @@ static int end_at_turn(const struct ctx *c, lf_err *err)
     return rc;
 }
 
+/* Where everything is trained, a turn that says it is not cannot be obeyed. */
+static int check_all_trained(const lf_rowdocs *d, lf_err *err)
+{
+    for (size_t i = 0; i < d->n_turns; i++)
+        if (d->turns[i].train == LF_TURN_NOT_TRAINED)
+            return lf_fail(err, LF_EFORMAT,
+                           "turn %zu says that it is not trained (weight, loss or train), and "
+                           "train_on_prompt trains all of them; leave one of the two out",
+                           i + 1);
+    return 0;
+}
+
 static int take_chat(const struct ctx *c, size_t at, lf_err *err)
 {
     lf_rowdocs *d = c->d;
     const lf_chat_doc *k = &d->chat;
+    const bool all = c->o->train_prompt && d->kind == LF_ROW_PLAIN;
     d->n_spans = 0;
-    int rc = lf_ids_add_all(&d->ids, k->ids.v, k->ids.n, err);
-    if (rc == 0 && c->o->train_prompt && d->kind == LF_ROW_PLAIN)
+    int rc = all ? check_all_trained(d, err) : 0;
+    if (rc < 0)
+        return rc;
+    rc = lf_ids_add_all(&d->ids, k->ids.v, k->ids.n, err);
+    if (rc == 0 && all)
         rc = add_mask(d, k->ids.n, 1, err);
     else if (rc == 0)
         lf_buf_add(&d->mask, k->mask, k->ids.n);

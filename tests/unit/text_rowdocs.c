@@ -186,6 +186,11 @@ static void test_pairs(void)
     row(&o, "{\"prompt\":\"q: \",\"chosen\":\"1\",\"rejected\":\"2\",\"margin\":2.5}", "q: [1</s> | q: [2</s>",
         "texts");
     tap_ok(docs.kind == LF_ROW_PAIR && docs.has_margin && docs.margin > 2.4f && docs.n_docs == 2, "with a margin");
+    row(&prompt,
+        "{\"messages\":[" U("q") ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}," U("r") "," A("b") "]}",
+        "turn 2 says that it is not trained (weight, loss or train), and train_on_prompt trains all of them; "
+        "leave one of the two out",
+        "train_on_prompt and a turn that is not trained do not go together");
     row(&prompt, "{\"prompt\":\"q: \",\"chosen\":\"1\",\"rejected\":\"2\"}", "q: [1</s> | q: [2</s>",
         "train_on_prompt is not for pairs");
     row(&o, "{\"chosen\":\"q: 1, 3\",\"rejected\":\"q: 1, 4\"}", "q: 1, [3</s> | q: 1, [4</s>",
