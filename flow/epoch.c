@@ -110,6 +110,12 @@ static int link_record(const char *stage_dir, int e, const json_t *record, lf_er
     return rc;
 }
 
+static bool record_there(const char *stage_dir, int e)
+{
+    char path[PATH_MAX];
+    return epoch_path(path, stage_dir, e, NULL) == 0 && lf_io_exists(path);
+}
+
 /* The claim's text: what the caller says of itself, and what hooks add. */
 static int make_claim(json_t **out, int attempt, int e, const json_t *record, const lf_epoch_hooks *hooks, lf_err *err)
 {
@@ -145,7 +151,10 @@ int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *s
             lf_epoch_fini(&l);
             return lf_fail(err, LF_EEXIST, "%s: committed already", stage_dir);
         }
+        const int newest = (int)json_integer_value(json_object_get(l.last, "attempt"));
         lf_epoch_fini(&l);
+        if (newest > attempt)
+            return lf_fail(err, LF_EBUSY, "%s: attempt %d has begun, so attempt %d is given up", stage_dir, newest, attempt);
         lf_err local = LF_ERR_INIT;
         rc = make_claim(&claim, attempt, e, record, hooks, err);
         if (rc < 0)
@@ -156,7 +165,8 @@ int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *s
             *epoch = e;
             return 0;
         }
-        if (hooks != NULL)
+        /* An error behind the link leaves a claim that stands, and that names what was taken. */
+        if (hooks != NULL && (rc == LF_EEXIST || !record_there(stage_dir, e)))
             hooks->drop(hooks->user);
         if (rc != LF_EEXIST)
             return lf_fail(err, rc, "%s", local.text);

@@ -38,7 +38,7 @@ typedef struct lf_epoch_hooks {
 } lf_epoch_hooks;
 
 /* Claim the next epoch for an attempt: sets *epoch. record: its members are added to the claim. LF_EEXIST when a commit
- * of spec_id is the highest record (nothing is left to do). hooks may be NULL. */
+ * of spec_id is the highest record (nothing is left to do); LF_EBUSY when a newer attempt has begun. hooks may be NULL. */
 int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record,
                    const lf_epoch_hooks *hooks, lf_err *err);
 /* Publish a commit record for `epoch`; LF_EBUSY when a higher epoch exists (fenced). done: the marker's contents. */

@@ -107,7 +107,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
         }
     }
     if (rc < 0 && rc != LF_EEXIST)
-        code = 1;
+        code = rc == LF_EBUSY ? LF_EXEC_GIVEN_UP : 1;
     if (e.rc != 0)
         lf_fail(err, e.rc, "%s", e.text);
     lf_run_fini(&x.run);

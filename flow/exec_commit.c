@@ -124,12 +124,25 @@ static int commit_result(lf_exec *x, lf_err *err)
     return rc;
 }
 
+/* Nobody goes on from what this start and those before it took: it would only keep room that nothing else keeps. */
+static void discard_all(const lf_exec *x)
+{
+    lf_stage_view s;
+    lf_handover_discard(x->dir);
+    if (lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
+        return;
+    for (size_t i = 0; i < s.n_incs; i++)
+        if (s.incs[i].epoch < x->epoch)
+            lf_handover_discard(s.incs[i].dir);
+    lf_stage_scan_fini(&s);
+}
+
 void lf_exec_commit(lf_exec *x, lf_end_class *c)
 {
     lf_err e = LF_ERR_INIT;
     int rc = commit_result(x, &e);
     if (rc == 0) {
-        lf_handover_discard(x->dir);
+        discard_all(x);
         return;
     }
     bool fenced = rc == LF_EBUSY;

@@ -21,6 +21,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/sys.h"
 #include "flow/pipeline_priv.h"
 #include "flow/record.h"
 
@@ -102,7 +103,7 @@ static int scan_pattern(json_t *list, const lf_handover *h, const char *start, i
     if (rc == 0 && d == NULL && errno != ENOENT && errno != ENOTDIR)
         rc = lf_fail_errno(err, "cannot list %s", dir);
     for (const struct dirent *e; d != NULL && rc == 0 && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.' || lf_str_has_suffix(e->d_name, ".tmp") ||
+        if (e->d_name[0] == '.' || lf_str_has_suffix(e->d_name, ".tmp") || strstr(e->d_name, ".broken") != NULL ||
             fnmatch(slash != NULL ? slash + 1 : pattern, e->d_name, FNM_PATHNAME) != 0)
             continue;
         rc = lf_path_set(rel, err, "%.*s%s%s", n, pattern, slash != NULL ? "/" : "", e->d_name);
@@ -221,7 +222,9 @@ static int take(const lf_handover *h, const json_t *entry, lf_err *err)
     }
     if (rc == 0 || rc == LF_EEXIST) /* a newer start's of the same name stands there */
         return rc == 0 ? 1 : 0;
-    return rc == LF_ENOENT ? 0 : lf_fail(err, rc, "%s", why.text);
+    if (rc == LF_EFORMAT || rc == LF_ENOTSUP) /* damage of one checkpoint; the stage would pass it over as well */
+        lf_log(1, "%s is not handed over: %s", from, why.text);
+    return rc == LF_ENOENT || rc == LF_EFORMAT || rc == LF_ENOTSUP ? 0 : lf_fail(err, rc, "%s", why.text);
 }
 
 static bool usable(const lf_handover *h, const json_t *entry)
@@ -236,7 +239,7 @@ static bool staged(const lf_handover *h, const json_t *entry)
     return lf_path_set(to, NULL, "%s/%s", h->staging, json_string_value(json_object_get(entry, "rel"))) == 0 && lf_io_exists(to);
 }
 
-/* *whole: no artifact that was listed has vanished in the meantime. One whose files are gone while its manifest stays was
+/* *whole: nothing that was listed has vanished in the meantime. One whose files are gone while its manifest stays was
  * purged by somebody and will not come back. */
 static int take_all(json_t *list, const lf_handover *h, bool *whole, lf_err *err)
 {
@@ -250,7 +253,7 @@ static int take_all(json_t *list, const lf_handover *h, bool *whole, lf_err *err
             return rc;
         json_object_set_new(e, "taken", json_boolean(rc == 1));
         const char *sha = json_string_value(json_object_get(e, "sha256"));
-        *whole = *whole && (rc == 1 || sha == NULL || matches(h, json_string_value(json_object_get(e, "path")), sha));
+        *whole = *whole && (rc == 1 || matches(h, json_string_value(json_object_get(e, "path")), sha));
     }
     return 0;
 }

@@ -64,7 +64,7 @@ int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err);
 
 /* Make the artifact `from` available as `to` too: its files become hard links, or copies where links are refused, its
  * manifest last. So nothing that happens to `from` later, its removal included, can take it away. sha256, when not NULL: what
- * the bytes of the manifest must hash to. `to` must not exist. LF_ENOENT: there is no such artifact (any more), or one of its
+ * the bytes of the manifest must hash to. `to` must not exist (LF_EEXIST). LF_ENOENT: there is no such artifact (any more), or one of its
  * files is gone; then `to` does not exist either. */
 int lf_artifact_take(const char *from, const char *to, const uint8_t sha256[LF_HASH_BYTES], lf_err *err);
 /* SHA-256 of the bytes of dir/manifest.json. LF_ENOENT: there is none. */

@@ -54,6 +54,8 @@ int lf_artifact_take(const char *from, const char *to, const uint8_t sha256[LF_H
 {
     lf_artifact a = {0};
     uint8_t is[LF_HASH_BYTES];
+    if (lf_io_exists(to))
+        return lf_fail(err, LF_EEXIST, "%s exists already and is left as it is", to);
     int rc = lf_artifact_load(&a, from, NULL, err);
     if (rc < 0)
         return rc;

@@ -206,6 +206,12 @@ static void test_attempts(void)
     checkpoint(at("2.2/out/checkpoints/step-00000003"), "two");
     begin(2, only_2, SETTLE, &any);
     tap_ok(any && has(2, 3, "checkpoints/step-00000003/data.h5", "two"), "but of its own");
+    json_t *record = json_object();
+    lf_err err = LF_ERR_INIT;
+    int e = 0;
+    tap_rc(lf_epoch_claim(&e, dir, 1, "spec", record, NULL, &err), LF_EBUSY, &err, "attempt 2 has begun",
+           "a job of the older attempt cannot begin any more");
+    json_decref(record);
     const bool only_1[4] = {true, false, true, true};
     begin(3, only_1, SETTLE, &any);
     tap_ok(any && has(3, 4, "checkpoints/step-00000003/data.h5", "one"), "back at the first settings it is the first's");
@@ -282,6 +288,19 @@ static void test_files(void)
     begin(1, all, SETTLE, &any);
     tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three") && !lf_io_exists(at("1.2/from/checkpoints/step-00000006")),
            "one whose files are gone is passed over");
+
+    fresh("damaged");
+    begin(1, all, SETTLE, &any);
+    checkpoint(at("1.1/out/checkpoints/step-00000003"), "three");
+    checkpoint(at("1.1/out/checkpoints/step-00000006"), "six");
+    checkpoint(at("1.1/out/checkpoints/step-00000006.broken"), "aside");
+    unlink(at("1.1/out/checkpoints/step-00000006/manifest.json"));
+    lf_io_write_file(at("1.1/out/checkpoints/step-00000006/manifest.json"), "{\"lf_ma", 7, 0644, NULL);
+    begin(1, all, SETTLE, &any);
+    tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three"), "a damaged manifest stops nobody: the others are taken");
+    tap_ok(!lf_io_exists(at("1.2/from/checkpoints/step-00000006")) &&
+               !lf_io_exists(at("1.2/from/checkpoints/step-00000006.broken")),
+           "what is damaged, or was set aside as such, is not");
 
     /* A version without lists: every start's directory counts. */
     fresh("old");
