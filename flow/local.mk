@@ -1,40 +1,62 @@
 # libflow.a: everything of the loong-flow command but main; the program links the stages' option tables to it.
 noinst_LIBRARIES += flow/libflow.a
-flow_libflow_a_SOURCES = flow/conf.h flow/conf.c flow/conf_ref.c flow/names.h flow/names.c \
-  flow/pipeline.h flow/pipeline_priv.h flow/pipeline.c flow/pipeline_model.c flow/pipeline_input.c flow/pipeline_resources.c flow/resources_text.c flow/graph.c \
-  flow/spec.h flow/spec.c flow/who.h flow/who.c flow/project.h flow/project.c flow/runs.c flow/gone.h flow/gone.c \
-  flow/epoch.h flow/epoch.c flow/handover.h flow/handover.c flow/state.h flow/state.c \
-  flow/record.h flow/record.c flow/classify.h flow/classify.c flow/policy.h flow/policy.c \
-  flow/exec.h flow/exec.c flow/exec_start.c flow/exec_config.c flow/exec_argv.c flow/exec_child.c flow/exec_time.c \
-  flow/exec_evict.c flow/exec_listen.c flow/exec_commit.c flow/exec_damage.c flow/exec_end.c flow/jobside.h flow/jobside.c flow/jobside_slurm.c flow/jobside_pbs.c \
-  flow/freeze.h flow/freeze.c flow/leftover.h flow/leftover.c flow/submit.h flow/submit.c flow/attempt.h flow/attempt.c flow/submit_local.c \
-  flow/pbs.h flow/pbs.c flow/pbs_parse.c flow/pbs_request.c flow/submit_pbs.c flow/chain.h flow/chain.c \
-  flow/submit_slurm.c flow/slurm_parse.h flow/slurm_parse.c flow/tmpl.h flow/tmpl.c \
-  flow/par.h flow/par.c flow/batch.h flow/batch_priv.h flow/batch.c flow/batch_act.c flow/batch_dry.c flow/batch_plan.c flow/batch_send.c flow/batch_end.c \
-  flow/sched.h flow/sched_cmd.c flow/sched_poll.c flow/sched_view.c \
-  flow/select.h flow/select.c flow/drive.h flow/drive.c flow/repair.c flow/sync.c \
-  flow/cost.h flow/cost.c flow/prep.h flow/prep.c flow/conf_print.c flow/series.h flow/series.c \
-  flow/describe.h flow/describe.c flow/table.h flow/table.c flow/cmd.h flow/cmds.h flow/cmds.def flow/cmd.c flow/cmd_util.c \
-  flow/cmd_plan.c flow/cmd_run.c flow/cmd_batch.h flow/cmd_batch.c flow/cmd_status.c flow/cmd_config.c \
-  flow/cmd_logs.c flow/cmd_show.c flow/cmd_cancel.c flow/cmd_metrics.c \
-  flow/cmd_ledger.c flow/cmd_doctor.c flow/doctor.h flow/doctor_fs.c flow/doctor_limits.c flow/doctor_gpu.c \
-  flow/doctor_slurm.c flow/doctor_pbs.c flow/doctor_launch.c flow/cmd_gc.c \
-  flow/cmd_report.c flow/cmd_completion.c flow/report.h flow/report.c flow/report_svg.c flow/report_plot.c flow/report_tables.c flow/init_texts.h
-# Asking.
-flow_libflow_a_SOURCES += flow/cmd_watch.c flow/asking.h flow/asking.c flow/cmd_artifacts.c flow/cmd_note.c
-# Launchers of ranks; loong-flow is a PMIx server.
-flow_libflow_a_SOURCES += flow/launch.h flow/launch.c flow/launch_job.h flow/launch_wire.h flow/launch_wire.c \
-  flow/launch_hub.c flow/launch_fence.c flow/launch_daemon.c flow/launch_remote.c flow/launch_start.c flow/launch_pmix.c flow/launch_probe.h flow/launch_probe.c \
-  flow/cmd_launch.c
+flow_libflow_a_SOURCES =
+flow_libflow_a_SOURCES += \
+  flow/record/record.c flow/record/record.h
+flow_libflow_a_SOURCES += \
+  flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c flow/plan/names.c \
+  flow/plan/names.h flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \
+  flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
+  flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
+flow_libflow_a_SOURCES += \
+  flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
+  flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
+  flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
+  flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
+  flow/run/project.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
+  flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
+  flow/run/who.c flow/run/who.h
+flow_libflow_a_SOURCES += \
+  flow/sched/attempt.c flow/sched/attempt.h flow/sched/batch.c flow/sched/batch.h \
+  flow/sched/batch_act.c flow/sched/batch_dry.c flow/sched/batch_end.c flow/sched/batch_plan.c \
+  flow/sched/batch_priv.h flow/sched/batch_send.c flow/sched/chain.c flow/sched/chain.h \
+  flow/sched/describe.c flow/sched/describe.h flow/sched/drive.c flow/sched/drive.h \
+  flow/sched/pbs.c flow/sched/pbs.h flow/sched/pbs_parse.c flow/sched/pbs_request.c \
+  flow/sched/repair.c flow/sched/sched.h flow/sched/sched_cmd.c flow/sched/sched_poll.c \
+  flow/sched/sched_view.c flow/sched/slurm_parse.c flow/sched/slurm_parse.h flow/sched/submit.c \
+  flow/sched/submit.h flow/sched/submit_local.c flow/sched/submit_pbs.c \
+  flow/sched/submit_slurm.c flow/sched/tmpl.c flow/sched/tmpl.h
+flow_libflow_a_SOURCES += \
+  flow/job/exec.c flow/job/exec.h flow/job/exec_argv.c flow/job/exec_child.c \
+  flow/job/exec_commit.c flow/job/exec_config.c flow/job/exec_damage.c flow/job/exec_end.c \
+  flow/job/exec_evict.c flow/job/exec_listen.c flow/job/exec_start.c flow/job/exec_time.c \
+  flow/job/jobside.c flow/job/jobside.h flow/job/jobside_pbs.c flow/job/jobside_slurm.c
+flow_libflow_a_SOURCES += \
+  flow/report/plot.c flow/report/report.c flow/report/report.h flow/report/svg.c \
+  flow/report/tables.c
+flow_libflow_a_SOURCES += \
+  flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
+  flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c \
+  flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
+  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
+  flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
+  flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/cmds.def flow/cmd/cmds.h \
+  flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
+  flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
+  flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h \
+  flow/cmd/table.c flow/cmd/table.h
+include flow/launch/local.mk
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
-loong_flow_LDADD = $(LF_FLOW_LIBS) $(PMIX_LIBS)
-nodist_flow_libflow_a_SOURCES = flow/init_texts.c
+loong_flow_LDADD = $(LF_FLOW_LIBS)
+nodist_flow_libflow_a_SOURCES = flow/cmd/init_texts.c
 man_MANS += flow/loong-flow.1
 bashcompdir = $(datadir)/bash-completion/completions
 zshcompdir = $(datadir)/zsh/site-functions
 fishcompdir = $(datadir)/fish/vendor_completions.d
-EXTRA_DIST += flow/README.md flow/init_texts.awk flow/loong-flow.1.in
+EXTRA_DIST += flow/README.md flow/cmd/init_texts.awk flow/loong-flow.1.in \
+  flow/record/README.md flow/plan/README.md flow/run/README.md flow/sched/README.md \
+  flow/job/README.md flow/report/README.md flow/cmd/README.md
 
 # The program prints its own completion files and the man page's part on commands. Building for another machine needs a
 # loong-flow of this one: make LOONG_FLOW=/path.
@@ -57,9 +79,9 @@ install-data-hook:
 uninstall-hook:
 	rm -f $(DESTDIR)$(bashcompdir)/loong-flow $(DESTDIR)$(zshcompdir)/_loong-flow $(DESTDIR)$(fishcompdir)/loong-flow.fish
 
-CLEANFILES += flow/init_texts.c
+CLEANFILES += flow/cmd/init_texts.c
 LF_INIT_TEMPLATES_SRC = $(srcdir)/templates/init/pretrain.ini $(srcdir)/templates/init/tokenize.ini $(srcdir)/templates/init/sft.ini $(srcdir)/templates/init/eval.ini $(srcdir)/templates/init/dpo.ini $(srcdir)/templates/init/rlhf.ini $(srcdir)/templates/init/grpo.ini
 
 # The pipelines of templates/init become arrays of lines.
-flow/init_texts.c: $(LF_INIT_TEMPLATES_SRC) $(srcdir)/flow/init_texts.awk
-	$(AM_V_GEN)$(MKDIR_P) flow && $(AWK) -f $(srcdir)/flow/init_texts.awk $(LF_INIT_TEMPLATES_SRC) > $@.tmp && mv $@.tmp $@
+flow/cmd/init_texts.c: $(LF_INIT_TEMPLATES_SRC) $(srcdir)/flow/cmd/init_texts.awk
+	$(AM_V_GEN)$(MKDIR_P) flow/cmd && $(AWK) -f $(srcdir)/flow/cmd/init_texts.awk $(LF_INIT_TEMPLATES_SRC) > $@.tmp && mv $@.tmp $@

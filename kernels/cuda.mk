@@ -2,7 +2,6 @@
 # that images.c embeds, and by the C compiler into the emulator that tests run (libcuemu.a).
 
 LF_CU_CODE = kernels/cuda/rope.cu
-LF_CU_EMU_CODE = kernels/cuda/emu/cu_rope.c
 LF_CU_HEAD = kernels/cuda/driver.h kernels/cuda/tensor_map.h kernels/cuda/queue.h kernels/cuda/fns.h kernels/cuda/dev.h kernels/cuda/table.h kernels/cuda/args.h
 kernels_libkernels_a_SOURCES += $(LF_CU_HEAD) kernels/cuda/driver.c kernels/cuda/launch.c kernels/cuda/images.c \
   kernels/cuda/table.c kernels/cuda/rope.c
@@ -11,14 +10,11 @@ LF_CUDA_LIBS = -ldl
 include kernels/cuda_stream.mk
 include kernels/cuda_attn.mk
 LF_CU_CODE += kernels/cuda/dora.cu
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_dora.c
 kernels_libkernels_a_SOURCES += kernels/cuda/dora.c
 LF_CU_CODE += kernels/cuda/fp8.cu
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_fp8.c
 LF_CU_HEAD += kernels/cuda/fp8.h engine/base/f8.h engine/base/bits.h
 kernels_libkernels_a_SOURCES += kernels/cuda/fp8.c
 LF_CU_CODE += kernels/cuda/sample.cu
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_sample.c
 LF_CU_HEAD += kernels/cuda/sample.h kernels/sampling.h
 kernels_libkernels_a_SOURCES += kernels/cuda/sample.c
 
@@ -44,34 +40,9 @@ kernels_libcucheck_a_SOURCES = kernels/cuda/driver_check.c kernels/cuda/cudnn_ch
 kernels_libcucheck_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 endif
 
-include kernels/ptx.mk
-check_LIBRARIES += kernels/libcuemu.a
-kernels_libcuemu_a_SOURCES = kernels/cuda/emu/emu.h kernels/cuda/emu/run.h kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c \
-  kernels/cuda/emu/hopper.h kernels/cuda/emu/tma.c kernels/cuda/emu/wgmma.c \
-  kernels/cuda/emu/driver.c kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/state.h \
-  kernels/cuda/emu/cudnn.h kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c $(LF_CU_EMU_CODE) \
-  $(LF_PTX_CODE) kernels/cuda/ptx/ptx.h kernels/cuda/ptx/ins.h kernels/cuda/ptx/parse.h
-
-# The same as a library in place of the driver, for tests that run stages: LOONG_CUDA_DRIVER=tests/libcuemu.so
-LF_CU_EMU_SO = kernels/cuda/emu/fiber.c kernels/cuda/emu/mma.c kernels/cuda/emu/tma.c kernels/cuda/emu/wgmma.c kernels/cuda/emu/driver.c \
-  kernels/cuda/emu/stream.c kernels/cuda/emu/graph.c kernels/cuda/emu/blaslt.c kernels/cuda/emu/cudnn.c kernels/cuda/emu/cudnn_eval.c \
-  $(LF_CU_EMU_CODE) $(LF_PTX_CODE)
-check_DATA += tests/libcuemu.so
-CLEANFILES += tests/libcuemu.so
-tests/libcuemu.so: $(LF_CU_EMU_SO) $(LF_CU_CODE) $(LF_CU_HEAD) kernels/cuda/attn_cudnn.h kernels/cuda/emu/cudnn.h kernels/cuda/emu/emu.h kernels/cuda/emu/hopper.h kernels/cuda/emu/run.h \
-  kernels/cuda/emu/state.h kernels/kernels.h
-	$(AM_V_CCLD)$(MKDIR_P) tests && list=; for f in $(LF_CU_EMU_SO); do list="$$list $(top_srcdir)/$$f"; done; \
-	$(CC) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) -std=gnu11 -ffp-contract=off -fno-math-errno -O2 -g -fPIC -shared -o $@ $$list -lm
-
-# NCCL between processes with emulated GPUs.
-check_DATA += tests/libncclemu.so
-CLEANFILES += tests/libncclemu.so
-EXTRA_DIST += kernels/cuda/emu/nccl.c
-tests/libncclemu.so: kernels/cuda/emu/nccl.c
-	$(AM_V_CCLD)$(MKDIR_P) tests && $(CC) $(CPPFLAGS) -std=gnu11 -O2 -g -fPIC -shared -o $@ $(top_srcdir)/kernels/cuda/emu/nccl.c -ldl -lrt
-
+include tests/cuda/local.mk
 # A test of tests/op compiled a second time with OP_CUDA runs on the emulator, or with LF_REQUIRE_GPU=1 on a real GPU.
-LF_CUDA_TEST_LIBS = kernels/libcuemu.a $(LF_KERNEL_TEST_LIBS) $(LF_CUDA_LIBS)
+LF_CUDA_TEST_LIBS = tests/cuda/libcuemu.a $(LF_KERNEL_TEST_LIBS) $(LF_CUDA_LIBS)
 noinst_HEADERS += tests/op/op_cuda.h
 LF_CUDA_OP = tests/op/op_cuda.c tests/op/op_test.h
 LF_CUDA_CPPFLAGS = $(AM_CPPFLAGS) -DOP_CUDA
@@ -125,4 +96,4 @@ check_PROGRAMS += tests/op/cuda_sample_test
 TESTS += tests/op/cuda_sample_test
 tests_op_cuda_sample_test_SOURCES = tests/op/sample_test.c $(LF_CUDA_OP)
 tests_op_cuda_sample_test_CPPFLAGS = $(LF_CUDA_CPPFLAGS)
-tests_op_cuda_sample_test_LDADD = tests/tap/libtap.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
+tests_op_cuda_sample_test_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)

@@ -3,8 +3,6 @@ LF_CU_ATTN = kernels/cuda/attn_fwd.cu kernels/cuda/attn_f32.cu kernels/cuda/attn
   kernels/cuda/attn_paged.cu kernels/cuda/attn_ragged.cu
 LF_CU_ATTN_HEAD = kernels/cuda/attn_dev.h kernels/cuda/attn_mma.h kernels/cuda/attn_f32.h kernels/cuda/attn_bwd.h kernels/cuda/attn_ragged.h
 LF_CU_CODE += $(LF_CU_ATTN)
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_attn_fwd.c kernels/cuda/emu/cu_attn_f32.c kernels/cuda/emu/cu_attn_bwd.c \
-  kernels/cuda/emu/cu_attn_bwd_f32.c kernels/cuda/emu/cu_attn_paged.c kernels/cuda/emu/cu_attn_ragged.c
 kernels_libkernels_a_SOURCES += $(LF_CU_ATTN_HEAD) kernels/cuda/attn_args.h kernels/cuda/attn.c kernels/cuda/attn_paged.c \
   kernels/cuda/attn_cudnn.h kernels/cuda/attn_cudnn.c kernels/cuda/attn_cudnn_graph.c
 if HAVE_CUDA

@@ -1,13 +1,11 @@
 # Matrix products and the output layer of the CUDA backend: sources and tests (cuda.mk explains).
 LF_CU_CODE += kernels/cuda/gemm.cu kernels/cuda/gemm_wgmma.cu kernels/cuda/colsum.cu kernels/cuda/grouped.cu kernels/cuda/xent.cu
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_gemm.c kernels/cuda/emu/cu_gemm_wgmma.c kernels/cuda/emu/cu_colsum.c kernels/cuda/emu/cu_grouped.c kernels/cuda/emu/cu_xent.c
 LF_CU_HEAD += kernels/cuda/gemm_args.h kernels/cuda/gemm_form.h kernels/cuda/gemm_blaslt.h kernels/cuda/gemm_end.h \
   kernels/cuda/gemm_mma.h kernels/cuda/gemm_ffma.h kernels/cuda/gemm_wg.h kernels/cuda/dev_hopper.h kernels/cuda/colsum_args.h kernels/cuda/xent_args.h
 EXTRA_DIST += kernels/cuda/blaslt_check.c
 if HAVE_CUDA
 kernels_libcucheck_a_SOURCES += kernels/cuda/blaslt_check.c
 endif
-kernels_libcuemu_a_SOURCES += kernels/cuda/emu/blaslt.h kernels/cuda/emu/blaslt.c
 kernels_libkernels_a_SOURCES += kernels/cuda/gemm.c kernels/cuda/gemm_wgmma.c kernels/cuda/gemm_blaslt.c kernels/cuda/colsum.c kernels/cuda/grouped.c kernels/cuda/xent.c
 
 check_PROGRAMS += tests/op/cuda_gemm_test

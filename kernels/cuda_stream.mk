@@ -1,8 +1,6 @@
 # The memory-bound kernels of the CUDA backend and their tests; part of cuda.mk.
 LF_CU_CODE += kernels/cuda/elementwise.cu kernels/cuda/rows.cu kernels/cuda/sort.cu kernels/cuda/embed.cu kernels/cuda/optim.cu \
   kernels/cuda/moe.cu
-LF_CU_EMU_CODE += kernels/cuda/emu/cu_elementwise.c kernels/cuda/emu/cu_rows.c kernels/cuda/emu/cu_sort.c \
-  kernels/cuda/emu/cu_embed.c kernels/cuda/emu/cu_optim.c kernels/cuda/emu/cu_moe.c
 LF_CU_HEAD += kernels/cuda/act.h kernels/cuda/each.h kernels/cuda/elementwise.h kernels/cuda/rows.h \
   kernels/cuda/sort.h kernels/cuda/embed.h kernels/cuda/optim.h kernels/cuda/moe.h
 kernels_libkernels_a_SOURCES += kernels/cuda/elementwise.c kernels/cuda/rows.c kernels/cuda/sort.c \

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/text/shape.h"
+#include "engine/text/chat/shape.h"
 
 /* Messages of a request, in the shape of a row; the request's own variables take the place of those of the options. */
 static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out, lf_err *err)

@@ -5,7 +5,7 @@
 #define LF_STAGES_CHAT_IN_H
 
 #include "engine/infer/request.h"
-#include "engine/text/chat.h"
+#include "engine/text/chat/chat.h"
 
 struct lf_chat_in {
     const char *tokenizer_path; /* these are the caller's */

@@ -14,7 +14,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "engine/convert/shards.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 #define SHARD_TOKENS ((uint64_t)64 << 20)
 

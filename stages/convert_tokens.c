@@ -15,8 +15,8 @@
 #include "engine/infer/genconfig.h"
 #include "engine/infer/runner.h"
 #include "engine/model/same_tokenizer.h"
-#include "engine/text/chat.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/chat/chat.h"
+#include "engine/text/token/tokenizer.h"
 #include "stages/stage.h"
 
 void convert_tokens_fini(struct convert_tokens *t)

@@ -12,12 +12,12 @@
 #include "engine/comm/comm.h"
 #include "engine/infer/lines.h"
 #include "engine/infer/runner.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 /* Values of a REPEAT option as an owned array of borrowed texts. */
 int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err);
 
-/* path: a tokenizer artifact or another directory, or a tokenizer file (engine/text/tokenizer.h). */
+/* path: a tokenizer artifact or another directory, or a tokenizer file (engine/text/token/tokenizer.h). */
 int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err);
 
 /* Is t the tokenizer that the checkpoint, and its adapter where there is one (NULL: none), were trained with? */

@@ -10,7 +10,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
-#include "engine/text/datadoc.h"
+#include "engine/text/corpus/datadoc.h"
 #include "stages/tokenize_priv.h"
 
 static int write_one(lf_artifact *a, const char *dir, const char *name, const char *text, size_t n, lf_err *err)

@@ -20,13 +20,13 @@
 #include "engine/base/sys.h"
 #include "engine/comm/comm.h"
 #include "engine/store/shard.h"
-#include "engine/text/chat.h"
-#include "engine/text/corpus.h"
-#include "engine/text/rowdocs.h"
-#include "engine/text/shape.h"
-#include "engine/text/tokenizer.h"
-#include "engine/text/train_bpe.h"
-#include "engine/text/train_sp.h"
+#include "engine/text/chat/chat.h"
+#include "engine/text/corpus/corpus.h"
+#include "engine/text/corpus/rowdocs.h"
+#include "engine/text/chat/shape.h"
+#include "engine/text/token/tokenizer.h"
+#include "engine/text/vocab/train_bpe.h"
+#include "engine/text/vocab/train_sp.h"
 
 enum { SPLIT_TRAIN, SPLIT_VALID, N_SPLITS };
 extern const char *const lf_tokenize_split_names[N_SPLITS];

@@ -13,8 +13,8 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/text/tokenizer_files.h"
-#include "engine/text/uniclass.h"
+#include "engine/text/token/tokenizer_files.h"
+#include "engine/text/token/uniclass.h"
 #include "stages/stage.h"
 #include "stages/tokenize_priv.h"
 

@@ -11,9 +11,9 @@
 #include "engine/base/str.h"
 #include "engine/model/grow_rows.h"
 #include "engine/model/weights.h"
-#include "engine/text/corpus.h"
-#include "engine/text/grow.h"
-#include "engine/text/tokenizer_files.h"
+#include "engine/text/corpus/corpus.h"
+#include "engine/text/vocab/grow.h"
+#include "engine/text/token/tokenizer_files.h"
 
 typedef struct vocab {
     const char *base, *donor, *checkpoint, *out, *metrics;

@@ -6,4 +6,4 @@ EXTRA_DIST += engine/back/README.md
 check_PROGRAMS += tests/unit/back_cuda_test
 TESTS += tests/unit/back_cuda_test
 tests_unit_back_cuda_test_SOURCES = tests/unit/back_cuda_test.c
-tests_unit_back_cuda_test_LDADD = tests/tap/libtap.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
+tests_unit_back_cuda_test_LDADD = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)

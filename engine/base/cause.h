@@ -3,11 +3,11 @@
  * Why a stage ends, said by those who know: the stage from the code of its error, our launcher when a rank dies, the watchdog
  * of the ranks when it ends a job. What they say is one small file, DIR/cause.json, published with link(2): the first word
  * stands, because what follows from a failure is said later than the failure. DIR is what LOONG_RANKS_DIR names, which the
- * wrapper (flow/exec.h) sets; without it nothing is written.
+ * wrapper (flow/job/exec.h) sets; without it nothing is written.
  *
  *     {"lf_cause":1, "class":"config", "reason":"one line", "by":"lf-eval"}
  *
- * Classes are those of flow/policy.c. "" is: the speaker knows what went wrong, not of which class it is.
+ * Classes are those of flow/run/policy.c. "" is: the speaker knows what went wrong, not of which class it is.
  */
 #ifndef LF_BASE_CAUSE_H
 #define LF_BASE_CAUSE_H

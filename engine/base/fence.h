@@ -3,7 +3,7 @@
  * The fence of this process: the name of a file that the next start of the same stage makes. Once the file is there, this start is
  * superseded: it publishes nothing, removes nothing and ends. A process may still be paused between its look and what it does
  * next, so nobody relies on the fence for being right: a later start goes on only from what it has listed and taken
- * before (flow/handover.h). The fence ends what would compute in vain.
+ * before (flow/run/handover.h). The fence ends what would compute in vain.
  */
 #ifndef LF_BASE_FENCE_H
 #define LF_BASE_FENCE_H

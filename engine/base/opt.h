@@ -54,7 +54,7 @@ typedef struct lf_opt {
     const char *help;    /* one sentence, no full stop needed; no newline */
 } lf_opt;
 
-/* What a later start of a stage goes on from (flow/handover.h): names below out as patterns of fnmatch(3) in which '*' does not
+/* What a later start of a stage goes on from (flow/run/handover.h): names below out as patterns of fnmatch(3) in which '*' does not
  * match '/'. A directory counts once it is an artifact, a file at once. */
 typedef struct lf_opt_carry {
     const char *pattern; /* "checkpoints/step-*" */

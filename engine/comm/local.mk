@@ -32,4 +32,4 @@ TESTS += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh tests/flow/slurm_ra
 EXTRA_DIST += tests/flow/ranks_comm.sh tests/flow/ranks_faults.sh tests/flow/slurm_ranks.sh
 check_PROGRAMS += tests/unit/flow_launch
 tests_unit_flow_launch_SOURCES = tests/unit/flow_launch.c
-tests_unit_flow_launch_LDADD = tests/tap/libtap.a flow/libflow.a $(LF_BASE_LIBS)
+tests_unit_flow_launch_LDADD = tests/tap/libtap.a flow/launch/liblaunch.a $(LF_BASE_LIBS)

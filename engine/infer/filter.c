@@ -12,8 +12,8 @@
 #include "engine/base/mem.h"
 #include "engine/infer/pyre.h"
 #include "engine/infer/score.h"
-#include "engine/text/uniclass.h"
-#include "engine/text/unitext.h"
+#include "engine/text/token/uniclass.h"
+#include "engine/text/token/unitext.h"
 
 typedef struct step step;
 typedef json_t *(*step_fn)(const step *s, json_t *texts, lf_err *err); /* list in, list (or text) out; owned */

@@ -29,7 +29,7 @@
 #include "engine/base/err.h"
 #include "engine/base/str.h"
 #include "engine/infer/sample.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 /* One step of the model over rows: row r is token[r] at position pos[r] of sequence slot seq[r] (seq < 0: padding, ignored). The keys
  * and values of the rows are written to the cache, then each row attends to positions 0..pos[r] of its slot. Afterwards

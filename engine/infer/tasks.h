@@ -36,7 +36,7 @@
 #include "engine/base/str.h"
 #include "engine/infer/gen.h"
 #include "engine/infer/score.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 enum lf_task_kind { LF_TASK_ROLLING = 0, LF_TASK_CHOICE, LF_TASK_LAST_WORD, LF_TASK_REQUESTS };
 const char *lf_task_kind_name(enum lf_task_kind k);

@@ -32,7 +32,7 @@
 #include "engine/post/policy_loss.h"
 #include "engine/post/reward.h"
 #include "engine/post/shaping.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 #include "engine/train/run.h"
 #include "engine/train/scaler.h"
 #include "engine/train/schedule.h"

@@ -17,7 +17,7 @@
 #include <jansson.h>
 
 #include "engine/post/rm_score.h"
-#include "engine/text/rowdocs.h"
+#include "engine/text/corpus/rowdocs.h"
 
 struct lf_rm_rows_opts {
     lf_rowdocs_opts docs; /* tokenizer, template, EOS; max_length and truncate are set here */

@@ -1,17 +1,17 @@
 # tokenizers, corpora, BPE training (engine/text), their tests and benches
 engine_libengine_a_SOURCES += \
-  engine/text/tokenizer.h engine/text/tokenizer.c engine/text/tokenizer_priv.h engine/text/tokenizer_load.c \
-  engine/text/tokenizer_parts.h engine/text/tokenizer_parts.c engine/text/textnorm.c engine/text/added.c \
-  engine/text/bpe.h engine/text/bpe.c engine/text/regex.h engine/text/regex.c engine/text/regex_priv.h \
-  engine/text/regex_pattern.c engine/text/uniprop.h engine/text/uniprop.c engine/text/uniprop_data.h \
-  engine/text/uniprop_sets.h engine/text/scan.h engine/text/scan.c \
-  engine/text/uniclass.h engine/text/uniclass.c engine/text/uniclass_data.h engine/text/unitext.h \
-  engine/text/unitext.c engine/text/unitext_data.h engine/text/vtrie.h engine/text/vtrie.c engine/text/charsmap.h \
-  engine/text/charsmap.c engine/text/base64.h engine/text/base64.c engine/text/proto.h engine/text/proto.c \
-  engine/text/bpe_chars.c engine/text/normalize.c engine/text/pretok.c engine/text/model.c engine/text/decode.h \
-  engine/text/decode.c engine/text/tokenizer_decoder.c engine/text/tokenizer_model.c engine/text/tokenizer_files.h \
-  engine/text/tokenizer_files.c engine/text/tokenizer_forms.h engine/text/tokenizer_forms.c engine/text/tokenizer_conf.c \
-  engine/text/tiktoken.c engine/text/spm.h engine/text/spm.c engine/text/spm_read.h engine/text/spm_read.c
+  engine/text/token/tokenizer.h engine/text/token/tokenizer.c engine/text/token/tokenizer_priv.h engine/text/token/tokenizer_load.c \
+  engine/text/token/tokenizer_parts.h engine/text/token/tokenizer_parts.c engine/text/token/textnorm.c engine/text/token/added.c \
+  engine/text/token/bpe.h engine/text/token/bpe.c engine/text/token/regex.h engine/text/token/regex.c engine/text/token/regex_priv.h \
+  engine/text/token/regex_pattern.c engine/text/token/uniprop.h engine/text/token/uniprop.c engine/text/token/uniprop_data.h \
+  engine/text/token/uniprop_sets.h engine/text/token/scan.h engine/text/token/scan.c \
+  engine/text/token/uniclass.h engine/text/token/uniclass.c engine/text/token/uniclass_data.h engine/text/token/unitext.h \
+  engine/text/token/unitext.c engine/text/token/unitext_data.h engine/text/token/vtrie.h engine/text/token/vtrie.c engine/text/token/charsmap.h \
+  engine/text/token/charsmap.c engine/text/token/base64.h engine/text/token/base64.c engine/text/token/proto.h engine/text/token/proto.c \
+  engine/text/token/bpe_chars.c engine/text/token/normalize.c engine/text/token/pretok.c engine/text/token/model.c engine/text/token/decode.h \
+  engine/text/token/decode.c engine/text/token/tokenizer_decoder.c engine/text/token/tokenizer_model.c engine/text/token/tokenizer_files.h \
+  engine/text/token/tokenizer_files.c engine/text/token/tokenizer_forms.h engine/text/token/tokenizer_forms.c engine/text/token/tokenizer_conf.c \
+  engine/text/token/tiktoken.c engine/text/token/spm.h engine/text/token/spm.c engine/text/token/spm_read.h engine/text/token/spm_read.c
 EXTRA_DIST += \
   tests/golden/tokenizer/make_unicode.py tests/golden/tokenizer/make_uniclass2.py tests/golden/tokenizer/make_uniprop.py \
   tests/golden/tokenizer/make_regex.py tests/golden/tokenizer/regex.json tests/golden/tokenizer/make_tiktoken.py \
@@ -19,7 +19,8 @@ EXTRA_DIST += \
   tests/golden/tokenizer/forms.tar.xz tests/golden/tokenizer/README.md tests/golden/tokenizer/gpt2.json \
   tests/golden/tokenizer/llama3.json tests/golden/tokenizer/qwen2.json tests/golden/tokenizer/prefix.json \
   tests/golden/tokenizer/splits.json tests/golden/tokenizer/vectors.json tests/golden/tokenizer/big.json \
-  tests/bench/tokenize_peer.py engine/text/README.md
+  tests/bench/tokenize_peer.py engine/text/README.md engine/text/token/README.md \
+  engine/text/vocab/README.md engine/text/chat/README.md engine/text/corpus/README.md
 check_PROGRAMS += tests/bench/tokenize_bench
 tests_bench_tokenize_bench_SOURCES = tests/bench/tokenize_bench.c
 tests_bench_tokenize_bench_LDADD = $(LF_ENGINE_LIBS)
@@ -40,10 +41,10 @@ tests_unit_text_scan_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_tokenizer_SOURCES = tests/unit/text_tokenizer.c
 tests_unit_text_tokenizer_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 engine_libengine_a_SOURCES += \
-  engine/text/train_bpe.h engine/text/train_priv.h engine/text/train_bpe.c engine/text/train_merge.c engine/text/train_vocab.c \
-  engine/text/train_json.c engine/text/wordcount.c \
-  engine/text/corpus.h engine/text/corpus.c engine/text/corpus_files.h engine/text/corpus_files.c \
-  engine/text/corpus_kind.h engine/text/corpus_kind.c
+  engine/text/vocab/train_bpe.h engine/text/vocab/train_priv.h engine/text/vocab/train_bpe.c engine/text/vocab/train_merge.c engine/text/vocab/train_vocab.c \
+  engine/text/vocab/train_json.c engine/text/vocab/wordcount.c \
+  engine/text/corpus/corpus.h engine/text/corpus/corpus.c engine/text/corpus/corpus_files.h engine/text/corpus/corpus_files.c \
+  engine/text/corpus/corpus_kind.h engine/text/corpus/corpus_kind.c
 text_tests2 = tests/unit/text_train tests/unit/text_corpus
 check_PROGRAMS += $(text_tests2)
 TESTS += $(text_tests2)
@@ -55,9 +56,9 @@ EXTRA_DIST += tests/golden/tokenizer/train.json
 CLEANFILES += tests/bench/tokenize_bench
 bench: tests/bench/tokenize_bench
 # shapes of JSON lines, the dataset doctor
-engine_libengine_a_SOURCES += engine/text/shape.h engine/text/shape_priv.h engine/text/shape.c engine/text/shape_read.c \
-  engine/text/datadoc.h engine/text/datadoc_priv.h engine/text/datadoc.c engine/text/datadoc_odd.c engine/text/datadoc_dup.c \
-  engine/text/datadoc_report.c engine/text/datadoc_enc.c
+engine_libengine_a_SOURCES += engine/text/chat/shape.h engine/text/chat/shape_priv.h engine/text/chat/shape.c engine/text/chat/shape_read.c \
+  engine/text/corpus/datadoc.h engine/text/corpus/datadoc_priv.h engine/text/corpus/datadoc.c engine/text/corpus/datadoc_odd.c engine/text/corpus/datadoc_dup.c \
+  engine/text/corpus/datadoc_report.c engine/text/corpus/datadoc_enc.c
 text_tests3 = tests/unit/text_shape tests/unit/text_datadoc
 check_PROGRAMS += $(text_tests3)
 TESTS += $(text_tests3)
@@ -66,9 +67,9 @@ tests_unit_text_shape_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_unit_text_datadoc_SOURCES = tests/unit/text_datadoc.c
 tests_unit_text_datadoc_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 # chat templates
-engine_libengine_a_SOURCES += engine/text/chat.h engine/text/chat_priv.h engine/text/chat.c engine/text/chat_file.c \
-  engine/text/chat_encode.c engine/text/rowdocs.h engine/text/rowdocs_priv.h engine/text/rowdocs.c \
-  engine/text/rowdocs_cut.c
+engine_libengine_a_SOURCES += engine/text/chat/chat.h engine/text/chat/chat_priv.h engine/text/chat/chat.c engine/text/chat/chat_file.c \
+  engine/text/chat/chat_encode.c engine/text/corpus/rowdocs.h engine/text/corpus/rowdocs_priv.h engine/text/corpus/rowdocs.c \
+  engine/text/corpus/rowdocs_cut.c
 check_PROGRAMS += tests/unit/text_chat
 TESTS += tests/unit/text_chat
 tests_unit_text_chat_SOURCES = tests/unit/text_chat.c

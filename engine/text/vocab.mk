@@ -1,8 +1,8 @@
 # SentencePiece-style training and growing vocabularies (engine/text), and their tests
 engine_libengine_a_SOURCES += \
-  engine/text/train_sp.h engine/text/train_sp_priv.h engine/text/train_sp.c engine/text/train_seed.c \
-  engine/text/train_unigram.c engine/text/sp_write.c \
-  engine/text/grow.h engine/text/grow_priv.h engine/text/grow.c engine/text/grow_file.c
+  engine/text/vocab/train_sp.h engine/text/vocab/train_sp_priv.h engine/text/vocab/train_sp.c engine/text/vocab/train_seed.c \
+  engine/text/vocab/train_unigram.c engine/text/vocab/sp_write.c \
+  engine/text/vocab/grow.h engine/text/vocab/grow_priv.h engine/text/vocab/grow.c engine/text/vocab/grow_file.c
 text_vocab_tests = tests/unit/text_grow tests/unit/text_train_sp
 check_PROGRAMS += $(text_vocab_tests)
 TESTS += $(text_vocab_tests)

@@ -30,7 +30,7 @@
 
 #include "engine/base/err.h"
 #include "engine/store/shard.h"
-#include "engine/text/pack.h"
+#include "engine/text/corpus/pack.h"
 
 typedef struct lf_loader_source {
     const char *dir; /* `shards` artifact */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What every .cu file stands on. A .cu file is written in the common part of C and C++ (no templates, references or
- * classes; casts from void * written out) and compiled twice: by nvcc for GPUs, and by the C compiler with emu/emu.h,
+ * classes; casts from void * written out) and compiled twice: by nvcc for GPUs, and by the C compiler with a twin of what is below,
  * which gives each name below its meaning on a CPU, so that kernels run in `make check` under sanitizers. Inline PTX
  * stands only here, each piece beside its C twin.
  *
@@ -203,7 +203,7 @@ LF_DEV void lf_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #else
-#include "kernels/cuda/emu/emu.h"
+#include LF_CUDA_TWIN
 #endif
 
 /* ---- the same text for both compilers ---- */

@@ -2,7 +2,7 @@
  *
  * Pieces of compute capability 9.0 beyond dev.h: barriers in shared memory (mbarrier), tiles brought by the copy engine
  * (TMA), matrix products of a warpgroup (wgmma). Code that uses them is compiled for sm_90a alone. As in dev.h, each
- * piece of inline PTX has a C twin (emu/hopper.h). Formats are those of the PTX ISA, "mbarrier", "cp.async.bulk.tensor"
+ * piece of inline PTX has a C twin (tests/cuda/emu/hopper.h). Formats are those of the PTX ISA, "mbarrier", "cp.async.bulk.tensor"
  * and "asynchronous warpgroup-level matrix instructions".
  *
  * Three parties read and write shared memory, and only barriers order them: threads; the copy engine, which writes at
@@ -148,8 +148,6 @@ LF_DEV void lf_wgmma_commit(void)
 LF_WGMMA(16, LF_WG_R8, "%8", "%9", "%10", LF_WG_D8(0))
 LF_WGMMA(64, LF_WG_R32, "%32", "%33", "%34", LF_WG_D32(0))
 LF_WGMMA(192, LF_WG_R96, "%96", "%97", "%98", LF_WG_D96(0))
-#else
-#include "kernels/cuda/emu/hopper.h"
 #endif
 
 /* Threads of a warpgroup. */

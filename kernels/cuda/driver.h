@@ -2,7 +2,7 @@
  *
  * The thin CUDA layer: the functions of the driver (libcuda.so.1, loaded at run time) that this project calls, as one
  * table. Host code never links a CUDA library and needs no toolkit to build; tests put an emulator behind the same
- * table (emu/).
+ * table (tests/cuda/emu/).
  *
  * Types and constants restate the driver's binary interface as far as it is used (CUDA Driver API, cuda.h, stable since
  * CUDA 11; driver_check.c compares them with the toolkit's header where one is found). Every call returns a CUresult, 0

@@ -15,7 +15,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 /* Documents of about DOC bytes, cut at ends of lines. */
 #define DOC 4096

@@ -11,7 +11,7 @@
 #include "db/event.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
-#include "flow/epoch.h"
+#include "flow/run/epoch.h"
 #include "tests/fault/crash_test.h"
 
 /* ---- epochs: incarnation 1.1 is overtaken by 1.2, which commits; 1.1 lives on as a zombie and tries to ---- */

@@ -11,7 +11,7 @@ TESTS += tests/fault/crash_test
 tests_fault_crash_test_SOURCES = tests/fault/crash_test.c tests/fault/crash_test.h tests/fault/crash_flow.c \
   tests/fault/crash_stages.c tests/fault/crash_fs.c tests/fault/crash_fs.h tests/fault/trace.h
 tests_fault_crash_test_CPPFLAGS = $(AM_CPPFLAGS) -DLF_TRACE_LIBRARY='"$(abs_builddir)/tests/fault/preload.so"'
-tests_fault_crash_test_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_ENGINE_LIBS)
+tests_fault_crash_test_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_ENGINE_LIBS)
 
 # Faults: the n-th call fails, or the process is killed there; used by tests/stage/faults.sh and tests/flow/faults.sh.
 check_DATA += tests/fault/fail.so

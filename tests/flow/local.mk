@@ -1,7 +1,7 @@
 # The flow, tested with stages that do nothing: loong-flow with their option tables, and their executables.
 check_PROGRAMS += tests/flow/bin/loong-flow tests/flow/bin/lf-work tests/flow/bin/lf-join
 tests_flow_bin_loong_flow_SOURCES = tests/flow/fake_flow.c tests/flow/fake_tables.c tests/flow/fake.h
-tests_flow_bin_loong_flow_LDADD = flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
+tests_flow_bin_loong_flow_LDADD = flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
 tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
@@ -30,14 +30,14 @@ flow_unit_tests = tests/unit/flow_conf tests/unit/flow_epoch tests/unit/flow_han
 check_PROGRAMS += $(flow_unit_tests)
 TESTS += $(flow_unit_tests)
 tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
-tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
-tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_handover_SOURCES = tests/unit/flow_handover.c
-tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_handover_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
 tests_unit_flow_policy_SOURCES = tests/unit/flow_policy.c
-tests_unit_flow_policy_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_policy_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 # PBS and Torque for tests: one program under the names of their commands.
 check_PROGRAMS += tests/flow/fakes/pbs/fakepbs
@@ -52,12 +52,12 @@ EXTRA_DIST += tests/flow/links_slurm.sh tests/flow/pbs.sh tests/flow/torque.sh t
 check_PROGRAMS += tests/unit/flow_pbs
 TESTS += tests/unit/flow_pbs
 tests_unit_flow_pbs_SOURCES = tests/unit/flow_pbs.c
-tests_unit_flow_pbs_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_pbs_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 check_PROGRAMS += tests/unit/flow_slurm
 TESTS += tests/unit/flow_slurm
 tests_unit_flow_slurm_SOURCES = tests/unit/flow_slurm.c
-tests_unit_flow_slurm_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_slurm_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 # What takes long (make check-long).
 LONG_TESTS += tests/flow/launch_again.sh
@@ -68,7 +68,7 @@ TESTS += tests/flow/wrapper.sh tests/flow/ranks.sh tests/unit/flow_jobside
 EXTRA_DIST += tests/flow/wrapper.sh tests/flow/ranks.sh
 check_PROGRAMS += tests/unit/flow_jobside
 tests_unit_flow_jobside_SOURCES = tests/unit/flow_jobside.c
-tests_unit_flow_jobside_LDADD = tests/tap/libtap.a flow/libflow.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_jobside_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 
 # Superseded starts.
 TESTS += tests/flow/fence.sh

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "engine/text/rowdocs.h"
+#include "engine/text/corpus/rowdocs.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_corpus = NULL;

@@ -6,7 +6,7 @@
 #ifndef LF_TESTS_FUZZ_TOK_USE_H
 #define LF_TESTS_FUZZ_TOK_USE_H
 
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 void fuzz_use_tokenizer(lf_tokenizer *t);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
-#include "kernels/cuda/emu/blaslt.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/blaslt.h"
+#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
 #include "tests/tap/tap.h"
 

@@ -11,7 +11,7 @@
 
 #include "engine/base/rng.h"
 #include "engine/post/pg_model.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/golden-gpu/device.h"
 #include "tests/golden/families/family.h"
 #include "tests/tap/tap.h"

@@ -1,6 +1,6 @@
 # Whole models on CUDA: on the emulator in make check, on GPU 0 in make check-gpu.
 GOLDEN_GPU = tests/golden-gpu/device.c tests/golden-gpu/device.h
-GOLDEN_GPU_LIBS = tests/tap/libtap.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
+GOLDEN_GPU_LIBS = tests/tap/libtap.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
 golden_gpu_tests = tests/golden-gpu/fp8_test tests/golden-gpu/loss_test tests/golden-gpu/cuda_families_test
 check_PROGRAMS += $(golden_gpu_tests)
 TESTS += $(golden_gpu_tests)

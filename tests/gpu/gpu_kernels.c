@@ -20,8 +20,8 @@
 #include "engine/back/back.h"
 #include "engine/base/f16.h"
 #include "kernels/bench/bench.h"
-#include "kernels/cuda/emu/cudnn.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/cudnn.h"
+#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/gemm_form.h"
 
 enum { SAMPLES = 20, WARM = 5 };

@@ -31,7 +31,7 @@
 #include "engine/infer/paged.h"
 #include "engine/model/decoder.h"
 #include "kernels/bench/bench.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 
 enum { PROMPT = 16, MAX_STEPS = 64, WARM = 3, MAX_BATCH = 1024, MAX_NEW = 4096, FEWEST = 3, NOISE = 1 << 20 };
 #define LONG_S 25.0 /* steps are not repeated further once they took so long together */

@@ -8,9 +8,9 @@ CLEANFILES += check-gpu.txt bench-gpu.md
 check_PROGRAMS += tests/gpu/gpu_model tests/gpu/gpu_kernels
 CLEANFILES += tests/gpu/gpu_model tests/gpu/gpu_kernels
 tests_gpu_gpu_kernels_SOURCES = tests/gpu/gpu_kernels.c
-tests_gpu_gpu_kernels_LDADD = kernels/bench/libbench.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
+tests_gpu_gpu_kernels_LDADD = kernels/bench/libbench.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
 tests_gpu_gpu_model_SOURCES = tests/gpu/gpu_model.c
-tests_gpu_gpu_model_LDADD = kernels/bench/libbench.a kernels/libcuemu.a $(LF_ENGINE_LIBS)
+tests_gpu_gpu_model_LDADD = kernels/bench/libbench.a tests/cuda/libcuemu.a $(LF_ENGINE_LIBS)
 
 # Programs that run on a GPU with LF_REQUIRE_GPU=1.
 LF_GPU_TESTS = for p in $(check_PROGRAMS); do case $$p in tests/op/cuda_* | tests/golden-gpu/*) echo $$p ;; esac; done

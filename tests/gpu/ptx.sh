@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Some programs of tests/op on the PTX that nvcc made of the kernels (kernels/cuda/ptx). `make check-ptx` runs all of them.
+# Some programs of tests/op on the PTX that nvcc made of the kernels (tests/cuda/ptx). `make check-ptx` runs all of them.
 set -u
 build=${LF_BUILDDIR:-.}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ptx.XXXXXX") || exit 99

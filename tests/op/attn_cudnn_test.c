@@ -6,7 +6,7 @@
  */
 #include "config.h"
 
-#include "kernels/cuda/emu/cudnn.h"
+#include "tests/cuda/emu/cudnn.h"
 #include "tests/op/attn_rig.h"
 
 static const struct attn_case more_cases[] = {

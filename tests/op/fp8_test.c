@@ -7,7 +7,7 @@
 
 #include "tests/op/op_test.h"
 #ifdef OP_CUDA
-#include "kernels/cuda/emu/blaslt.h"
+#include "tests/cuda/emu/blaslt.h"
 #endif
 
 enum { B = LF_FP8_BLOCK };

@@ -8,7 +8,7 @@
 #include "tests/op/op_test.h"
 
 #ifdef OP_CUDA
-#include "kernels/cuda/emu/blaslt.h"
+#include "tests/cuda/emu/blaslt.h"
 #include "kernels/cuda/gemm_form.h"
 enum { CASES = 120, PANELS = 0, QUEUES = 1 };
 static int queue_threads(const lf_queue *q)

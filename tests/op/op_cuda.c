@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
 #include "tests/tap/tap.h"
 

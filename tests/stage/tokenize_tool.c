@@ -10,7 +10,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/store/shard.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 static int print_docs(const lf_shardset *s, const lf_tokenizer *t, lf_err *err)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/back/back.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;

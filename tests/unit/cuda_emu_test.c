@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/cuda/emu/twin.h"
+
 #include "engine/base/f16.h"
 #include "kernels/cuda/dev.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
 #include "tests/op/op_test.h"
 

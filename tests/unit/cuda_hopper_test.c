@@ -8,9 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/cuda/emu/twin.h"
+
 #include "engine/base/f16.h"
 #include "kernels/cuda/dev_hopper.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/op/op_test.h"
 
 enum { M = 64, N = 16, K = 192, BK = 64, STAGE = (M + 64) * BK * 2, SMEM = 1024 + STAGE + 64 };

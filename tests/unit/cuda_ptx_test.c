@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/cuda/emu/run.h"
-#include "kernels/cuda/ptx/ptx.h"
+#include "tests/cuda/emu/run.h"
+#include "tests/cuda/ptx/ptx.h"
 #include "tests/tap/tap.h"
 
 enum { WORDS = 4096, MOST = 64 };

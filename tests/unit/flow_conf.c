@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "flow/conf.h"
-#include "flow/pipeline.h"
-#include "flow/spec.h"
+#include "flow/plan/conf.h"
+#include "flow/plan/pipeline.h"
+#include "flow/plan/spec.h"
 #include "tests/flow/fake.h"
 #include "tests/tap/tap.h"
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "flow/classify.h"
-#include "flow/epoch.h"
+#include "flow/run/classify.h"
+#include "flow/run/epoch.h"
 #include "tests/tap/tap.h"
 
 static char dir[PATH_MAX];

@@ -17,8 +17,8 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/str.h"
-#include "flow/epoch.h"
-#include "flow/handover.h"
+#include "flow/run/epoch.h"
+#include "flow/run/handover.h"
 #include "tests/tap/tap.h"
 
 /* ---- links that are refused, or before which something happens ---- */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "engine/base/str.h"
-#include "flow/exec.h"
+#include "flow/job/exec.h"
 #include "tests/tap/tap.h"
 
 static void test_lead(void)

@@ -14,8 +14,8 @@
 
 #include "engine/base/io.h"
 #include "engine/base/net.h"
-#include "flow/launch.h"
-#include "flow/launch_job.h"
+#include "flow/launch/launch.h"
+#include "flow/launch/job.h"
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flow/chain.h"
-#include "flow/pbs.h"
-#include "flow/submit.h"
+#include "flow/sched/chain.h"
+#include "flow/sched/pbs.h"
+#include "flow/sched/submit.h"
 #include "tests/tap/tap.h"
 
 static void test_flavour(void)

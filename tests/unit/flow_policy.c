@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow/classify.h"
-#include "flow/policy.h"
+#include "flow/run/classify.h"
+#include "flow/run/policy.h"
 #include "tests/tap/tap.h"
 
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "flow/slurm_parse.h"
-#include "flow/submit.h"
-#include "flow/tmpl.h"
+#include "flow/sched/slurm_parse.h"
+#include "flow/sched/submit.h"
+#include "flow/sched/tmpl.h"
 #include "tests/tap/tap.h"
 
 static void parse_ids(void)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
 #include "tests/unit/graph_util.h"
 

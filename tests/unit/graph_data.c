@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
-#include "kernels/cuda/emu/run.h"
+#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
 #include "tests/unit/graph_util.h"
 

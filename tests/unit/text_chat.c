@@ -9,7 +9,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
-#include "engine/text/chat.h"
+#include "engine/text/chat/chat.h"
 #include "engine/text/jinja/jinja.h"
 #include "tests/tap/tap.h"
 

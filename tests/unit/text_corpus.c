@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/text/corpus.h"
+#include "engine/text/corpus/corpus.h"
 #include "tests/tap/tap.h"
 
 static char dir[2048];

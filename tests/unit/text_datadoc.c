@@ -3,7 +3,7 @@
  * The dataset doctor: every planted defect is found at its place and nothing else, a clean file has none, and memory
  * stays bounded when rows do not fit.
  */
-#include "engine/text/datadoc.h"
+#include "engine/text/corpus/datadoc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/rng.h"
-#include "engine/text/datadoc_priv.h"
+#include "engine/text/corpus/datadoc_priv.h"
 #include "tests/tap/tap.h"
 
 static lf_corpus_args args;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/text_vectors.h"
 

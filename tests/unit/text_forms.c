@@ -17,8 +17,8 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/text/tokenizer.h"
-#include "engine/text/tokenizer_files.h"
+#include "engine/text/token/tokenizer.h"
+#include "engine/text/token/tokenizer_files.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/text_vectors.h"
 

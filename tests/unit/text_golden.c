@@ -12,7 +12,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/text_vectors.h"
 

@@ -13,7 +13,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
-#include "engine/text/grow.h"
+#include "engine/text/vocab/grow.h"
 #include "tests/tap/tap.h"
 
 /* Written for this test. */

@@ -2,7 +2,7 @@
  *
  * Packing: every token exactly once, the segment bound with its padding, whole documents under best fit, limits.
  */
-#include "engine/text/pack.h"
+#include "engine/text/corpus/pack.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/text/regex.h"
-#include "engine/text/uniclass.h"
+#include "engine/text/token/regex.h"
+#include "engine/text/token/uniclass.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/text_vectors.h"
 

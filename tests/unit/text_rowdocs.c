@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "engine/text/rowdocs.h"
+#include "engine/text/corpus/rowdocs.h"
 #include "tests/tap/tap.h"
 
 #define TEMPLATE                                                                                                       \

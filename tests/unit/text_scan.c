@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
-#include "engine/text/regex.h"
-#include "engine/text/scan.h"
-#include "engine/text/uniclass.h"
+#include "engine/text/token/regex.h"
+#include "engine/text/token/scan.h"
+#include "engine/text/token/uniclass.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/text_vectors.h"
 

@@ -3,7 +3,7 @@
  * Shapes of JSON lines: each is recognised and read; columns and roles are renamed; what is ambiguous, unmapped or of a
  * wrong type is one error that names line and column.
  */
-#include "engine/text/shape.h"
+#include "engine/text/chat/shape.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "engine/text/regex.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/regex.h"
+#include "engine/text/token/tokenizer.h"
 #include "tests/tap/tap.h"
 
 #define MODEL_HEAD "\"model\":{\"type\":\"BPE\","

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/text/train_bpe.h"
+#include "engine/text/vocab/train_bpe.h"
 #include "tests/tap/tap.h"
 
 static json_t *load(const char *name)

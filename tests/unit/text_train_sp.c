@@ -16,8 +16,8 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/rng.h"
-#include "engine/text/train_sp.h"
-#include "engine/text/uniclass.h"
+#include "engine/text/vocab/train_sp.h"
+#include "engine/text/token/uniclass.h"
 #include "tests/tap/tap.h"
 
 static char path[4096];

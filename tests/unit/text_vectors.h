@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "engine/text/tokenizer.h"
+#include "engine/text/token/tokenizer.h"
 
 /* Bytes of hex text into out (room for half of it and a zero); returns how many. */
 size_t vectors_unhex(char *out, const char *hex);

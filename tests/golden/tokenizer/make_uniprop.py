@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes engine/text/uniprop_data.h and uniprop_sets.h: general categories, scripts and the other classes that patterns name with \\p{..}.
+"""Writes engine/text/token/uniprop_data.h and uniprop_sets.h: general categories, scripts and the other classes that patterns name with \\p{..}.
 
 As in make_unicode.py, each class is asked from the tokenizers library (Oniguruma 6.9.10: Unicode 16.0), not from a
 Unicode database. Needs: pip install tokenizers. Run from the top of the source tree.

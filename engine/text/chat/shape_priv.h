@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between recognising a row (shape.c) and reading it (shape_read.c).
+ */
+#ifndef LF_TEXT_SHAPE_PRIV_H
+#define LF_TEXT_SHAPE_PRIV_H
+
+#include "engine/base/mem.h"
+#include "engine/text/chat/shape.h"
+
+#define LF_SHAPE_COLUMNS 6
+
+/* One way a shape is written: the first `need` columns must be there, the others may be. */
+struct lf_variant {
+    enum lf_shape shape;
+    int need;
+    const char *columns[LF_SHAPE_COLUMNS];
+};
+
+struct lf_row_ctx {
+    const lf_shape_opts *o;
+    const char *where;
+    json_t *root;
+    lf_arena *arena;
+};
+
+/* What our column `name` is called in the data. */
+const char *lf_shape_column(const lf_shape_opts *o, const char *name);
+json_t *lf_shape_get(const struct lf_row_ctx *c, const char *name); /* the column, NULL when absent or null */
+/* Fill the pieces of a row whose variant is known. */
+int lf_shape_read(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v, lf_err *err);
+
+#endif

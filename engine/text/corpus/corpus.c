@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Streaming reader of corpora: see corpus.h. A window `win` holds bytes of the open member that were read but not yet
+ * handed out; records are cut from its front.
+ */
+#include "config.h"
+
+#include "engine/text/corpus/corpus.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/utf8.h"
+#include "engine/text/corpus/corpus_files.h"
+#include "engine/text/corpus/corpus_kind.h"
+#include "engine/text/token/tokenizer_priv.h"
+
+#define BLOCK ((size_t)1 << 18)
+
+struct lf_corpus {
+    lf_corpus_args a;
+    lf_corpus_list files;
+    size_t at;          /* source being read, or to be opened next */
+    struct archive *ar; /* NULL: source not open */
+    bool in_member;
+    bool is_archive; /* tar or zip: members have names */
+    char *member;
+    bool json;
+    bool at_start, mark; /* nothing of the member is read; a byte order mark was passed over before
+                            its first record */
+    lf_buf win; /* [pos, win.len) is unread */
+    size_t pos;
+    bool member_end; /* nothing follows the window */
+    uint64_t line, in_source;
+    int64_t member_bytes;
+    int64_t done_before; /* bytes of the sources before `at` */
+    bool check_crc;      /* the member is a whole gzip file: libarchive does not look at its checksum */
+    uint32_t crc;
+    uint32_t crc_table[8][256];
+};
+
+/* CRC-32 of gzip (RFC 1952), eight bytes a step. */
+static void crc_init(uint32_t t[8][256])
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++)
+            c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
+        t[0][i] = c;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int i = 0; i < 256; i++)
+            t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 0xFF];
+}
+
+static uint32_t crc_add(const uint32_t t[8][256], uint32_t c, const uint8_t *p, size_t n)
+{
+    c = ~c;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint32_t a, b;
+        memcpy(&a, p, 4);
+        memcpy(&b, p + 4, 4);
+        a ^= c;
+        c = t[7][a & 0xFF] ^ t[6][a >> 8 & 0xFF] ^ t[5][a >> 16 & 0xFF] ^ t[4][a >> 24] ^ t[3][b & 0xFF] ^
+            t[2][b >> 8 & 0xFF] ^ t[1][b >> 16 & 0xFF] ^ t[0][b >> 24];
+    }
+    for (; n > 0; n--, p++)
+        c = c >> 8 ^ t[0][(c ^ *p) & 0xFF];
+    return ~c;
+}
+
+int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
+{
+    lf_corpus *c = lf_calloc(1, sizeof(*c), err);
+    if (!c)
+        return LF_ENOMEM;
+    c->a = *args;
+    c->a.inputs = NULL;
+    lf_buf_init(&c->win);
+    crc_init(c->crc_table);
+    int rc = 0;
+    for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
+        rc = lf_corpus_list_add(&c->files, args->inputs[i], err);
+    if (rc != 0) {
+        lf_corpus_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+static void close_source(lf_corpus *c)
+{
+    if (c->ar)
+        archive_read_free(c->ar);
+    c->ar = NULL;
+    free(c->member);
+    c->member = NULL;
+    c->in_member = false;
+    c->pos = 0;
+    lf_buf_clear(&c->win);
+}
+
+void lf_corpus_close(lf_corpus *c)
+{
+    if (!c)
+        return;
+    close_source(c);
+    lf_corpus_list_fini(&c->files);
+    lf_buf_fini(&c->win);
+    free(c);
+}
+
+const lf_corpus_source *lf_corpus_sources(const lf_corpus *c, size_t *n)
+{
+    *n = c->files.n;
+    return c->files.v;
+}
+
+static int64_t bytes_before(const lf_corpus *c, size_t source)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < source; i++)
+        sum += c->files.v[i].bytes > 0 ? c->files.v[i].bytes : 0;
+    return sum;
+}
+
+int64_t lf_corpus_total_bytes(const lf_corpus *c)
+{
+    for (size_t i = 0; i < c->files.n; i++)
+        if (c->files.v[i].bytes < 0)
+            return -1;
+    return bytes_before(c, c->files.n);
+}
+
+int64_t lf_corpus_bytes_done(const lf_corpus *c)
+{
+    return c->done_before + (c->ar ? archive_filter_bytes(c->ar, -1) : 0);
+}
+
+int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err)
+{
+    if (source > c->files.n)
+        return lf_fail(err, LF_EINVAL, "source %zu of %zu", source, c->files.n);
+    close_source(c);
+    c->at = source;
+    c->in_source = 0;
+    c->done_before = bytes_before(c, source);
+    return 0;
+}
+
+/* ---- names ---- */
+
+static bool is_json_name(const lf_corpus *c, const char *name)
+{
+    if (c->a.format != LF_CORPUS_AUTO)
+        return c->a.format == LF_CORPUS_JSONL;
+    size_t n = lf_corpus_strip_compression(name);
+    return lf_corpus_ends_with(name, n, ".jsonl") || lf_corpus_ends_with(name, n, ".ndjson");
+}
+
+/* ---- libarchive ---- */
+
+static int archive_fail(lf_corpus *c, lf_err *err)
+{
+    const char *why = archive_error_string(c->ar);
+    return lf_fail(err, LF_EFORMAT, "%s%s%s: %s after %lld bytes of text (byte %lld of the file); is it complete?",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "", why ? why : "read error",
+                   (long long)c->member_bytes, (long long)archive_filter_bytes(c->ar, -1));
+}
+
+static int open_source(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    bool std = strcmp(path, "-") == 0;
+    c->member_bytes = 0;
+    c->in_source = 0;
+    c->is_archive = lf_corpus_is_archive_name(path);
+    c->ar = archive_read_new();
+    if (!c->ar)
+        return lf_fail(err, LF_ENOMEM, "no memory to read %s", path);
+    /* Only these: others would take text for an archive, or start a program. */
+    archive_read_support_filter_gzip(c->ar);
+    archive_read_support_filter_bzip2(c->ar);
+    archive_read_support_filter_xz(c->ar);
+    archive_read_support_filter_zstd(c->ar);
+    if (c->is_archive) {
+        archive_read_support_format_tar(c->ar);
+        archive_read_support_format_zip(c->ar);
+    } else {
+        archive_read_support_format_raw(c->ar);
+        archive_read_support_format_empty(c->ar);
+    }
+    int got = std ? archive_read_open_fd(c->ar, 0, BLOCK) : archive_read_open_filename(c->ar, path, BLOCK);
+    return got == ARCHIVE_OK ? 0 : archive_fail(c, err);
+}
+
+/* A file whose name promises compression must be compressed: a few bytes of one look like text. */
+static int check_filter(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    size_t n = lf_corpus_strip_compression(path);
+    int code = archive_filter_code(c->ar, 0);
+    if (path[n] && code == ARCHIVE_FILTER_NONE)
+        return lf_fail(err, LF_EFORMAT, "%s: its first bytes are not those of a %s file; is it complete?", path,
+                       path + n);
+    c->check_crc = !c->is_archive && code == ARCHIVE_FILTER_GZIP && archive_filter_count(c->ar) == 2 &&
+                   c->files.v[c->at].bytes >= 18;
+    c->crc = 0;
+    return 0;
+}
+
+/* How many gzip members the file seems to hold. With several, the checksum at its end is not that of the whole. */
+static int count_members(const uint8_t *p, size_t n)
+{
+    int members = 0;
+    for (size_t i = 0; i + 10 <= n; i++) {
+        const uint8_t *hit = memchr(p + i, 0x1F, n - 9 - i);
+        if (!hit)
+            break;
+        i = (size_t)(hit - p);
+        members += hit[1] == 0x8B && hit[2] == 8 && hit[3] < 32 && (hit[8] == 0 || hit[8] == 2 || hit[8] == 4) &&
+                   (hit[9] < 14 || hit[9] == 255);
+    }
+    return members;
+}
+
+/* Compare what was read with the length and CRC-32 at the end of the gzip file. Files of several members (concatenated,
+ * bgzip) carry no checksum of the whole and pass. */
+static int check_gzip_end(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    uint8_t end[8];
+    uint32_t crc, len;
+    int members = 0;
+    lf_buf all;
+    lf_buf_init(&all);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int rc = fd < 0 ? lf_fail_errno(err, "cannot open %s", path)
+                    : lf_io_pread_all(fd, end, 8, (off_t)(c->files.v[c->at].bytes - 8), path, err);
+    if (fd >= 0)
+        close(fd);
+    if (rc != 0)
+        return rc;
+    memcpy(&crc, end, 4);
+    memcpy(&len, end + 4, 4);
+    if (crc == c->crc && len == (uint32_t)c->member_bytes)
+        return 0;
+    rc = lf_io_read_file(path, SIZE_MAX / 2, &all, err);
+    if (rc == 0)
+        members = count_members((const uint8_t *)all.data, all.len);
+    lf_buf_fini(&all);
+    if (rc == 0 && members < 2)
+        rc = lf_fail(err, LF_EFORMAT, "%s: its text does not have the checksum at the end of the file; it is damaged",
+                     path);
+    return rc;
+}
+
+/* A file inside the archive that is compressed or an archive itself: its bytes are no text. */
+static int nested(const lf_corpus *c, const char *name, const char *what, lf_err *err)
+{
+    return lf_fail(err, LF_EFORMAT, "%s: %s is %s inside an archive, which is not read; unpack it first",
+                   c->files.v[c->at].path, name, what);
+}
+
+/* Go to the next member worth reading; 0 none left. */
+static int next_member(lf_corpus *c, lf_err *err)
+{
+    for (;;) {
+        struct archive_entry *e;
+        int got = archive_read_next_header(c->ar, &e);
+        int rc = got == ARCHIVE_FATAL ? 0 : check_filter(c, err);
+        if (got == ARCHIVE_EOF || rc != 0)
+            return rc;
+        if (got != ARCHIVE_OK && got != ARCHIVE_WARN)
+            return archive_fail(c, err);
+        free(c->member);
+        c->member = NULL;
+        if (c->is_archive) {
+            const char *name = archive_entry_pathname(e);
+            const char *base = name ? strrchr(name, '/') : NULL;
+            base = base ? base + 1 : name;
+            if (!name || archive_entry_filetype(e) != AE_IFREG || base[0] == '.' || base[0] == 0)
+                continue;
+            if (lf_corpus_is_archive_name(name) || name[lf_corpus_strip_compression(name)])
+                return nested(c, name, "a compressed file or an archive", err);
+            c->member = lf_strdup(name, err);
+            if (!c->member)
+                return LF_ENOMEM;
+        }
+        c->json = is_json_name(c, c->member ? c->member : c->files.v[c->at].path);
+        c->in_member = true;
+        c->member_end = false;
+        c->member_bytes = 0;
+        c->line = 1;
+        c->at_start = true;
+        c->pos = 0;
+        lf_buf_clear(&c->win);
+        return 1;
+    }
+}
+
+/* The first bytes of a member: are they text at all? */
+static int check_signature(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+{
+    const char *what = lf_corpus_signature(bytes, n);
+    if (what && c->member)
+        return nested(c, c->member, what, err);
+    return what ? lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; its name must end in .%s for it to be opened",
+                          c->files.v[c->at].path, what, what)
+                : 0;
+}
+
+/* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be terabytes. */
+static int check_hole(lf_corpus *c, int64_t offset, lf_err *err)
+{
+    return offset <= c->member_bytes
+               ? 0
+               : lf_fail(err, LF_EFORMAT, "%s: %s is a sparse file with a hole of %lld bytes at byte %lld; text has none",
+                         c->files.v[c->at].path, c->member, (long long)(offset - c->member_bytes),
+                         (long long)c->member_bytes);
+}
+
+/* Read more of the member behind the window; sets member_end at its end. */
+static int refill(lf_corpus *c, lf_err *err)
+{
+    if (c->pos > 0) { /* keep the unread part only; cheap because it is shorter than one record */
+        memmove(c->win.data, c->win.data + c->pos, c->win.len - c->pos);
+        c->win.len -= c->pos;
+        c->pos = 0;
+    }
+    const void *block;
+    size_t n;
+    la_int64_t offset;
+    int got = archive_read_data_block(c->ar, &block, &n, &offset);
+    bool tar = (archive_format(c->ar) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
+    if (got == ARCHIVE_EOF) {
+        c->member_end = true;
+        if (tar)
+            return check_hole(c, offset, err);
+        return c->check_crc ? check_gzip_end(c, err) : 0;
+    }
+    if (got != ARCHIVE_OK && got != ARCHIVE_WARN)
+        return archive_fail(c, err);
+    int rc = tar ? check_hole(c, offset, err) : 0;
+    if (rc == 0 && c->member_bytes == 0)
+        rc = check_signature(c, block, n, err);
+    if (rc != 0)
+        return rc;
+    c->member_bytes += (int64_t)n;
+    if (c->check_crc)
+        c->crc = crc_add(c->crc_table, c->crc, block, n);
+    lf_buf_add(&c->win, block, n);
+    return lf_buf_check(&c->win, err);
+}
+
+static int too_long(const lf_corpus *c, uint64_t line, lf_err *err)
+{
+    return lf_fail(err, LF_EINVAL,
+                   "%s%s%s:%llu: a document is longer than max_doc_bytes = %zu; choose another doc_split or raise it",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "", (unsigned long long)line,
+                   c->a.max_doc_bytes);
+}
+
+/* Length of the line at offset `at` behind pos, with its newline, reading as needed; 0: the member has ended. *got_nl.
+ */
+static int line_length(lf_corpus *c, size_t at, size_t *len, bool *got_nl, uint64_t first_line, lf_err *err)
+{
+    size_t seen = at;
+    for (;;) {
+        const char *base = c->win.data + c->pos;
+        size_t have = c->win.len - c->pos;
+        const char *nl = have > seen ? memchr(base + seen, '\n', have - seen) : NULL;
+        if (nl || c->member_end) {
+            *len = nl ? (size_t)(nl - base) + 1 - at : have - at;
+            *got_nl = nl != NULL;
+            return 0;
+        }
+        if (have > c->a.max_doc_bytes + 2)
+            return too_long(c, first_line, err);
+        seen = have;
+        int rc = refill(c, err);
+        if (rc != 0)
+            return rc;
+    }
+}
+
+static bool is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r' && s[i] != '\n' && s[i] != '\v' && s[i] != '\f')
+            return false;
+    return true;
+}
+
+static size_t without_newline(const char *s, size_t n)
+{
+    if (n > 0 && s[n - 1] == '\n')
+        n--;
+    return n > 0 && s[n - 1] == '\r' ? n - 1 : n;
+}
+
+/* Cut the whole member as one record. */
+static int cut_file(lf_corpus *c, size_t *len, lf_err *err)
+{
+    while (!c->member_end) {
+        int rc = refill(c, err);
+        if (rc != 0)
+            return rc;
+        if (c->win.len - c->pos > c->a.max_doc_bytes)
+            return too_long(c, 1, err);
+    }
+    *len = c->win.len - c->pos;
+    return 0;
+}
+
+/* Is this line (with its end) one that separates documents? */
+static bool separates(const lf_corpus *c, const char *s, size_t n)
+{
+    if (c->a.split == LF_CORPUS_BLANK)
+        return is_blank(s, n);
+    size_t m = without_newline(s, n);
+    return m == strlen(c->a.separator) && memcmp(s, c->a.separator, m) == 0;
+}
+
+/* Lines up to a separator or up to doc_bytes: *len bytes of text, then *skip bytes of separator; *lines passed. */
+static int cut_lines(lf_corpus *c, size_t *len, size_t *skip, uint64_t *lines, lf_err *err)
+{
+    size_t at = 0;
+    *skip = 0;
+    *lines = 0;
+    for (;;) {
+        size_t n;
+        bool nl;
+        int rc = line_length(c, at, &n, &nl, c->line, err);
+        if (rc != 0)
+            return rc;
+        if (n == 0)
+            break;
+        *lines += nl;
+        if (c->a.split != LF_CORPUS_SIZE && separates(c, c->win.data + c->pos + at, n)) {
+            *skip = n;
+            break;
+        }
+        at += n;
+        if (at > c->a.max_doc_bytes)
+            return too_long(c, c->line, err);
+        if (c->a.split == LF_CORPUS_SIZE && at >= c->a.doc_bytes)
+            break;
+    }
+    *len = at;
+    return 0;
+}
+
+/* Pass over a byte order mark at the start of the member. */
+static int skip_mark(lf_corpus *c, lf_err *err)
+{
+    int rc = 0;
+    while (rc == 0 && c->win.len < 3 && !c->member_end)
+        rc = refill(c, err);
+    c->pos = rc == 0 ? lf_utf8_bom(c->win.data, c->win.len) : 0;
+    c->mark = c->pos > 0;
+    c->at_start = false;
+    return rc;
+}
+
+/* The next record of the open member; 0: it has ended. */
+static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    int begun = c->at_start ? skip_mark(c, err) : 0;
+    if (begun != 0)
+        return begun;
+    for (;;) {
+        size_t take = 0, skip = 0, show;
+        uint64_t lines = 0;
+        bool nl = false;
+        int rc;
+        bool one_line = c->json || c->a.split == LF_CORPUS_LINE;
+        if (one_line) {
+            rc = line_length(c, 0, &take, &nl, c->line, err);
+            lines = nl;
+            if (rc == 0 && take > c->a.max_doc_bytes + 2)
+                rc = too_long(c, c->line, err);
+        } else if (c->a.split == LF_CORPUS_FILE) {
+            rc = cut_file(c, &take, err);
+        } else {
+            rc = cut_lines(c, &take, &skip, &lines, err);
+        }
+        if (rc != 0)
+            return rc;
+        if (take + skip == 0)
+            return 0;
+        const char *text = c->win.data + c->pos;
+        uint64_t line = c->line;
+        show = take;
+        if (one_line || c->a.split == LF_CORPUS_BLANK || c->a.split == LF_CORPUS_SEPARATOR)
+            show = without_newline(text, take);
+        c->pos += take + skip;
+        c->line += lines;
+        if (show == 0 || (c->json && is_blank(text, show)))
+            continue;
+        bool cr = one_line && nl && take >= 2 && text[take - 2] == '\r';
+        *r = (lf_corpus_record){.raw = text,
+                                .end = !one_line ? LF_CORPUS_NO_LINE
+                                       : cr      ? LF_CORPUS_CRLF
+                                       : nl      ? LF_CORPUS_LF
+                                                 : LF_CORPUS_NO_END,
+                                .len = show,
+                                .json = c->json,
+                                .source = c->at,
+                                .line = line,
+                                .member = c->member,
+                                .in_source = c->in_source++,
+                                .bom = c->mark};
+        c->mark = false;
+        return 1;
+    }
+}
+
+size_t lf_corpus_at(const lf_corpus *c)
+{
+    return c->at;
+}
+
+int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    while (c->at < c->files.n) {
+        int rc = c->ar ? 0 : open_source(c, err);
+        if (rc == 0 && !c->in_member)
+            rc = next_member(c, err);
+        else if (rc == 0)
+            rc = 1;
+        if (rc < 0)
+            return rc;
+        if (rc == 0) { /* no member left */
+            int64_t bytes = c->files.v[c->at].bytes;
+            close_source(c);
+            c->done_before += bytes > 0 ? bytes : 0;
+            c->at++;
+            continue;
+        }
+        rc = next_record(c, r, err);
+        if (rc != 0)
+            return rc;
+        c->in_member = false;
+    }
+    return 0;
+}
+
+/* ---- meaning of a record ---- */
+
+int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json, const char *where, lf_buf *out,
+                   uint64_t *replaced, lf_err *err)
+{
+    lf_buf_clear(out);
+    if (!json) {
+        lf_buf_add(out, raw, len);
+        return lf_buf_check(out, err);
+    }
+    lf_buf fixed;
+    lf_buf_init(&fixed);
+    const uint8_t *p = NULL;
+    size_t n = 0;
+    json_t *j = NULL;
+    json_error_t je;
+    int rc = lf_text_repair(&p, &n, &fixed, (const uint8_t *)raw, len, args->strict, replaced, err);
+    if (rc != 0) {
+        rc = lf_err_prefix(err, "%s", where);
+        goto out;
+    }
+    j = json_loadb((const char *)p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
+    if (!j) {
+        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text, je.position);
+        goto out;
+    }
+    json_t *v = json_object_get(j, args->text_field);
+    if (!json_is_string(v)) {
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s", where,
+                     !json_is_object(j) ? "the line is no JSON object"
+                     : v                ? "the text field is not a string"
+                                        : "the object has no such text field; set text_field");
+        goto out;
+    }
+    lf_buf_add(out, json_string_value(v), json_string_length(v));
+    rc = lf_buf_check(out, err);
+out:
+    json_decref(j);
+    lf_buf_fini(&fixed);
+    return rc;
+}

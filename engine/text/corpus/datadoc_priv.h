@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of the doctor: rows (datadoc.c), oddities of a text (datadoc_odd.c), duplicates (datadoc_dup.c), the report
+ * (datadoc_report.c).
+ */
+#ifndef LF_TEXT_DATADOC_PRIV_H
+#define LF_TEXT_DATADOC_PRIV_H
+
+#include "engine/text/corpus/datadoc.h"
+
+enum {
+    ODD_UTF8,
+    ODD_BOM,
+    ODD_CONTROL,
+    ODD_REPLACEMENT,
+    ODD_MOJIBAKE,
+    ODD_ENTITIES,
+    ODD_UNBROKEN,
+    ODD_REPEATED_CHARS,
+    ODD_REPEATED_LINES,
+    ODD_EMPTY,
+    ODD_LINE_ENDS,
+    N_ODD
+};
+extern const char *const lf_datadoc_odd_names[N_ODD];
+
+/* Where a row is: the place in the corpus in words is made when it is told. */
+struct lf_place {
+    uint32_t source;
+    uint64_t line;
+    char *member; /* owned, NULL */
+};
+
+/* ---- oddities ---- */
+/* Bits 1 << ODD_* of one text. raw: the bytes as they stand in the file (for UTF-8 and the mark);
+ * scratch: grows as needed. */
+unsigned lf_datadoc_odd(const char *text, size_t len, const char *raw, size_t raw_len, lf_buf *scratch);
+uint64_t lf_datadoc_hash(const void *data, size_t n, uint64_t seed);
+uint64_t lf_datadoc_chars(const char *text, size_t len); /* code points */
+
+/* ---- duplicates ---- */
+struct lf_dups;
+struct lf_dups *lf_dups_create(size_t max_bytes, lf_err *err);
+void lf_dups_destroy(struct lf_dups *d);
+/* 1: this hash was seen before, *first is that row's number; 0: not, or it is not among the sampled ones. */
+int lf_dups_add(struct lf_dups *d, uint64_t hash, uint64_t row, uint64_t *first, lf_err *err);
+int lf_dups_sampled(const struct lf_dups *d); /* k: one row of 2^k is looked at */
+
+struct lf_near;
+struct lf_near *lf_near_create(size_t max_bytes, lf_err *err);
+void lf_near_destroy(struct lf_near *d);
+/* 1: row resembles row *like with about *similarity; texts of less than 50 characters are not looked at. */
+int lf_near_add(struct lf_near *d, const char *text, size_t len, uint64_t row, uint64_t *like, double *similarity,
+                lf_err *err);
+uint64_t lf_near_rows(const struct lf_near *d); /* rows looked at */
+
+/* ---- what tokenizing would make of it (datadoc_enc.c) ---- */
+struct lf_docenc;
+struct lf_docenc *lf_docenc_create(lf_err *err);
+void lf_docenc_destroy(struct lf_docenc *e);
+int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row, lf_err *err);
+/* Of the last row: its tokens, 0 when it is left out; whether its place (stolen) is to be told; as it is trained. */
+size_t lf_docenc_length(const struct lf_docenc *e);
+bool lf_docenc_notable(const struct lf_docenc *e);
+void lf_docenc_tell(struct lf_docenc *e, json_t *at);
+int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err);
+json_t *lf_docenc_json(const struct lf_docenc *e, bool *odd);
+
+/* ---- lengths ---- */
+#define LF_HIST_SUB  16 /* bins of a factor of 2, for percentiles within 6 % */
+#define LF_HIST_BINS (64 * LF_HIST_SUB)
+struct lf_hist {
+    uint64_t bin[LF_HIST_BINS], n, min, max, sum;
+};
+void lf_hist_add(struct lf_hist *h, uint64_t v);
+uint64_t lf_hist_percentile(const struct lf_hist *h, double p);
+json_t *lf_hist_json(const struct lf_hist *h, const char *unit);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See base64.h.
+ */
+#include "config.h"
+
+#include "engine/text/token/base64.h"
+
+static int value_of(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+bool lf_base64_decode(lf_buf *out, const char *text, size_t n)
+{
+    if (n % 4 != 0)
+        return false;
+    for (size_t i = 0; i < n; i += 4) {
+        int v[4];
+        int pad = 0;
+        for (int k = 0; k < 4; k++) {
+            bool end = text[i + (size_t)k] == '=' && k >= 2 && i + 4 == n;
+            v[k] = end ? 0 : value_of(text[i + (size_t)k]);
+            if (v[k] < 0 || (pad && !end))
+                return false;
+            pad += end;
+        }
+        int w = v[0] << 18 | v[1] << 12 | v[2] << 6 | v[3];
+        char b[3] = {(char)(w >> 16), (char)(w >> 8), (char)w};
+        lf_buf_add(out, b, (size_t)(3 - pad));
+    }
+    return true;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What submit and resume say and return when a batch scheduler runs the stages, and tick.
+ */
+#include "config.h"
+
+#include "flow/cmd/cmd_batch.h"
+#include "flow/run/sync.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/cmd/cmds.h"
+#include "flow/sched/describe.h"
+#include "flow/sched/drive.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+#include "flow/sched/sched.h"
+
+#define WANT_MAX_BYTES ((size_t)1 << 20)
+
+/* ---- submit ---- */
+
+static int code_of(const lf_batch_result *r)
+{
+    if (r->failed == 0)
+        return 0;
+    if (r->submitted + r->adopted + r->kept > 0)
+        return LF_FLOW_PARTIAL;
+    return r->unreachable ? LF_FLOW_UNREACHABLE : LF_FLOW_REFUSED;
+}
+
+static int say_failure(int rc, lf_err *err)
+{
+    if (rc != LF_ECOMM)
+        return rc;
+    lf_log(0, "%s", err->text);
+    lf_err_clear(err);
+    return LF_FLOW_UNREACHABLE;
+}
+
+static json_t *result_json(const lf_batch_result *r, const lf_run *run, int code)
+{
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "run", run->id, "dir", run->dir, "exit", code, "submitted",
+                     r->submitted, "adopted", r->adopted, "kept", r->kept, "failed", r->failed);
+}
+
+static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_result *r, int code, lf_err *err)
+{
+    if (!c->json) {
+        if (!lf_optset_bool(c->opts, "quiet"))
+            printf("run %s: %d submitted, %d adopted, %d kept%s\n", run->id, r->submitted, r->adopted, r->kept,
+                   r->failed > 0 ? "; not everything could be submitted, `loong-flow resume` tries again" : "");
+        return code;
+    }
+    lf_run_view v;
+    lf_run copy = *run;
+    copy.dir = lf_strdup(run->dir, err);
+    copy.data = lf_strdup(run->data, err);
+    copy.doc = json_incref(run->doc);
+    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(&v, &copy, err);
+    if (rc < 0) {
+        lf_run_fini(&copy);
+        return rc;
+    }
+    json_t *o = result_json(r, run, code), *d = lf_describe_run(&v);
+    if (o != NULL && d != NULL)
+        json_object_set(o, "stages", json_object_get(d, "stages"));
+    json_decref(d);
+    lf_view_fini(&v);
+    rc = lf_cmd_print_json(o, err);
+    return rc < 0 ? rc : code;
+}
+
+int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *err)
+{
+    lf_batch_result r;
+    memset(&r, 0, sizeof r);
+    int rc = lf_batch_run(b, &p->view.run, &r, err);
+    if (rc < 0)
+        return say_failure(rc, err);
+    int code = code_of(&r);
+    if (code != 0)
+        lf_log(0, "%s", r.why[0] != '\0' ? r.why : "not everything could be submitted");
+    if (lf_optset_bool(c->opts, "wait") && (code == 0 || code == LF_FLOW_PARTIAL)) {
+        int end = 1;
+        rc = lf_batch_wait(b, &p->view.run, &end, err);
+        if (rc < 0)
+            return say_failure(rc, err);
+        lf_err e = LF_ERR_INIT;
+        if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0)
+            lf_log(1, "the ledger was not updated: %s", e.text);
+        code = code == 0 ? end : code;
+    }
+    return print_result(c, &p->view.run, &r, code, err);
+}
+
+/* ---- dry run ---- */
+
+static void print_command(const json_t *argv)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < json_array_size(argv); i++) {
+        lf_buf_adds(&b, i > 0 ? " " : "$ ");
+        lf_buf_add_shell(&b, json_string_value(json_array_get(argv, i)));
+    }
+    puts(b.data);
+    lf_buf_fini(&b);
+}
+
+int lf_cmd_batch_dry_run(const lf_cmd *c, const lf_prep *p, const lf_batch *b, lf_err *err)
+{
+    json_t *rows = NULL;
+    int rc = lf_batch_dry_run(&rows, b, &p->view, p->has_run, err);
+    if (rc < 0)
+        return rc;
+    if (c->json)
+        return lf_cmd_print_json(json_pack("{s:s, s:o}", "scheduler", b->submitter->name, "stages", rows), err);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *commands = json_object_get(row, "commands");
+        printf("%s== %s (script %s)\n", i > 0 ? "\n" : "", json_string_value(json_object_get(row, "stage")),
+               json_string_value(json_object_get(row, "script_sha256")));
+        for (size_t k = 0; k < json_array_size(commands); k++)
+            print_command(json_array_get(commands, k));
+        fputs(json_string_value(json_object_get(row, "script")), stdout);
+    }
+    if (json_array_size(rows) == 0)
+        puts("nothing to submit");
+    json_decref(rows);
+    return 0;
+}
+
+/* ---- tick ---- */
+
+static const lf_opt tick_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors"),
+};
+LF_CMD_TABLE(tick, "one round for cron: read records, ask the scheduler, repair, submit what may go on by itself", tick_rows);
+
+static void say(void *user, const char *text)
+{
+    (void)user;
+    lf_print_safe(text);
+    putchar('\n');
+}
+
+static json_t *load_want(const lf_run *run)
+{
+    char path[PATH_MAX];
+    if (lf_path_set(path, NULL, "%s/" LF_RUN_WANT, run->dir) < 0 || !lf_io_exists(path))
+        return NULL;
+    return lf_json_load_file(path, WANT_MAX_BYTES, NULL);
+}
+
+/* When everything that was wanted is there, the next tick need not look at this run. */
+static int finish(const lf_run *run, const char **names, size_t n, const char **state, lf_err *err)
+{
+    lf_run_view v;
+    lf_run copy = *run;
+    char path[PATH_MAX];
+    copy.dir = lf_strdup(run->dir, err);
+    copy.data = lf_strdup(run->data, err);
+    copy.doc = json_incref(run->doc);
+    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(&v, &copy, err);
+    if (rc < 0) {
+        lf_run_fini(&copy);
+        return rc;
+    }
+    bool done = true;
+    for (size_t i = 0; i < n; i++) {
+        const lf_stage_view *s = lf_view_stage(&v, names[i]);
+        done = done && (s == NULL || s->state == LF_STATE_DONE);
+    }
+    lf_view_fini(&v);
+    *state = done ? "done" : "open";
+    if (done && lf_path_set(path, NULL, "%s/" LF_RUN_WANT, run->dir) == 0)
+        unlink(path);
+    return 0;
+}
+
+static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t *want, json_t *rows, lf_err *err)
+{
+    const lf_submitter *sub = NULL;
+    json_t *list = json_object_get(want, "stages");
+    size_t n = json_array_size(list);
+    const char *state = "open", **names = lf_calloc(n + 1, sizeof *names, err);
+    lf_batch_result r;
+    memset(&r, 0, sizeof r);
+    int rc = names == NULL ? LF_ENOMEM
+                           : lf_submitter_find(&sub, json_string_value(json_object_get(run->doc, "scheduler")), err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        names[i] = json_string_value(json_array_get(list, i));
+    lf_batch b = {.project = p, .submitter = sub, .automatic = true, .select = {.only = names, .n_only = n},
+                  .say = c->json || lf_optset_bool(c->opts, "quiet") ? NULL : say};
+    if (rc == 0 && (sub->can & LF_CAN_BATCH) != 0)
+        rc = lf_batch_run(&b, run, &r, err);
+    if (rc == 0)
+        rc = finish(run, names, n, &state, err);
+    free(names);
+    json_t *row = rc == 0 ? result_json(&r, run, code_of(&r)) : NULL;
+    if (row != NULL) {
+        json_object_set_new(row, "state", json_string(state));
+        json_array_append_new(rows, row);
+    }
+    return rc;
+}
+
+/* One run. A run that another command has in its hands is in good ones. */
+static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, int *worst, lf_err *err)
+{
+    char cancel[PATH_MAX];
+    json_t *want = load_want(run);
+    lf_err e = LF_ERR_INIT;
+    int rc = run->doc != NULL ? 0 : lf_run_load(run, &e);
+    if (rc == 0)
+        rc = lf_path_set(cancel, &e, "%s/" LF_RUN_CANCEL, run->dir);
+    if (rc == 0 && want != NULL && !lf_io_exists(cancel))
+        rc = tick_batch(c, p, run, want, rows, &e);
+    else if (rc == 0)
+        rc = lf_sync(p, run->data, run->id, &e);
+    json_decref(want);
+    if (rc == LF_ECOMM) {
+        lf_log(0, "run %s: %s", run->id, e.text);
+        *worst = LF_FLOW_UNREACHABLE;
+        return 0;
+    }
+    return rc < 0 && rc != LF_EBUSY ? lf_fail(err, rc, "run %s: %s", run->id, e.text) : 0;
+}
+
+static int tick_all(lf_cmd *c, const lf_project *p, json_t *rows, int *worst, lf_err *err)
+{
+    lf_run_list runs;
+    int rc = lf_run_list_load(&runs, p, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = runs.n; rc == 0 && i-- > 0;) {
+        json_t *want = load_want(&runs.runs[i]);
+        if (want != NULL)
+            rc = tick_one(c, p, &runs.runs[i], rows, worst, err);
+        json_decref(want);
+    }
+    lf_run_list_fini(&runs);
+    return rc;
+}
+
+static int run_tick(lf_cmd *c, lf_err *err)
+{
+    lf_project p;
+    lf_run run;
+    int worst = 0;
+    json_t *rows = json_array();
+    lf_log_init("loong-flow", 2);
+    int rc = lf_cmd_project(&p, c, err);
+    if (rc < 0) {
+        json_decref(rows);
+        return rc;
+    }
+    if (lf_cmd_word(c, 0) == NULL) {
+        rc = tick_all(c, &p, rows, &worst, err);
+    } else if ((rc = lf_run_find(&run, &p, lf_cmd_word(c, 0), err)) == 0) {
+        rc = tick_one(c, &p, &run, rows, &worst, err);
+        lf_run_fini(&run);
+    }
+    if (rc == 0 && c->json)
+        rc = lf_cmd_print_json(json_pack("{s:O}", "runs", rows), err);
+    json_decref(rows);
+    lf_project_fini(&p);
+    return rc < 0 ? rc : worst;
+}
+
+const lf_cmd_def lf_cmd_tick = {.table = &tick_table, .words = "[RUN]", .max_words = 1, .run = run_tick};

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cancel: no driver starts anything more; a cancel record for each attempt that has not ended (later stages first); jobs of a
+ * scheduler are ended by it, those that wait before those that run, processes of this machine get SIGTERM; waits until all is
+ * gone. The record is what makes the end of a stage "cancelled", and what keeps a wrapper from going on; a cancel that is killed
+ * halfway is repeated by the next.
+ */
+#include "config.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "flow/sched/batch.h"
+#include "flow/cmd/cmds.h"
+#include "flow/sched/describe.h"
+#include "flow/sched/drive.h"
+#include "flow/record/record.h"
+#include "flow/sched/sched.h"
+#include "flow/run/select.h"
+#include "flow/run/who.h"
+#include "flow/run/sync.h"
+
+static const lf_opt cancel_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("stage", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "only this stage, may be repeated"),
+    LF_CMD_ROW("after", LF_OPT_STR, 0, NULL, NULL, "only what comes behind this stage"),
+    LF_CMD_ROW("now", LF_OPT_BOOL, 0, "no", NULL, "do not wait for a checkpoint"),
+    LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "130", NULL, "how long to wait for the end; jobs of a scheduler: for their checkpoint"),
+};
+LF_CMD_TABLE(cancel, "stop a run; what was saved stays and resume continues it", cancel_rows);
+
+/* Names are those of the run as it was when the command began: stages do not change. */
+static int select_stages(bool *out, const lf_cmd *c, const lf_run_view *v, lf_err *err)
+{
+    size_t n = lf_optset_count(c->opts, "stage"), at = 0;
+    const char *after = lf_optset_str(c->opts, "after");
+    int rc = 0;
+    for (size_t i = 0; i < v->n; i++)
+        out[i] = n == 0 && after == NULL;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if ((rc = lf_select_index(&at, v, lf_optset_str_at(c->opts, "stage", i), err)) == 0)
+            out[at] = true;
+    if (rc == 0 && after != NULL && (rc = lf_select_index(&at, v, after, err)) == 0)
+        lf_select_after(out, v, at);
+    return rc;
+}
+
+static bool whole_run(const lf_cmd *c)
+{
+    return lf_optset_count(c->opts, "stage") == 0 && lf_optset_str(c->opts, "after") == NULL;
+}
+
+static bool is_batch(const lf_stage_view *s)
+{
+    const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+    const char *backend = json_string_value(json_object_get(att, "backend"));
+    return backend != NULL && strcmp(backend, "local") != 0;
+}
+
+/* 1: the record is new, 0: it was there. */
+static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
+{
+    char name[64], user[128];
+    lf_record_user(user, sizeof user);
+    snprintf(name, sizeof name, "cancel.%d", (int)s->n_attempts);
+    json_t *o = json_pack("{s:i, s:s, s:f}", "lf_cancel", 1, "by", user, "t", lf_wall_s());
+    lf_err e = LF_ERR_INIT;
+    int rc = o != NULL ? lf_record_publish(s->dir, name, o, &e) : LF_ENOMEM;
+    json_decref(o);
+    if (rc == LF_EEXIST)
+        return 0;
+    if (rc < 0)
+        return lf_fail(err, rc, "%s", e.text);
+    rc = lf_record_event(s->dir, run->id, json_string_value(json_object_get(s->stage, "name")), (int)s->n_attempts, 0,
+                         "cancel", json_pack("{s:s}", "by", user), err);
+    return rc < 0 ? rc : 1;
+}
+
+static void stop(const lf_stage_view *s, bool now)
+{
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    if (last == NULL)
+        return;
+    if (now && last->started != NULL)
+        lf_who_kill(json_object_get(last->started, "process"), SIGKILL, 1, NULL);
+    if (lf_who_kill(json_object_get(last->claim, "process"), SIGTERM, 0, NULL) == LF_ENOENT && last->started != NULL)
+        lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0, NULL); /* its wrapper is gone */
+}
+
+static int count_running(const bool *chosen, lf_run_view *v)
+{
+    int n = 0;
+    for (size_t i = 0; i < v->n; i++)
+        n += chosen[i] && v->stages[i].state == LF_STATE_RUNNING && !is_batch(&v->stages[i]);
+    return n;
+}
+
+/* The driver of the whole run starts nothing more. It looks before each start, so after a moment the stages that run are
+ * all there will be. */
+static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    if (!whole_run(c))
+        return 0;
+    lf_run run;
+    memset(&run, 0, sizeof run);
+    char path[PATH_MAX];
+    int rc = lf_run_find(&run, p, lf_cmd_word(c, 0), err);
+    if (rc == 0)
+        rc = lf_path_set(path, err, "%s/" LF_RUN_CANCEL, run.dir);
+    if (rc == 0)
+        rc = lf_io_replace(path, "", 0, 0640, err);
+    lf_run_fini(&run);
+    const struct timespec moment = {0, 500 * 1000 * 1000};
+    if (rc == 0)
+        nanosleep(&moment, NULL);
+    return rc;
+}
+
+/* The stage looks for this file as well as for signals: it works where no signal reaches it, and while no scheduler answers. */
+static void ask_by_file(const lf_stage_view *s)
+{
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    char path[PATH_MAX];
+    if (last != NULL && last->end == NULL && lf_path_set(path, NULL, "%s/stop", last->dir) == 0)
+        lf_io_replace(path, "", 0, 0640, NULL);
+}
+
+/* An attempt of a scheduler that has not ended is marked whatever the scheduler says: it may not answer. */
+static bool to_be_marked(const lf_stage_view *s, bool first)
+{
+    if (s->n_attempts == 0)
+        return false;
+    if (is_batch(s))
+        return first && (s->live || s->state == LF_STATE_RUNNING || s->state == LF_STATE_PENDING || s->state == LF_STATE_UNKNOWN ||
+                         s->state == LF_STATE_WAITING);
+    return s->state == LF_STATE_RUNNING || (s->state == LF_STATE_PENDING && first);
+}
+
+/* first: attempts that never began are marked too, and a process whose cancel record was there already is asked again. */
+static int cancel_once(lf_cmd *c, const bool *chosen, lf_run_view *v, bool first, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = v->n; rc >= 0 && i-- > 0;) {
+        lf_stage_view *s = &v->stages[i];
+        if (!chosen[i] || !to_be_marked(s, first))
+            continue;
+        rc = mark(&v->run, s, err);
+        if (rc >= 0 && is_batch(s))
+            ask_by_file(s);
+        if (!is_batch(s) && (rc > 0 || (rc == 0 && first && s->state == LF_STATE_RUNNING)))
+            stop(s, lf_optset_bool(c->opts, "now"));
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static void say(void *user, const char *text)
+{
+    (void)user;
+    lf_print_safe(text);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* Jobs of a scheduler; 1: it does not answer, the exit code is set. */
+static int cancel_jobs(lf_cmd *c, const bool *chosen, const lf_run_view *v, lf_err *err)
+{
+    const lf_submitter *sub = NULL;
+    const char *backend = lf_sched_backend(v);
+    int rc = backend == NULL ? 0 : lf_submitter_find(&sub, backend, err);
+    if (rc < 0 || sub == NULL)
+        return rc;
+    lf_batch_cancel b = {.submitter = sub, .selected = chosen, .now = lf_optset_bool(c->opts, "now"),
+                         .wait_s = lf_optset_is_set(c->opts, "wait") ? (double)lf_optset_int(c->opts, "wait") : 0,
+                         .say = c->json ? NULL : say};
+    lf_err e = LF_ERR_INIT;
+    rc = lf_batch_cancel_jobs(&b, &v->run, &e);
+    if (rc == LF_ECOMM) {
+        lf_log(0, "%s; the cancellation is noted, cancel again when it answers", e.text);
+        return LF_FLOW_UNREACHABLE;
+    }
+    return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
+}
+
+static int say_gone(lf_cmd *c, const lf_project *p, lf_run_view *v, lf_err *err)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; i < v->n; i++)
+        if (is_batch(&v->stages[i])) { /* as it is now, without its jobs */
+            int rc = lf_view_reload(v, i, err);
+            if (rc < 0)
+                return rc;
+        }
+    int rc = lf_sched_overlay(v, false, err);
+    if (rc < 0)
+        return rc;
+    if (whole_run(c) && lf_path_set(path, NULL, "%s/" LF_RUN_WANT, v->run.dir) == 0)
+        unlink(path);
+    lf_sync(p, v->run.data, v->run.id, NULL);
+    if (c->json)
+        return lf_cmd_print_json(lf_describe_run(v), err);
+    printf("run %s: nothing of it runs any more\n", v->run.id);
+    return 0;
+}
+
+/* One round. *running: processes of this machine that still live. */
+static int round_of(lf_cmd *c, const lf_project *p, bool first, int *running, lf_err *err)
+{
+    lf_run_view v;
+    int rc = lf_view_find(&v, p, lf_cmd_word(c, 0), err);
+    if (rc < 0)
+        return rc;
+    bool *chosen = lf_calloc(v.n + 1, sizeof *chosen, err);
+    rc = chosen == NULL ? LF_ENOMEM : select_stages(chosen, c, &v, err);
+    if (rc == 0)
+        rc = cancel_once(c, chosen, &v, first, err);
+    if (rc == 0 && first)
+        rc = cancel_jobs(c, chosen, &v, err);
+    *running = rc == 0 ? count_running(chosen, &v) : 0;
+    if (rc == 0 && *running == 0)
+        rc = say_gone(c, p, &v, err);
+    free(chosen);
+    lf_view_fini(&v);
+    return rc;
+}
+
+static int cancel_run(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    double end = lf_now_s() + (double)lf_optset_int(c->opts, "wait");
+    int rc = stop_driver(c, p, err);
+    for (bool first = true; rc == 0; first = false) {
+        int running = 0;
+        rc = round_of(c, p, first, &running, err);
+        if (rc != 0 || running == 0)
+            break;
+        if (lf_now_s() > end)
+            return lf_fail(err, LF_EBUSY, "%d stage%s still running; they were asked to stop", running, running == 1 ? "" : "s");
+        const struct timespec ts = {0, 200 * 1000 * 1000};
+        nanosleep(&ts, NULL);
+    }
+    return rc;
+}
+
+static int run_cancel(lf_cmd *c, lf_err *err)
+{
+    lf_project p;
+    lf_log_init("loong-flow", 2);
+    int rc = lf_cmd_project(&p, c, err);
+    if (rc < 0)
+        return rc;
+    rc = cancel_run(c, &p, err);
+    lf_project_fini(&p);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_cancel = {.table = &cancel_table, .words = "[RUN]", .max_words = 1, .run = run_cancel};

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * completion: what follows from the command and option tables: completion files for bash, zsh and fish, and the sections
+ * COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page. The build makes the installed files from this output, so they
+ * cannot disagree with the program.
+ */
+#include "config.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "flow/cmd/cmds.h"
+
+static const lf_opt completion_rows[] = {LF_CMD_COMMON};
+LF_CMD_TABLE(completion, "print the completion file of bash, zsh or fish, or the man page's part on commands", completion_rows);
+
+/* "--no-check" for a switch that is on by default; '_' is written '-'. */
+static void long_name(char *buf, size_t cap, const lf_opt *o)
+{
+    bool off = o->type == LF_OPT_BOOL && o->def != NULL && strcmp(o->def, "yes") == 0;
+    snprintf(buf, cap, "--%s%s", off ? "no-" : "", o->name);
+    for (char *p = buf; *p != '\0'; p++)
+        *p = *p == '_' ? '-' : *p;
+}
+
+/* ---- bash ---- */
+
+static void bash_choices(const lf_opt_table *t)
+{
+    char name[80];
+    for (size_t i = 0; i < t->n_opts; i++) {
+        if (t->opts[i].type != LF_OPT_ENUM)
+            continue;
+        long_name(name, sizeof name, &t->opts[i]);
+        printf("        %s:%s) words=\"", t->stage, name);
+        for (const char *p = t->opts[i].choices; *p != '\0'; p++)
+            putchar(*p == '|' ? ' ' : *p);
+        printf("\" any=1 ;;\n");
+    }
+}
+
+static void print_bash(void)
+{
+    char name[80];
+    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for bash; made by `loong-flow completion bash`.\n"
+           "_loong_flow() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev= cmd=${COMP_WORDS[1]} words= any=\n"
+           "    [ \"$COMP_CWORD\" -lt 2 ] || prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
+        if (!(*d)->hidden)
+            printf("%s ", (*d)->table->stage);
+    printf("help\"\n    else\n        case $cmd in\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
+        if ((*d)->hidden)
+            continue;
+        printf("        %s) words=\"", (*d)->table->stage);
+        for (size_t i = 0; i < (*d)->table->n_opts; i++) {
+            long_name(name, sizeof name, &(*d)->table->opts[i]);
+            printf("%s%s", i > 0 ? " " : "", name);
+        }
+        printf("\" ;;\n");
+    }
+    printf("        esac\n        case $cmd:$prev in\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
+        if (!(*d)->hidden)
+            bash_choices((*d)->table);
+    printf("        esac\n        case $any$cur in -*|1*) ;; *) words= ;; esac\n    fi\n"
+           "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+           "    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- \"$cur\"))\n}\n"
+           "complete -o filenames -F _loong_flow loong-flow\n");
+}
+
+/* ---- zsh ---- */
+
+/* Inside single quotes of a spec, where [ ] : have a meaning of their own. */
+static void zsh_text(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (*s == '\'')
+            fputs("'\\''", stdout);
+        else if (strchr("[]:\\", *s) != NULL)
+            printf("\\%c", *s);
+        else
+            putchar(*s);
+    }
+}
+
+static void zsh_option(const lf_opt *o)
+{
+    char name[80];
+    long_name(name, sizeof name, o);
+    printf(" \\\n            '%s%s%s[", (o->flags & LF_OPT_REPEAT) != 0 ? "*" : "", name, o->type == LF_OPT_BOOL ? "" : "=");
+    zsh_text(o->help);
+    putchar(']');
+    if (o->type == LF_OPT_ENUM) {
+        printf(":%s:(", o->name);
+        for (const char *p = o->choices; *p != '\0'; p++)
+            putchar(*p == '|' ? ' ' : *p);
+        putchar(')');
+    } else if (o->type == LF_OPT_PATH) {
+        printf(":%s:_files", o->name);
+    } else if (o->type != LF_OPT_BOOL) {
+        printf(":%s: ", o->name);
+    }
+    putchar('\'');
+}
+
+static void print_zsh(void)
+{
+    printf("#compdef loong-flow\n# SPDX-License-Identifier: Apache-2.0\n"
+           "# Completion of loong-flow for zsh; made by `loong-flow completion zsh`.\n"
+           "_loong_flow() {\n    local -a commands\n    commands=(\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
+        if (!(*d)->hidden) {
+            printf("        '%s:", (*d)->table->stage);
+            zsh_text((*d)->table->summary);
+            printf("'\n");
+        }
+    printf("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n    fi\n"
+           "    case $words[2] in\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
+        if ((*d)->hidden)
+            continue;
+        printf("    %s)\n        shift words; (( CURRENT-- ))\n        _arguments", (*d)->table->stage);
+        for (size_t i = 0; i < (*d)->table->n_opts; i++)
+            zsh_option(&(*d)->table->opts[i]);
+        printf(" \\\n            '*::word:_files' ;;\n");
+    }
+    printf("    esac\n}\n_loong_flow \"$@\"\n");
+}
+
+/* ---- fish ---- */
+
+static void fish_text(const char *s)
+{
+    putchar('\'');
+    for (; *s != '\0'; s++) {
+        if (*s == '\'' || *s == '\\')
+            putchar('\\');
+        putchar(*s);
+    }
+    putchar('\'');
+}
+
+static void print_fish(void)
+{
+    char name[80];
+    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for fish; made by `loong-flow completion fish`.\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
+        const lf_opt_table *t = (*d)->table;
+        if ((*d)->hidden)
+            continue;
+        printf("complete -c loong-flow -n __fish_use_subcommand -a %s -d ", t->stage);
+        fish_text(t->summary);
+        putchar('\n');
+        for (size_t i = 0; i < t->n_opts; i++) {
+            const lf_opt *o = &t->opts[i];
+            char letter = lf_cmd_short(t, o->name);
+            long_name(name, sizeof name, o);
+            printf("complete -c loong-flow -n '__fish_seen_subcommand_from %s' -l %s", t->stage, name + 2);
+            if (letter != 0)
+                printf(" -s %c", letter);
+            if (o->type == LF_OPT_ENUM) {
+                printf(" -x -a '");
+                for (const char *p = o->choices; *p != '\0'; p++)
+                    putchar(*p == '|' ? ' ' : *p);
+                putchar('\'');
+            } else if (o->type != LF_OPT_BOOL) {
+                fputs(o->type == LF_OPT_PATH ? " -r" : " -x", stdout);
+            }
+            fputs(" -d ", stdout);
+            fish_text(o->help);
+            putchar('\n');
+        }
+    }
+}
+
+/* ---- man ---- */
+
+/* Text of roff: '-' and '\'' are what was typed, a line never begins with a control character. */
+static void roff(const char *s, bool capital)
+{
+    if (*s == '.' || *s == '\'')
+        fputs("\\&", stdout);
+    for (bool first = true; *s != '\0'; s++, first = false) {
+        if (*s == '-')
+            fputs("\\-", stdout);
+        else if (*s == '\'')
+            fputs("\\(aq", stdout);
+        else if (*s == '\\')
+            fputs("\\e", stdout);
+        else
+            putchar(first && capital ? toupper((unsigned char)*s) : *s);
+    }
+}
+
+static void man_option(const lf_opt_table *t, const lf_opt *o)
+{
+    char form[160], letter = lf_cmd_short(t, o->name);
+    lf_cmd_option_form(form, sizeof form, o);
+    printf(".TP\n.B ");
+    roff(form, false);
+    if (letter != 0)
+        printf(" \\fR(\\fB\\-%c\\fR)", letter);
+    putchar('\n');
+    roff(o->help, false);
+    if (o->type != LF_OPT_BOOL && o->def != NULL) {
+        fputs(" (default ", stdout);
+        roff(o->def, false);
+        putchar(')');
+    }
+    putchar('\n');
+}
+
+static bool is_common(const lf_opt *o)
+{
+    return strcmp(o->name, "json") == 0 || strcmp(o->name, "project") == 0 || strcmp(o->name, "help") == 0;
+}
+
+static void print_man(void)
+{
+    printf(".SH COMMANDS\n");
+    for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
+        const lf_opt_table *t = (*d)->table;
+        if ((*d)->hidden)
+            continue;
+        printf(".SS %s", t->stage);
+        if ((*d)->words[0] != '\0')
+            putchar(' ');
+        roff((*d)->words, false);
+        putchar('\n');
+        roff(t->summary, true);
+        printf(strchr("?.", t->summary[strlen(t->summary) - 1]) != NULL ? "\n" : ".\n");
+        for (size_t i = 0; i < t->n_opts; i++)
+            if (!is_common(&t->opts[i]))
+                man_option(t, &t->opts[i]);
+    }
+    printf(".SH COMMON OPTIONS\n");
+    for (size_t i = 0; i < completion_table.n_opts; i++)
+        man_option(&completion_table, &completion_table.opts[i]);
+    printf(".SH EXIT STATUS\n");
+#define MAN_EXIT(name, code, text) \
+    printf(".TP\n.B %d\n", code);  \
+    roff(text, true);              \
+    printf(".\n");
+    LF_FLOW_EXITS(MAN_EXIT)
+#undef MAN_EXIT
+}
+
+static int run_completion(lf_cmd *c, lf_err *err)
+{
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } kinds[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}, {"man", print_man}};
+    const char *word = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "bash";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, word) == 0) {
+            if (c->json)
+                return lf_fail(err, LF_EINVAL, "a completion file is no JSON; leave --json out");
+            kinds[i].print();
+            return 0;
+        }
+    return lf_fail(err, LF_EINVAL, "completion for \"%s\"? There is bash, zsh, fish, and man for the man page", word);
+}
+
+const lf_cmd_def lf_cmd_completion = {.table = &completion_table, .words = "[bash|zsh|fish|man]", .max_words = 1, .hidden = true,
+                                      .run = run_completion};

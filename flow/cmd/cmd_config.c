@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config: the settings in effect, and where each came from. version: what this program is.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/cmd/cmds.h"
+#include "flow/cmd/prep.h"
+
+static const lf_opt config_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),
+    LF_CMD_ROW("origin", LF_OPT_BOOL, 0, "no", NULL, "say where each value came from"),
+};
+LF_CMD_TABLE(config, "print the settings in effect", config_rows);
+static const lf_opt version_rows[] = {LF_CMD_COMMON};
+LF_CMD_TABLE(version, "print the version and what is built in", version_rows);
+
+static int print_json(const lf_conf *c, lf_err *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->n_items; i++) {
+        const lf_conf_item *it = &c->items[i];
+        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "section", it->section, "key", it->key, "value",
+                              it->value, "layer", it->layer, "path", it->path, "line", it->line,
+                              "column", it->column);
+        if (o != NULL && it->via != NULL)
+            json_object_set_new(o, "inherited_from", json_string(it->via));
+        json_array_append_new(list, o);
+    }
+    return lf_cmd_print_json(json_pack("{s:o}", "settings", list), err);
+}
+
+static int run_config(lf_cmd *c, lf_err *err)
+{
+    size_t n = lf_optset_count(c->opts, "set");
+    const char **sets = lf_calloc(n + 1, sizeof *sets, err);
+    if (sets == NULL)
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        sets[i] = lf_optset_str_at(c->opts, "set", i);
+    const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
+    lf_conf conf;
+    lf_conf_args a = {.pipeline_path = path, .sets = sets, .n_sets = n};
+    int rc = lf_conf_load(&conf, &a, err);
+    free(sets);
+    if (rc < 0)
+        return rc;
+    lf_buf b;
+    lf_buf_init(&b);
+    rc = lf_conf_resolve(&conf, err);
+    if (rc == 0 && c->json)
+        rc = print_json(&conf, err);
+    else if (rc == 0 && (rc = lf_conf_print(&conf, lf_optset_bool(c->opts, "origin"), &b, err)) == 0)
+        lf_print_safe(b.data);
+    lf_buf_fini(&b);
+    lf_conf_fini(&conf);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_config = {.table = &config_table, .words = "[PIPELINE]", .max_words = 1, .run = run_config};
+
+static int run_version(lf_cmd *c, lf_err *err)
+{
+    if (!c->json) {
+        printf("loong-flow %s\nstages:", PACKAGE_VERSION);
+        for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
+            printf(" %s", (*t)->stage);
+        putchar('\n');
+        return 0;
+    }
+    json_t *kinds = json_object();
+    for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
+        json_object_set_new(kinds, (*t)->stage, json_pack("{s:i}", "spec_version", (*t)->spec_version));
+    return lf_cmd_print_json(json_pack("{s:s, s:o}", "version", PACKAGE_VERSION, "stages", kinds), err);
+}
+
+const lf_cmd_def lf_cmd_version = {.table = &version_table, .words = "", .max_words = 0, .run = run_version};

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor: is this site usable? Each check does the thing itself where the project's files will lie, and says what it saw and
+ * what to do (doctor.h). Without a project it looks at the working directory.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/cmd/cmds.h"
+#include "flow/plan/conf.h"
+#include "flow/cmd/doctor.h"
+#include "flow/sched/drive.h"
+#include "flow/run/freeze.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+#include "flow/sched/sched.h"
+#include "flow/run/sync.h"
+
+static const lf_opt doctor_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("data_dir", LF_OPT_PATH, 0, NULL, NULL, "data directory to look at, against the project; default: the configured one"),
+    LF_CMD_ROW("scheduler", LF_OPT_ENUM, 0, "auto", "auto|local|slurm|pbs|torque",
+               "scheduler to look at; auto: the configured one, else what is installed"),
+    LF_CMD_ROW("partition", LF_OPT_STR, 0, NULL, NULL, "partition or queue to judge, and for the probe job"),
+    LF_CMD_ROW("account", LF_OPT_STR, 0, NULL, NULL, "account for the probe job"),
+    LF_CMD_ROW("launch", LF_OPT_BOOL, 0, "no", NULL, "submit a job of one task, and start ranks in it"),
+    LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "2m", NULL, "how long to wait for that job"),
+    LF_CMD_ROW("data", LF_OPT_PATH, LF_OPT_REPEAT, NULL, NULL, "examine this data set instead (files, directories, globs, archives)"),
+    LF_CMD_ROW("tokenizer", LF_OPT_PATH, 0, NULL, NULL, "with data: tokenizer to count its tokens with"),
+};
+LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
+static const lf_opt doctor_probe_rows[] = {LF_CMD_COMMON};
+LF_CMD_TABLE(doctor_probe, "what the job of doctor --launch runs: report to a directory", doctor_probe_rows);
+
+void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice, const char *fmt, ...)
+{
+    char text[1200];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    lf_text_clean(text);
+    json_t *o = json_pack("{s:s, s:s, s:s}", "verdict", verdict, "check", check, "text", text);
+    if (advice != NULL)
+        json_object_set_new(o, "advice", json_string(advice));
+    json_array_append_new(d->list, o);
+}
+
+static void check_exe(lf_doctor *d, const char *name)
+{
+    char *path = NULL;
+    lf_err e = LF_ERR_INIT;
+    if (lf_exe_find(&path, name, &e) < 0)
+        return lf_doctor_add(d, "fail", name, "install loong-flow completely, or set LOONG_LIBEXEC", "%s", e.text);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+        dup2(null, 0);
+        dup2(null, 1);
+        dup2(null, 2);
+        execl(path, name, "--version", (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        lf_doctor_add(d, "ok", name, NULL, "%s starts", path);
+    else
+        lf_doctor_add(d, "fail", name, "try it by hand: a library may be missing", "%s does not start", path);
+    free(path);
+}
+
+/* ---- what is configured ---- */
+
+/* Settings: the pipeline file of the project or of this directory, else site and user file alone. */
+static void load_conf(lf_conf *conf, lf_doctor *d, const char *root)
+{
+    char path[PATH_MAX];
+    lf_err e = LF_ERR_INIT;
+    bool has = lf_path_set(path, NULL, "%s/pipeline.ini", root) == 0 && lf_io_exists(path);
+    lf_conf_args a = {.pipeline_path = has ? path : NULL};
+    if (lf_conf_load(conf, &a, &e) == 0 && lf_conf_resolve(conf, &e) == 0)
+        return;
+    lf_doctor_add(d, "fail", "configuration", "see `loong-flow validate`", "%s", e.text);
+    lf_conf_fini(conf);
+    memset(conf, 0, sizeof *conf);
+}
+
+static bool runs(const lf_doctor *d, const char *w0, const char *w1)
+{
+    lf_sched_out o;
+    if (lf_sched_runv(&o, d->site, 10, NULL, w0, w1, NULL) < 0)
+        return false;
+    bool good = !o.missing && !o.timed_out && o.exit == 0;
+    lf_sched_out_fini(&o);
+    return good;
+}
+
+static void choose_scheduler(lf_doctor *d, const lf_cmd *c, const lf_conf *conf)
+{
+    static const char *const names[] = {"auto", "local", "slurm", "pbs", "torque"};
+    const char *name = names[lf_optset_choice(c->opts, "scheduler")];
+    if (strcmp(name, "auto") == 0)
+        name = lf_conf_get(conf, "pipeline", "scheduler", lf_conf_get(conf, "site", "scheduler", NULL));
+    if (name == NULL)
+        name = runs(d, "sbatch", "--version") ? "slurm" : runs(d, "qstat", "--version") ? "pbs" : "local";
+    snprintf(d->scheduler, sizeof d->scheduler, "%s", name);
+    d->batch = strcmp(d->scheduler, "local") != 0;
+}
+
+static void set_site(lf_doctor *d, lf_conf *conf)
+{
+    lf_err e = LF_ERR_INIT;
+    json_t *doc = json_object();
+    if (lf_pipeline_site(doc, conf, &e) < 0)
+        lf_doctor_add(d, "fail", "configuration", "see `loong-flow config --origin`", "%s", e.text);
+    d->site = json_incref(json_object_get(doc, "site"));
+    if (d->site == NULL)
+        d->site = json_object();
+    json_decref(doc);
+}
+
+/* The longest job that any section asks for. */
+static double longest_limit(const lf_conf *conf)
+{
+    int64_t most = 0, v = 0;
+    for (size_t i = 0; i < conf->n_items; i++)
+        if (strcmp(conf->items[i].key, "time_limit") == 0 && lf_parse_duration(&v, conf->items[i].value, NULL) == 0 && v > most)
+            most = v;
+    return (double)most;
+}
+
+/* ---- all of it ---- */
+
+static void check_scheduler(lf_doctor *d, bool launch)
+{
+    if (strcmp(d->scheduler, "slurm") == 0)
+        lf_doctor_slurm(d);
+    else if (d->batch)
+        lf_doctor_pbs(d);
+    else
+        lf_doctor_add(d, "ok", "scheduler", NULL, "none: runs on this machine alone");
+    if (launch)
+        lf_doctor_launch(d);
+    else if (d->batch)
+        lf_doctor_add(d, "ok", "launch", NULL, "not tried; --launch submits a job of one task");
+}
+
+static void check_all(lf_doctor *d, const lf_cmd *c)
+{
+    lf_project p;
+    lf_err e = LF_ERR_INIT;
+    bool have = lf_cmd_project(&p, c, &e) == 0;
+    lf_conf conf;
+    char data[PATH_MAX], cwd[PATH_MAX];
+    const char *root = have ? p.root : getcwd(cwd, sizeof cwd) != NULL ? cwd : ".";
+    load_conf(&conf, d, root);
+    set_site(d, &conf);
+    choose_scheduler(d, c, &conf);
+    d->partition = lf_optset_str(c->opts, "partition");
+    if (d->partition == NULL)
+        d->partition = lf_conf_get(&conf, "resources", "partition", lf_conf_get(&conf, "resources", "queue", NULL));
+    d->account = lf_optset_str(c->opts, "account");
+    if (d->account == NULL)
+        d->account = lf_conf_get(&conf, "resources", "account", NULL);
+    d->time_limit_s = longest_limit(&conf);
+    if (have)
+        lf_doctor_add(d, "ok", "project", NULL, "%s (%s)", p.root, p.id);
+    else
+        lf_doctor_add(d, "ok", "project", NULL, "none here yet");
+    lf_doctor_dir(d, "project directory", have ? p.dot : root, false, true);
+    const char *dir = lf_optset_str(c->opts, "data_dir");
+    if (dir == NULL)
+        dir = lf_conf_get(&conf, "pipeline", "data_dir", lf_conf_get(&conf, "site", "data_dir", "loong-data"));
+    if (lf_path_set(data, NULL, "%s%s%s", dir[0] == '/' ? "" : root, dir[0] == '/' ? "" : "/", dir) == 0) {
+        d->data = data;
+        lf_doctor_dir(d, "data_dir", data, d->batch, false);
+    }
+    if (have && lf_sync_probe(&p, &e) < 0)
+        lf_doctor_add(d, "fail", "ledger", "`loong-flow ledger check` says more", "%s", e.text);
+    else if (have)
+        lf_doctor_add(d, "ok", "ledger", NULL, "can be locked and written");
+    for (const lf_opt_table *const *t = c->tables; *t != NULL; t++) {
+        char name[160];
+        snprintf(name, sizeof name, "lf-%s", (*t)->stage);
+        check_exe(d, name);
+    }
+    lf_doctor_limits(d);
+    lf_doctor_gpus(d);
+    if (d->data != NULL)
+        check_scheduler(d, lf_optset_bool(c->opts, "launch"));
+    d->data = NULL;
+    lf_conf_fini(&conf);
+    if (have)
+        lf_project_fini(&p);
+}
+
+static void print_finding(const json_t *o)
+{
+    const char *advice = json_string_value(json_object_get(o, "advice"));
+    printf("%-4s  %s: ", json_string_value(json_object_get(o, "verdict")), json_string_value(json_object_get(o, "check")));
+    lf_print_safe(json_string_value(json_object_get(o, "text")));
+    putchar('\n');
+    if (advice != NULL)
+        printf("      -> %s\n", advice);
+}
+
+/* The data set's doctor is the tokenizer stage's, which takes this process's place. */
+static int examine_data(lf_cmd *c, lf_err *err)
+{
+    size_t n = lf_optset_count(c->opts, "data"), at = 0;
+    const char *tokenizer = lf_optset_str(c->opts, "tokenizer");
+    char *path = NULL, **argv = lf_calloc(n + 6, sizeof *argv, err);
+    int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, "lf-tokenize", err);
+    if (rc == 0) {
+        const char *words[] = {path, "--doctor", c->json ? "--json" : "--no-json", tokenizer ? "--tokenizer" : NULL, tokenizer};
+        for (size_t i = 0; i < 5; i++)
+            if (words[i] != NULL)
+                memcpy(&argv[at++], &words[i], sizeof *argv);
+        for (size_t i = 0; i < n; i++) {
+            const char *word = lf_optset_str_at(c->opts, "data", i);
+            memcpy(&argv[at++], &word, sizeof *argv);
+        }
+        fflush(stdout);
+        execv(path, argv);
+        rc = lf_fail_errno(err, "cannot start %s", path);
+    }
+    free(argv);
+    free(path);
+    return rc;
+}
+
+static int run_doctor(lf_cmd *c, lf_err *err)
+{
+    if (lf_optset_count(c->opts, "data") > 0)
+        return examine_data(c, err);
+    lf_doctor d = {.list = json_array(), .wait_s = (double)lf_optset_int(c->opts, "wait")};
+    if (d.list == NULL)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    check_all(&d, c);
+    int n[2] = {0, 0};
+    for (size_t i = 0; i < json_array_size(d.list); i++) {
+        const json_t *o = json_array_get(d.list, i);
+        const char *v = json_string_value(json_object_get(o, "verdict"));
+        n[0] += strcmp(v, "fail") == 0;
+        n[1] += strcmp(v, "warn") == 0;
+        if (!c->json)
+            print_finding(o);
+    }
+    if (!c->json)
+        printf("%d of %d findings are failures, %d warnings\n", n[0], (int)json_array_size(d.list), n[1]);
+    int rc = c->json ? lf_cmd_print_json(json_pack("{s:b, s:i, s:i, s:s, s:O}", "ok", n[0] == 0, "failures", n[0], "warnings", n[1],
+                                                   "scheduler", d.scheduler, "checks", d.list), err) : 0;
+    json_decref(d.list);
+    json_decref(d.site);
+    return rc < 0 ? rc : n[0] > 0 ? LF_FLOW_FAILED : LF_FLOW_OK;
+}
+
+const lf_cmd_def lf_cmd_doctor = {.table = &doctor_table, .words = "", .max_words = 0, .run = run_doctor};
+
+static int run_probe(lf_cmd *c, lf_err *err)
+{
+    const char *dir = lf_cmd_word(c, 0), *id = lf_cmd_word(c, 1);
+    if (dir == NULL || id == NULL || dir[0] != '/' || strspn(id, "0123456789abcdef") != strlen(id))
+        return lf_fail(err, LF_EINVAL, "doctor_probe is for the job of doctor --launch");
+    return lf_doctor_inside(dir, id, err);
+}
+
+const lf_cmd_def lf_cmd_doctor_probe = {
+    .table = &doctor_probe_table, .words = "DIR ID", .max_words = 2, .hidden = true, .run = run_probe};

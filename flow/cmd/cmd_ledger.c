@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ledger: bring it up to date, check it, make it afresh, copy it, ask it in SQL (read-only).
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/lock.h"
+#include "flow/run/asking.h"
+#include "flow/cmd/cmds.h"
+#include "flow/sched/drive.h"
+#include "flow/record/record.h"
+#include "flow/run/sync.h"
+
+static const lf_opt ledger_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};
+LF_CMD_TABLE(ledger, "sync, check, rebuild, backup FILE, or sql STATEMENT (read-only)", ledger_rows);
+
+static json_t *counts_json(const lf_ledger_ingested *n)
+{
+    return json_pack("{s:I, s:I, s:I}", "events", (json_int_t)n->events, "records", (json_int_t)n->records, "refused",
+                     (json_int_t)n->problems);
+}
+
+static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char *root, lf_err *err)
+{
+    char db[PATH_MAX], lock_path[PATH_MAX];
+    unsigned flags = 0;
+    int rc = lf_path_set(db, err, "%s/ledger.db", p->dot);
+    if (rc == 0)
+        rc = lf_path_set(lock_path, err, "%s/lock", p->dot);
+    lf_lock_opts lo = {.purpose = "loong-flow ledger rebuild", .wait_s = 10.0, .ttl_s = 0};
+    lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &lo, err) : NULL;
+    if (rc == 0 && lock == NULL)
+        rc = err->rc != 0 ? err->rc : LF_EBUSY;
+    if (rc == 0)
+        rc = lf_sync_read_flags(&flags, err);
+    if (rc == 0)
+        rc = lf_ledger_rebuild(db, root, LF_LEDGER_WRITE | flags, NULL, n, err);
+    lf_lock_release(lock);
+    return rc;
+}
+
+static int rebuild(const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    json_t *roots = NULL;
+    lf_ledger_ingested n = {0, 0, 0}, more = {0, 0, 0};
+    int rc = lf_ask_roots(&roots, p, err);
+    const char *first = json_string_value(json_array_get(roots, 0));
+    if (rc == 0 && first == NULL)
+        rc = lf_fail(err, LF_ENOENT, "this project has no runs to rebuild from");
+    if (rc == 0)
+        rc = rebuild_locked(&n, p, first, err);
+    json_decref(roots);
+    if (rc == 0) /* the other data roots, and the copy for readers */
+        rc = lf_ask_sync(&more, p, true, err);
+    n.events += more.events;
+    n.records += more.records;
+    n.problems += more.problems;
+    if (rc == 0 && c->json)
+        return lf_cmd_print_json(counts_json(&n), err);
+    if (rc == 0)
+        printf("rebuilt from the run directories: %lld events, %lld metric records%s; the old file is kept as ledger.db.old\n",
+               (long long)n.events, (long long)n.records, n.problems > 0 ? ", some files were refused (ledger check)" : "");
+    return rc;
+}
+
+static void print_findings(const json_t *found)
+{
+    for (size_t i = 0; i < json_array_size(found); i++)
+        lf_say("%s\n", json_string_value(json_array_get(found, i)));
+    if (json_array_size(found) == 0)
+        puts("the ledger is in order");
+}
+
+static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_ledger *l = lf_cmd_open_ledger(p, true, err);
+    if (l == NULL)
+        return err->rc;
+    json_t *roots = NULL, *found = NULL;
+    int rc = lf_ask_roots(&roots, p, err);
+    if (rc == 0) {
+        found = lf_ledger_check(l, json_array_size(roots) == 1 ? json_string_value(json_array_get(roots, 0)) : NULL, err);
+        rc = found == NULL ? err->rc : 0;
+    }
+    size_t n = json_array_size(found);
+    if (rc == 0 && c->json)
+        rc = lf_cmd_print_json(json_pack("{s:b, s:O}", "ok", n == 0, "findings", found), err);
+    else if (rc == 0)
+        print_findings(found);
+    json_decref(found);
+    json_decref(roots);
+    lf_ledger_close(l);
+    return rc < 0 ? rc : n == 0 ? LF_FLOW_OK : LF_FLOW_FAILED;
+}
+
+static int sync_now(const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_ledger_ingested n = {0, 0, 0};
+    int rc = lf_ask_sync(&n, p, true, err);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_json(counts_json(&n), err);
+    if (rc == 0)
+        printf("%lld new event%s, %lld new metric record%s%s\n", (long long)n.events, n.events == 1 ? "" : "s",
+               (long long)n.records, n.records == 1 ? "" : "s", n.problems > 0 ? "; some files were refused (ledger check)" : "");
+    return rc;
+}
+
+static int backup(const lf_cmd *c, lf_ledger *l, const char *path, lf_err *err)
+{
+    int rc = lf_ledger_backup(l, path, err);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_json(json_pack("{s:s}", "backup", path), err);
+    if (rc == 0)
+        lf_say("a copy is in %s\n", path);
+    return rc;
+}
+
+static int ledger_on(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    const char *what = lf_cmd_word(c, 0), *arg = lf_cmd_word(c, 1);
+    if (what == NULL)
+        return lf_fail(err, LF_EINVAL, "say what: sync, check, rebuild, backup FILE or sql STATEMENT");
+    if (strcmp(what, "rebuild") == 0)
+        return rebuild(c, p, err);
+    if (strcmp(what, "check") == 0)
+        return check(c, p, err);
+    if (strcmp(what, "sync") == 0)
+        return sync_now(c, p, err);
+    if (strcmp(what, "backup") != 0 && strcmp(what, "sql") != 0)
+        return lf_fail(err, LF_EINVAL, "unknown word \"%s\": sync, check, rebuild, backup FILE or sql STATEMENT", what);
+    if (arg == NULL)
+        return lf_fail(err, LF_EINVAL, "ledger %s wants %s", what, what[0] == 'b' ? "a file" : "a statement");
+    lf_ledger *l = lf_cmd_open_ledger(p, false, err);
+    if (l == NULL)
+        return err->rc;
+    int rc = what[0] == 'b' ? backup(c, l, arg, err) : lf_cmd_rows(c, lf_ledger_sql(l, arg, err), NULL, err);
+    lf_ledger_close(l);
+    return rc;
+}
+
+static int run_ledger(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, ledger_on, err); }
+
+const lf_cmd_def lf_cmd_ledger = {.table = &ledger_table, .words = "WHAT [ARGUMENT]", .max_words = 2, .run = run_ledger};

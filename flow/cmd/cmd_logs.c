@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * logs: what a stage wrote, by attempt, incarnation and rank; -f follows it over attempts and requeues until the stage has
+ * come to its end. Lines are printed whole, without control bytes; a carriage return ends a line.
+ */
+#include "config.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/cmd/cmds.h"
+#include "flow/sched/describe.h"
+#include "flow/record/record.h"
+
+static const lf_opt logs_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("run", LF_OPT_STR, 0, NULL, NULL, "run; default: the newest"),
+    LF_CMD_ROW("attempt", LF_OPT_INT, 0, NULL, NULL, "attempt; default: the newest"),
+    LF_CMD_ROW("epoch", LF_OPT_INT, 0, NULL, NULL, "incarnation; default: the newest of the attempt"),
+    LF_CMD_ROW("rank", LF_OPT_INT, 0, NULL, NULL, "only what this rank wrote"),
+    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL, "every incarnation, oldest first, not only the newest"),
+    LF_CMD_ROW("follow", LF_OPT_BOOL, 0, "no", NULL, "go on while the stage lives, over attempts and requeues"),
+    LF_CMD_ROW("lines", LF_OPT_INT, 0, "0", NULL, "only the last lines, 0 = all"),
+};
+LF_CMD_TABLE(logs, "print the log of a stage; without STAGE of the one that runs or failed", logs_rows);
+
+enum { LINE_MAX_BYTES = 1 << 16 };
+
+/* One log on its way out. */
+struct reader {
+    lf_cmd *c;
+    char run[LF_ULID_SIZE], stage[128], path[PATH_MAX];
+    int attempt, epoch, rank; /* rank -1: all */
+    bool labelled;            /* ranks are told apart by labels in one file */
+    off_t offset;
+    lf_buf line;              /* begun, not ended yet */
+    json_t *lines;            /* --json without --follow: collected here */
+};
+
+static void nap(double s)
+{
+    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&ts, NULL);
+}
+
+/* "[3] text" and "3: text" are of rank 3; a line without a label is the launcher's. */
+static bool of_rank(const char *line, int rank)
+{
+    char *end = NULL;
+    bool bracket = line[0] == '[';
+    if (line[bracket] < '0' || line[bracket] > '9')
+        return false;
+    long r = strtol(line + bracket, &end, 10);
+    return *end == (bracket ? ']' : ':') && r == rank;
+}
+
+static int emit(struct reader *r, lf_err *err)
+{
+    int rc = lf_buf_check(&r->line, err);
+    if (rc < 0 || (r->labelled && !of_rank(r->line.data, r->rank))) {
+        lf_buf_clear(&r->line);
+        return rc;
+    }
+    lf_text_clean(r->line.data);
+    if (!r->c->json) {
+        lf_print_safe(r->line.data);
+        putchar('\n');
+    } else if (r->lines != NULL) {
+        if (json_array_append_new(r->lines, json_string(r->line.data)) < 0)
+            rc = lf_fail(err, LF_ENOMEM, "out of memory for the log");
+    } else {
+        json_t *o = json_pack("{s:s, s:s, s:s}", "run", r->run, "stage", r->stage, "line", r->line.data);
+        if (o != NULL && r->attempt > 0) {
+            json_object_set_new(o, "attempt", json_integer(r->attempt));
+            json_object_set_new(o, "epoch", json_integer(r->epoch));
+        }
+        rc = lf_cmd_print_json_line(o, err);
+    }
+    lf_buf_clear(&r->line);
+    return rc;
+}
+
+/* From the offset to the end of the file as it is now. */
+static int pump(struct reader *r, lf_err *err)
+{
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc = 0;
+    char chunk[16384];
+    ssize_t n = 0;
+    while (fd >= 0 && rc == 0 && (n = pread(fd, chunk, sizeof chunk, r->offset)) > 0) {
+        r->offset += n;
+        for (ssize_t i = 0; i < n && rc == 0; i++) {
+            char ch = chunk[i] == '\0' ? '?' : chunk[i];
+            if (ch == '\n' || (ch == '\r' && r->line.len > 0))
+                rc = emit(r, err);
+            else if (ch != '\r')
+                lf_buf_addc(&r->line, ch);
+            if (rc == 0 && r->line.len >= LINE_MAX_BYTES)
+                rc = emit(r, err);
+        }
+    }
+    if (rc == 0 && n < 0)
+        rc = lf_fail_errno(err, "cannot read %s", r->path);
+    if (fd >= 0)
+        close(fd);
+    fflush(stdout);
+    return rc;
+}
+
+static int finish_line(struct reader *r, lf_err *err) { return r->line.len > 0 ? emit(r, err) : 0; }
+
+/* Where the last `lines` lines of the file begin. */
+static off_t tail_start(const char *path, int64_t lines)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    off_t end = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0, at = end;
+    char block[8192];
+    while (at > 0 && lines >= 0) {
+        off_t from = at > (off_t)sizeof block ? at - (off_t)sizeof block : 0;
+        ssize_t n = pread(fd, block, (size_t)(at - from), from);
+        if (n != at - from)
+            break;
+        /* The newline that ends the file ends a line; it does not begin one. */
+        while (n > 0 && !(block[n - 1] == '\n' && from + n != end && lines-- == 1))
+            n--;
+        at = from + n;
+        if (n > 0)
+            break;
+    }
+    if (fd >= 0)
+        close(fd);
+    return at > 0 ? at : 0;
+}
+
+/* ---- which log ---- */
+
+/* The stage asked for, or the one that has most to say: running, else failed, else the newest that ran. */
+static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
+{
+    if (name != NULL) {
+        lf_stage_view *s = lf_view_stage(v, name);
+        if (s == NULL)
+            lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", v->run.id, name);
+        return s;
+    }
+    lf_stage_view *best = NULL;
+    int best_rank = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        lf_stage_view *s = &v->stages[i];
+        int rank = s->state == LF_STATE_RUNNING ? 4 : s->state == LF_STATE_FAILED ? 3 : s->n_incs > 0 ? 2
+                                                                                 : s->result_dir != NULL ? 1 : 0;
+        if (rank > 0 && rank >= best_rank) {
+            best = s;
+            best_rank = rank;
+        }
+    }
+    if (best == NULL)
+        lf_fail(err, LF_ENOENT, "nothing has run yet in run %s", v->run.id);
+    return best;
+}
+
+/* Does the incarnation fit what was asked? */
+static bool wanted(const lf_cmd *c, const lf_incarnation *inc)
+{
+    return (!lf_optset_is_set(c->opts, "attempt") || inc->attempt == (int)lf_optset_int(c->opts, "attempt")) &&
+           (!lf_optset_is_set(c->opts, "epoch") || inc->epoch == (int)lf_optset_int(c->opts, "epoch"));
+}
+
+static const lf_incarnation *newest_wanted(const lf_cmd *c, const lf_stage_view *s)
+{
+    for (size_t i = s->n_incs; i-- > 0;)
+        if (wanted(c, &s->incs[i]))
+            return &s->incs[i];
+    return NULL;
+}
+
+/* A rank's own file, or all of them in one with labels. */
+static int set_path(struct reader *r, const char *dir, lf_err *err)
+{
+    r->rank = lf_optset_is_set(r->c->opts, "rank") ? (int)lf_optset_int(r->c->opts, "rank") : -1;
+    r->labelled = false;
+    if (r->rank >= 0) {
+        int rc = lf_path_set(r->path, err, "%s/log.%d", dir, r->rank);
+        if (rc < 0 || lf_io_exists(r->path))
+            return rc;
+        r->labelled = true;
+    }
+    return lf_path_set(r->path, err, "%s/log", dir);
+}
+
+static int open_log(struct reader *r, const char *dir, int attempt, int epoch, lf_err *err)
+{
+    int rc = finish_line(r, err);
+    if (rc == 0)
+        rc = set_path(r, dir, err);
+    r->attempt = attempt;
+    r->epoch = epoch;
+    int64_t lines = lf_optset_int(r->c->opts, "lines");
+    r->offset = rc == 0 && lines > 0 ? tail_start(r->path, lines) : 0;
+    return rc;
+}
+
+static int nothing(const lf_stage_view *s, const lf_cmd *c, lf_err *err)
+{
+    bool picky = lf_optset_is_set(c->opts, "attempt") || lf_optset_is_set(c->opts, "epoch");
+    return lf_fail(err, LF_ENOENT, "stage %s has no log%s", json_string_value(json_object_get(s->stage, "name")),
+                   picky ? " of that attempt or epoch" : " yet");
+}
+
+/* ---- printing ---- */
+
+static int end_json(struct reader *r, const char *state, lf_err *err)
+{
+    struct stat st;
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:O}", "run", r->run, "stage", r->stage, "state", state, "path", r->path,
+                          "lines", r->lines);
+    if (o != NULL && r->attempt > 0) {
+        json_object_set_new(o, "attempt", json_integer(r->attempt));
+        json_object_set_new(o, "epoch", json_integer(r->epoch));
+    }
+    if (o != NULL && stat(r->path, &st) == 0)
+        json_object_set_new(o, "bytes", json_integer((json_int_t)st.st_size));
+    return lf_cmd_print_json(o, err);
+}
+
+static int print_once(struct reader *r, const lf_run_view *v, const lf_stage_view *s, lf_err *err)
+{
+    const lf_cmd *c = r->c;
+    bool all = lf_optset_bool(c->opts, "all");
+    int rc = 0, shown = 0;
+    if (s->n_incs == 0 && s->result_dir != NULL) {
+        const char *from = json_string_value(json_object_get(json_object_get(s->stage, "adopted"), "run"));
+        if (!c->json)
+            lf_say_err("loong-flow: %s was taken over from run %s; this is its log there\n", r->stage, from != NULL ? from : "?");
+        rc = open_log(r, s->result_dir, 0, 0, err);
+        rc = rc == 0 ? pump(r, err) : rc;
+        shown = 1;
+    }
+    for (size_t i = 0; i < s->n_incs && rc == 0; i++) {
+        const lf_incarnation *inc = &s->incs[i];
+        if (!wanted(c, inc) || (!all && inc != newest_wanted(c, s)))
+            continue;
+        rc = open_log(r, inc->dir, inc->attempt, inc->epoch, err);
+        if (rc == 0 && all && !c->json)
+            printf("==> attempt %d epoch %d <==\n", inc->attempt, inc->epoch);
+        if (rc == 0)
+            rc = pump(r, err);
+        shown++;
+    }
+    if (rc == 0)
+        rc = finish_line(r, err);
+    (void)v;
+    if (rc == 0 && shown == 0)
+        return nothing(s, c, err);
+    return rc == 0 && c->json ? end_json(r, lf_state_name(s->state), err) : rc;
+}
+
+/* Until the stage has come to an end: a requeue or the next attempt goes on under a new header. */
+static int follow(struct reader *r, const lf_project *p, lf_err *err)
+{
+    for (bool live = true, first = true; live; first = false) {
+        lf_run_view v;
+        int rc = lf_view_find(&v, p, r->run, err);
+        if (rc < 0)
+            return rc;
+        lf_stage_view *s = lf_view_stage(&v, r->stage);
+        const lf_incarnation *inc = s != NULL ? newest_wanted(r->c, s) : NULL;
+        live = s != NULL && lf_describe_lives(&v, s);
+        if (inc != NULL && (inc->attempt != r->attempt || inc->epoch != r->epoch)) {
+            bool change = r->attempt > 0;
+            rc = change ? pump(r, err) : 0; /* what the one before wrote last */
+            if (rc == 0)
+                rc = open_log(r, inc->dir, inc->attempt, inc->epoch, err);
+            if (change)
+                r->offset = 0;
+            if (rc == 0 && change && !r->c->json)
+                printf("==> attempt %d epoch %d <==\n", inc->attempt, inc->epoch);
+        } else if (inc == NULL && first && !live && s != NULL) {
+            rc = print_once(r, &v, s, err);
+        }
+        lf_view_fini(&v);
+        if (rc == 0 && r->path[0] != '\0')
+            rc = pump(r, err);
+        if (rc < 0)
+            return rc;
+        if (live)
+            nap(0.3);
+    }
+    return finish_line(r, err);
+}
+
+static int logs_of(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_run_view v;
+    int rc = lf_view_find(&v, p, lf_optset_str(c->opts, "run"), err);
+    if (rc < 0)
+        return rc;
+    bool following = lf_optset_bool(c->opts, "follow");
+    struct reader r = {.c = c, .rank = -1};
+    lf_buf_init(&r.line);
+    lf_stage_view *s = pick_stage(&v, lf_cmd_word(c, 0), err);
+    rc = s == NULL ? err->rc : 0;
+    if (rc == 0) {
+        memcpy(r.run, v.run.id, sizeof r.run);
+        snprintf(r.stage, sizeof r.stage, "%s", json_string_value(json_object_get(s->stage, "name")));
+        r.lines = c->json && !following ? json_array() : NULL;
+        rc = following ? 0 : print_once(&r, &v, s, err);
+    }
+    lf_view_fini(&v);
+    if (rc == 0 && following)
+        rc = follow(&r, p, err);
+    json_decref(r.lines);
+    lf_buf_fini(&r.line);
+    return rc;
+}
+
+static int run_logs(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, logs_of, err); }
+
+const lf_cmd_def lf_cmd_logs = {.table = &logs_table, .words = "[STAGE]", .max_words = 1, .run = run_logs};

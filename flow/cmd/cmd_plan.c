@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * validate and plan: is the pipeline right, and what would a run of it do and cost?
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/sched/attempt.h"
+#include "flow/cmd/cmds.h"
+#include "flow/cmd/cost.h"
+#include "flow/job/exec.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/cmd/prep.h"
+
+#define SET_ROW                                                                                                        \
+    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated")
+
+static const lf_opt validate_rows[] = {LF_CMD_COMMON, SET_ROW};
+LF_CMD_TABLE(validate, "check a pipeline file and everything it names", validate_rows);
+static const lf_opt plan_rows[] = {
+    LF_CMD_COMMON,
+    SET_ROW,
+    LF_CMD_ROW("rate", LF_OPT_COUNT, 0, NULL, NULL, "FLOP/s to estimate times with, e.g. 150G; default: measured before"),
+    LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "plan a run that takes over nothing"),
+};
+LF_CMD_TABLE(plan, "show what would run, why, and what it costs", plan_rows);
+
+static const char **sets_of(const lf_cmd *c, size_t *n, lf_err *err)
+{
+    *n = lf_optset_count(c->opts, "set");
+    const char **sets = lf_calloc(*n + 1, sizeof *sets, err);
+    for (size_t i = 0; sets != NULL && i < *n; i++)
+        sets[i] = lf_optset_str_at(c->opts, "set", i);
+    return sets;
+}
+
+static int run_validate(lf_cmd *c, lf_err *err)
+{
+    size_t n = 0;
+    const char **sets = sets_of(c, &n, err);
+    char *models = lf_cmd_model_dir();
+    const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
+    lf_pipeline p;
+    lf_pipeline_args a = {.path = path, .tables = c->tables, .sets = sets, .n_sets = n, .model_dir = models};
+    int rc = sets == NULL ? LF_ENOMEM : lf_pipeline_load(&p, &a, err);
+    free(sets);
+    free(models);
+    if (rc < 0)
+        return rc;
+    json_t *stages = json_object_get(p.doc, "stages");
+    if (c->json) {
+        rc = lf_cmd_print_json(json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
+    } else {
+        lf_say("%s is valid: %zu stage%s, in this order:", path, json_array_size(stages),
+               json_array_size(stages) == 1 ? "" : "s");
+        for (size_t i = 0; i < json_array_size(stages); i++)
+            printf(" %s", json_string_value(json_object_get(json_array_get(stages, i), "name")));
+        putchar('\n');
+    }
+    lf_pipeline_fini(&p);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_validate = {.table = &validate_table, .words = "[PIPELINE]", .max_words = 1, .run = run_validate};
+
+/* ---- plan ---- */
+
+/* Costs are in the order of the stages, without those that are done: *at is where this one's would be. */
+static const json_t *next_cost(const json_t *costs, size_t *at, const json_t *name)
+{
+    const json_t *row = json_array_get(costs, *at);
+    if (!json_equal(json_object_get(row, "name"), name))
+        return NULL;
+    (*at)++;
+    return row;
+}
+
+/* When a stage with a time limit is asked to stop before it, and why then. */
+static void add_lead(json_t *row, const lf_stage_view *s)
+{
+    double limit = json_number_value(json_object_get(s->stage, "time_limit_s"));
+    double grace = json_number_value(json_object_get(s->stage, "grace_s"));
+    lf_exec_pace pace;
+    if (row == NULL || limit <= 0)
+        return;
+    lf_exec_pace_of(&pace, s);
+    json_object_set_new(row, "lead", json_pack("{s:f, s:f, s:f, s:f, s:f}", "lead_s", lf_exec_lead_s(&pace, grace, limit), "grace_s",
+                                               grace, "time_limit_s", limit, "save_s", pace.save_s, "spacing_s", pace.spacing_s));
+}
+
+static void print_lead(const json_t *lead)
+{
+    char a[32], b[32], c[32], d[32];
+    double save = json_number_value(json_object_get(lead, "save_s")), spacing = json_number_value(json_object_get(lead, "spacing_s"));
+    if (lead == NULL)
+        return;
+    printf("      asked to stop %s before its limit of %s",
+           lf_fmt_duration(a, sizeof a, json_number_value(json_object_get(lead, "lead_s"))),
+           lf_fmt_duration(b, sizeof b, json_number_value(json_object_get(lead, "time_limit_s"))));
+    if (spacing > 0)
+        printf(" (measured: a save takes %s, safe points are %s apart)\n", lf_fmt_duration(c, sizeof c, save),
+               lf_fmt_duration(d, sizeof d, spacing));
+    else
+        printf(" (grace = %s; nothing measured yet)\n",
+               lf_fmt_duration(c, sizeof c, json_number_value(json_object_get(lead, "grace_s"))));
+}
+
+static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs, size_t *at, double rate_given)
+{
+    char why[600];
+    bool will = false;
+    lf_prep_explain(p, s, NULL, &will, why, sizeof why);
+    json_t *row = json_pack("{s:O, s:O, s:s, s:b, s:s, s:O, s:O}", "name", json_object_get(s->stage, "name"), "kind",
+                            json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "will_run", (int)will, "why",
+                            why, "deps", json_object_get(s->stage, "deps"), "spec_id",
+                            json_object_get(s->stage, "spec_id"));
+    lf_buf asks;
+    lf_buf_init(&asks);
+    lf_resources_line(&asks, s->stage);
+    json_t *res = lf_attempt_resources(s->stage, NULL, NULL);
+    if (row != NULL && res != NULL)
+        json_object_set(row, "resources", res);
+    if (row != NULL && asks.len > 0)
+        json_object_set_new(row, "asks", json_string(asks.data));
+    json_decref(res);
+    lf_buf_fini(&asks);
+    add_lead(row, s);
+    const json_t *cost = next_cost(costs, at, json_object_get(s->stage, "name"));
+    json_t *plan = json_object_get(cost, "plan");
+    if (row == NULL || cost == NULL)
+        return row;
+    if (plan == NULL) {
+        json_object_set(row, "error", json_object_get(cost, "error"));
+        return row;
+    }
+    json_object_set(row, "plan", plan);
+    json_t *gpu_memory = json_object_get(json_object_get(s->stage, "resources"), "gpu_memory");
+    if (gpu_memory != NULL)
+        json_object_set(row, "gpu_memory", gpu_memory);
+    double work = json_number_value(json_object_get(plan, "flops_per_step")) * json_number_value(json_object_get(plan, "steps"));
+    double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, json_string_value(json_object_get(s->stage, "kind")));
+    if (work > 0 && rate > 0) {
+        json_object_set_new(row, "estimated_s", json_real(work / rate));
+        json_object_set_new(row, "rate_flops", json_real(rate));
+    }
+    return row;
+}
+
+static void print_bytes(const json_t *plan)
+{
+    const json_t *bytes = json_object_get(plan, "bytes"), *comm = json_object_get(plan, "comm");
+    int64_t ranks = json_integer_value(json_object_get(plan, "ranks"));
+    static const char *const classes[] = {"params", "grads", "optimizer", "activations", "workspace", "offloaded", "host", "total"};
+    char b[32];
+    const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        const json_t *v = json_object_get(bytes, classes[i]);
+        if (v == NULL || (strcmp(classes[i], "offloaded") == 0 && !(json_number_value(v) > 0)))
+            continue;
+        printf("%s%s %s", sep, classes[i], lf_fmt_bytes(b, sizeof b, json_number_value(v)));
+        sep = ", ";
+    }
+    if (sep[0] == ',')
+        putchar('\n');
+    if (ranks > 1 && comm != NULL)
+        printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n", (long long)ranks,
+               lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(comm, "bytes_per_step"))),
+               (long long)json_integer_value(json_object_get(comm, "messages_per_step")));
+}
+
+/* What lies on a GPU, against what one has where the pipeline says it. */
+static void print_device(const json_t *row)
+{
+    const json_t *plan = json_object_get(row, "plan"), *device = json_object_get(json_object_get(plan, "bytes"), "device");
+    const json_t *has = json_object_get(row, "gpu_memory");
+    char b[32];
+    if (json_number_value(device) <= 0)
+        return;
+    printf("      GPU memory%s: %s", json_integer_value(json_object_get(plan, "ranks")) > 1 ? " of a rank" : "",
+           lf_fmt_bytes(b, sizeof b, json_number_value(device)));
+    if (has != NULL)
+        printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+    puts(", with what the driver keeps");
+}
+
+static void print_counts(const json_t *row)
+{
+    const json_t *plan = json_object_get(row, "plan");
+    char b[32];
+    const char *sep = "      ";
+    static const char *const keys[][2] = {{"parameters", "parameters"}, {"steps", "steps"}, {"tokens", "tokens"},
+                                          {"flops_per_step", "FLOP per step"}};
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *v = json_object_get(plan, keys[i][0]);
+        if (v == NULL)
+            continue;
+        printf("%s%s %s", sep, lf_fmt_count(b, sizeof b, json_number_value(v)), keys[i][1]);
+        sep = ", ";
+    }
+    const json_t *disk = json_object_get(plan, "disk_bytes"), *est = json_object_get(row, "estimated_s");
+    if (disk != NULL) {
+        printf("%s%s on disk", sep, lf_fmt_bytes(b, sizeof b, json_number_value(disk)));
+        sep = ", ";
+    }
+    if (est != NULL)
+        printf("%sabout %s", sep, lf_fmt_duration(b, sizeof b, json_number_value(est)));
+    if (sep[0] == ',')
+        putchar('\n');
+}
+
+static void print_row(const json_t *row)
+{
+    json_t *deps = json_object_get(row, "deps"), *plan = json_object_get(row, "plan");
+    printf("  %-4s %s (%s)", json_is_true(json_object_get(row, "will_run")) ? "run" : "-",
+           json_string_value(json_object_get(row, "name")), json_string_value(json_object_get(row, "kind")));
+    for (size_t i = 0; i < json_array_size(deps); i++)
+        printf("%s%s", i == 0 ? " <- " : ", ", json_string_value(json_array_get(deps, i)));
+    fputs("\n      ", stdout);
+    lf_print_safe(json_string_value(json_object_get(row, "why")));
+    putchar('\n');
+    if (json_object_get(row, "asks") != NULL) {
+        fputs("      asks for ", stdout);
+        lf_print_safe(json_string_value(json_object_get(row, "asks")));
+        putchar('\n');
+    }
+    if (json_object_get(row, "error") != NULL) {
+        fputs("      cost unknown: ", stdout);
+        lf_print_safe(json_string_value(json_object_get(row, "error")));
+        putchar('\n');
+    }
+    print_counts(row);
+    print_lead(json_object_get(row, "lead"));
+    print_bytes(plan);
+    print_device(row);
+    json_t *notes = json_object_get(plan, "notes");
+    for (size_t i = 0; i < json_array_size(notes); i++) {
+        fputs("      note: ", stdout);
+        const char *note = json_string_value(json_array_get(notes, i));
+        lf_print_safe(note != NULL ? note : "");
+        putchar('\n');
+    }
+}
+
+static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double rate, const lf_err *fit, lf_err *err)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0, at = 0; i < p->view.n; i++)
+        json_array_append_new(rows, stage_row(p, &p->view.stages[i], costs, &at, rate));
+    if (c->json) {
+        json_t *o = json_pack("{s:O, s:O, s:o, s:b}", "name", json_object_get(p->doc, "name"), "scheduler",
+                              json_object_get(p->doc, "scheduler"), "stages", rows, "fits", fit->rc == 0);
+        if (o != NULL && p->has_run)
+            json_object_set_new(o, "run", json_string(p->view.run.id));
+        if (o != NULL && fit->rc != 0)
+            json_object_set_new(o, "refused", json_string(fit->text));
+        return lf_cmd_print_json(o, err);
+    }
+    lf_say("%s: %s\n", json_string_value(json_object_get(p->doc, "name")),
+           p->has_run ? (p->changed ? "continues a run, with changed settings" : "continues a run") : "a new run");
+    if (p->has_run)
+        printf("  run %s\n", p->view.run.id);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        print_row(json_array_get(rows, i));
+    json_decref(rows);
+    if (fit->rc != 0)
+        lf_say("refused: %s\n", fit->text);
+    return 0;
+}
+
+static int run_plan(lf_cmd *c, lf_err *err)
+{
+    lf_prep p;
+    json_t *costs = NULL;
+    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini", .tables = c->tables,
+                      .fresh_run = lf_optset_bool(c->opts, "new"), .exe_missing_ok = true};
+    a.sets = sets_of(c, &a.n_sets, err);
+    int rc = a.sets == NULL ? LF_ENOMEM : lf_prep_make(&p, &a, err);
+    if (rc == 0) {
+        double rate = lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0;
+        lf_err fit = LF_ERR_INIT;
+        rc = lf_cost_ask(&costs, &p, err);
+        if (rc == 0)
+            lf_cost_check(&p, costs, &fit);
+        if (rc == 0)
+            rc = print_plan(c, &p, costs, rate, &fit, err);
+        if (rc == 0 && fit.rc != 0)
+            rc = LF_FLOW_FAILED;
+        json_decref(costs);
+        lf_prep_fini(&p);
+    }
+    free((void *)(uintptr_t)a.sets);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_plan = {.table = &plan_table, .words = "[PIPELINE]", .max_words = 1, .run = run_plan};

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report: a run as one HTML file. init: a pipeline file to begin with.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "flow/cmd/cmds.h"
+#include "flow/sched/describe.h"
+#include "flow/cmd/init_texts.h"
+#include "flow/record/record.h"
+#include "flow/report/report.h"
+
+static const lf_opt report_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("output", LF_OPT_PATH, 0, "report.html", NULL, "file to write, - for standard output"),
+};
+LF_CMD_TABLE(report, "write one self-contained HTML page about a run", report_rows);
+static const lf_opt init_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("output", LF_OPT_PATH, 0, "pipeline.ini", NULL, "file to write, - for standard output"),
+    LF_CMD_ROW("list", LF_OPT_BOOL, 0, "no", NULL, "list the uses"),
+};
+LF_CMD_TABLE(init, "write a pipeline file for a use", init_rows);
+
+static int run_report(lf_cmd *c, lf_err *err)
+{
+    lf_project p;
+    int rc = lf_cmd_project(&p, c, err);
+    if (rc < 0)
+        return rc;
+    lf_run_view v;
+    lf_buf b;
+    lf_buf_init(&b);
+    rc = lf_view_find(&v, &p, lf_cmd_word(c, 0), err);
+    if (rc == 0) {
+        const char *path = lf_optset_str(c->opts, "output");
+        rc = lf_report_html(&b, &v, err);
+        if (rc == 0 && strcmp(path, "-") == 0)
+            fwrite(b.data, 1, b.len, stdout);
+        else if (rc == 0)
+            rc = lf_io_replace(path, b.data, b.len, 0644, err);
+        if (rc == 0 && c->json)
+            rc = lf_cmd_print_json(json_pack("{s:s, s:s}", "run", v.run.id, "path", path), err);
+        else if (rc == 0 && strcmp(path, "-") != 0)
+            printf("wrote %s\n", path);
+        lf_view_fini(&v);
+    }
+    lf_buf_fini(&b);
+    lf_project_fini(&p);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_report = {.table = &report_table, .words = "[RUN]", .max_words = 1, .run = run_report};
+
+/* ---- init ---- */
+
+static const struct {
+    const char *use, *what;
+    const char *const *lines; /* templates/init/USE.ini, made into text by the build; NULL-terminated */
+} uses[] = {
+    {"pretrain", "text -> tokens -> a model from scratch -> samples and evaluation", lf_init_pretrain},
+    {"tokenize", "text -> tokenizer and shards", lf_init_tokenize},
+    {"sft", "a published model and conversations -> a fine-tuned model and its files", lf_init_sft},
+    {"eval", "measure a checkpoint and let it write", lf_init_eval},
+    {"dpo", "pairs of answers -> a model that prefers the better ones", lf_init_dpo},
+    {"rlhf", "a published model, chats, preferences -> reward model -> PPO -> files", lf_init_rlhf},
+    {"grpo", "questions with answers that can be checked -> a model that gives more right ones", lf_init_grpo},
+};
+#define N_USES (sizeof uses / sizeof uses[0])
+
+static int run_init(lf_cmd *c, lf_err *err)
+{
+    const char *use = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pretrain";
+    const char *path = lf_optset_str(c->opts, "output"), *names[N_USES];
+    if (lf_optset_bool(c->opts, "list")) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < N_USES; i++) {
+            if (!c->json)
+                printf("%-10s %s\n", uses[i].use, uses[i].what);
+            json_array_append_new(list, json_pack("{s:s, s:s}", "use", uses[i].use, "what", uses[i].what));
+        }
+        if (c->json)
+            return lf_cmd_print_json(json_pack("{s:o}", "uses", list), err);
+        json_decref(list);
+        return 0;
+    }
+    size_t at = N_USES;
+    for (size_t i = 0; i < N_USES; i++) {
+        names[i] = uses[i].use;
+        if (strcmp(use, uses[i].use) == 0)
+            at = i;
+    }
+    if (at == N_USES) {
+        const char *near = lf_nearest(use, names, N_USES);
+        return lf_fail(err, LF_EINVAL, "there is no pipeline for \"%s\"%s%s; `init --list` lists them", use,
+                       near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+    }
+    lf_buf b;
+    lf_buf_init(&b);
+    for (const char *const *l = uses[at].lines; *l != NULL; l++)
+        lf_buf_addf(&b, "%s\n", *l);
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0 && strcmp(path, "-") == 0)
+        fwrite(b.data, 1, b.len, stdout);
+    else if (rc == 0)
+        rc = lf_io_publish(path, b.data, b.len, 0644, err); /* an existing file is left alone */
+    lf_buf_fini(&b);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_json(json_pack("{s:s, s:s}", "use", use, "path", path), err);
+    if (rc == 0 && strcmp(path, "-") != 0)
+        printf("wrote %s; edit it, then: loong-flow plan %s\n", path, path);
+    return rc;
+}
+
+const lf_cmd_def lf_cmd_init = {.table = &init_table, .words = "[USE]", .max_words = 1, .run = run_init};

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch: a run until nothing of it lives any more. On a terminal a table that renews itself, elsewhere a line for every
+ * change. It reads the run's directory only; the ledger is left alone. Exit: that of the run.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/cmd/cmds.h"
+#include "flow/sched/describe.h"
+
+static const lf_opt watch_rows[] = {
+    LF_CMD_COMMON,
+    LF_CMD_ROW("interval", LF_OPT_DURATION, 0, "2", NULL, "seconds between looks"),
+};
+LF_CMD_TABLE(watch, "follow a run until nothing in it runs; exits as the run did", watch_rows);
+
+enum { BAR = 20, MAX_STAGES = 1024 };
+
+/* What was said of a stage last, so that a log gets a line per change and not per look. */
+struct said {
+    char state[16];
+    int epoch, tenth; /* of the progress */
+};
+
+static void nap(double s)
+{
+    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&ts, NULL);
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s != NULL ? s : "";
+}
+
+static void add_bar(lf_buf *b, const json_t *part)
+{
+    double p = json_number_value(part);
+    int full = p <= 0 ? 0 : p >= 1 ? BAR : (int)(p * BAR);
+    if (part == NULL) {
+        lf_buf_addf(b, "  %*s     ", BAR, "");
+        return;
+    }
+    lf_buf_addc(b, '[');
+    for (int i = 0; i < BAR; i++)
+        lf_buf_addc(b, i < full ? '#' : '.');
+    lf_buf_addf(b, "] %3d%%", (int)(p * 100));
+}
+
+/* Everything behind the bar: time, what is left, steps, segments, the loss, the job; the reason says why a job waits and
+ * when its scheduler expects to start it. */
+static void add_details(lf_buf *b, const json_t *s)
+{
+    char t[32];
+    const json_t *dur = json_object_get(s, "duration_s"), *eta = json_object_get(s, "eta_s");
+    const json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"), *job = json_object_get(s, "job");
+    const json_t *loss = json_object_get(json_object_get(s, "metrics"), "loss");
+    if (dur != NULL)
+        lf_buf_addf(b, "  %s", lf_fmt_duration(t, sizeof t, json_number_value(dur)));
+    if (eta != NULL)
+        lf_buf_addf(b, ", %s left", lf_fmt_duration(t, sizeof t, json_number_value(eta)));
+    if (step != NULL && steps != NULL)
+        lf_buf_addf(b, "  step %lld/%lld", (long long)json_integer_value(step), (long long)json_integer_value(steps));
+    if (json_integer_value(json_object_get(s, "segments")) > 1)
+        lf_buf_addf(b, "  segment %lld", (long long)json_integer_value(json_object_get(s, "segments")));
+    if (loss != NULL)
+        lf_buf_addf(b, "  loss %.4f", json_number_value(loss));
+    if (text_of(job, "id")[0] != '\0')
+        lf_buf_addf(b, "  job %s", text_of(job, "id"));
+    if (text_of(s, "reason")[0] != '\0')
+        lf_buf_addf(b, "  %s", text_of(s, "reason"));
+}
+
+/* ---- on a terminal ---- */
+
+static size_t screen_width(void)
+{
+    struct winsize w;
+    return ioctl(1, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 100;
+}
+
+/* No line may wrap: the next redraw counts lines. */
+static void print_cut(const char *text, size_t width)
+{
+    char copy[2048];
+    snprintf(copy, sizeof copy, "%s", text);
+    size_t w = 0, i = 0;
+    for (; copy[i] != '\0' && w < width; i++)
+        w += ((unsigned char)copy[i + 1] & 0xC0) != 0x80;
+    copy[i] = '\0';
+    lf_print_safe(copy);
+}
+
+static void draw_stage(const json_t *s, bool colour, size_t width, size_t name_width)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    const char *state = text_of(s, "state");
+    printf("  %-*s ", (int)name_width, text_of(s, "name"));
+    printf(colour ? "\033[%sm%-9s\033[0m " : "%.0s%-9s ", colour ? lf_state_colour(state) : "", state);
+    add_bar(&b, json_object_get(s, "progress"));
+    add_details(&b, s);
+    if (lf_buf_check(&b, NULL) == 0)
+        print_cut(b.data, width > name_width + 14 ? width - name_width - 14 : 1);
+    fputs("\033[K\n", stdout);
+    lf_buf_fini(&b);
+}
+
+/* Over the table drawn before, which had *lines lines. */
+static void draw(const json_t *run, size_t *lines)
+{
+    json_t *stages = json_object_get(run, "stages");
+    size_t width = screen_width(), name_width = 5;
+    bool colour = lf_colour();
+    for (size_t i = 0; i < json_array_size(stages); i++)
+        if (strlen(text_of(json_array_get(stages, i), "name")) > name_width)
+            name_width = strlen(text_of(json_array_get(stages, i), "name"));
+    if (*lines > 0)
+        printf("\033[%zuA\r", *lines);
+    lf_cmd_print_head(run);
+    for (size_t i = 0; i < json_array_size(stages); i++)
+        draw_stage(json_array_get(stages, i), colour, width, name_width);
+    fputs("\033[J", stdout);
+    *lines = json_array_size(stages) + 1;
+    fflush(stdout);
+}
+
+/* ---- elsewhere ---- */
+
+static void log_changes(const json_t *run, struct said *said)
+{
+    json_t *stages = json_object_get(run, "stages");
+    char when[21];
+    for (size_t i = 0; i < json_array_size(stages) && i < MAX_STAGES; i++) {
+        const json_t *s = json_array_get(stages, i), *part = json_object_get(s, "progress");
+        int epoch = (int)json_integer_value(json_object_get(s, "epoch")), tenth = (int)(json_number_value(part) * 10);
+        if (strcmp(said[i].state, text_of(s, "state")) == 0 && said[i].epoch == epoch && said[i].tenth == tenth)
+            continue;
+        lf_buf b;
+        lf_buf_init(&b);
+        if (part != NULL)
+            lf_buf_addf(&b, "  %3d%%", (int)(json_number_value(part) * 100));
+        add_details(&b, s);
+        if (lf_buf_check(&b, NULL) == 0)
+            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), text_of(s, "name"), text_of(s, "state"), b.data);
+        lf_buf_fini(&b);
+        snprintf(said[i].state, sizeof said[i].state, "%s", text_of(s, "state"));
+        said[i].epoch = epoch;
+        said[i].tenth = tenth;
+    }
+    fflush(stdout);
+}
+
+/* ---- the loop ---- */
+
+static int exit_for(const char *state)
+{
+    if (strcmp(state, "done") == 0)
+        return LF_FLOW_OK;
+    return strcmp(state, "pending") == 0 || strcmp(state, "waiting") == 0 ? LF_FLOW_STOPPED : LF_FLOW_FAILED;
+}
+
+static bool lives(const lf_run_view *v)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (lf_describe_lives(v, &v->stages[i]))
+            return true;
+    return false;
+}
+
+static int watch_loop(const lf_cmd *c, const lf_project *p, const char *run, struct said *said, lf_err *err)
+{
+    size_t lines = 0;
+    for (bool first = true;; first = false) {
+        lf_run_view v;
+        int rc = lf_view_find(&v, p, run, err);
+        if (rc < 0)
+            return rc;
+        json_t *o = lf_describe_run(&v);
+        bool live = lives(&v);
+        lf_view_fini(&v);
+        if (o == NULL)
+            return lf_fail(err, LF_ENOMEM, "out of memory");
+        int code = exit_for(text_of(o, "state"));
+        if (!c->json && c->tty) {
+            draw(o, &lines);
+        } else if (!c->json) {
+            if (first)
+                lf_cmd_print_head(o);
+            log_changes(o, said);
+        }
+        if (!live) {
+            rc = c->json ? lf_cmd_print_json(json_incref(o), err) : 0;
+            if (!c->json && !c->tty)
+                lf_cmd_print_head(o);
+            json_decref(o);
+            return rc < 0 ? rc : code;
+        }
+        json_decref(o);
+        nap((double)lf_optset_int(c->opts, "interval"));
+    }
+}
+
+static int watch_run(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_run run;
+    int rc = lf_run_find(&run, p, lf_cmd_word(c, 0), err);
+    if (rc < 0)
+        return rc;
+    struct said *said = lf_calloc(MAX_STAGES, sizeof *said, err);
+    rc = said != NULL ? watch_loop(c, p, run.id, said, err) : LF_ENOMEM;
+    free(said);
+    lf_run_fini(&run);
+    return rc;
+}
+
+static int run_watch(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, watch_run, err); }
+
+const lf_cmd_def lf_cmd_watch = {.table = &watch_table, .words = "[RUN]", .max_words = 1, .run = run_watch};

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Asking stages for their plan, and comparing it with the machine.
+ */
+#include "config.h"
+
+#include "flow/cmd/cost.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/cmd/cmd.h"
+#include "flow/job/exec.h"
+#include "flow/run/freeze.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+
+#define PLAN_TIMEOUT_S 120.0
+#define PLAN_MAX_BYTES ((size_t)4 << 20)
+#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-." /* of STAGE.OUTPUT */
+
+/* ---- running `lf-KIND --plan` ---- */
+
+struct pipes {
+    int out[2], err[2];
+};
+
+static void plan_child(char *const *argv, const struct pipes *p)
+{
+    int null = open("/dev/null", O_RDONLY);
+    if (null >= 0)
+        dup2(null, 0);
+    dup2(p->out[1], 1);
+    dup2(p->err[1], 2);
+    execv(argv[0], argv);
+    _exit(127);
+}
+
+/* Everything from both pipes until they close or the time is over. */
+static bool drain(const struct pipes *p, lf_buf *out, lf_buf *errtext)
+{
+    double end = lf_now_s() + PLAN_TIMEOUT_S;
+    struct pollfd fds[2] = {{p->out[0], POLLIN, 0}, {p->err[0], POLLIN, 0}};
+    lf_buf *bufs[2] = {out, errtext};
+    while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+        double left = end - lf_now_s();
+        if (left <= 0 || out->len > PLAN_MAX_BYTES || errtext->len > PLAN_MAX_BYTES)
+            return false;
+        if (poll(fds, 2, (int)(left * 1000.0) + 1) < 0 && errno != EINTR)
+            return false;
+        for (int i = 0; i < 2; i++) {
+            char chunk[8192];
+            if (fds[i].fd < 0 || (fds[i].revents & (POLLIN | POLLHUP | POLLERR)) == 0)
+                continue;
+            ssize_t n = read(fds[i].fd, chunk, sizeof chunk);
+            if (n > 0)
+                lf_buf_add(bufs[i], chunk, (size_t)n);
+            else if (n == 0 || errno != EINTR)
+                fds[i].fd = -1;
+        }
+    }
+    return true;
+}
+
+/* Ranks that a stage asks for: of all nodes, of one node. */
+static void ranks_of(const json_t *stage, int64_t *all, int64_t *node)
+{
+    const json_t *r = json_object_get(stage, "resources"), *ranks = json_object_get(r, "ranks");
+    const json_t *nodes = json_object_get(r, "nodes");
+    *node = json_is_integer(ranks) ? json_integer_value(ranks) : 1;
+    *all = *node * (json_is_integer(nodes) ? json_integer_value(nodes) : 1);
+}
+
+static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config, const char *dir,
+                    int64_t ranks, bool gpu, lf_err *err)
+{
+    struct pipes p = {{-1, -1}, {-1, -1}};
+    if (pipe2(p.out, O_CLOEXEC) < 0)
+        return lf_fail_errno(err, "cannot make a pipe");
+    if (pipe2(p.err, O_CLOEXEC) < 0) {
+        int rc = lf_fail_errno(err, "cannot make a pipe");
+        close(p.out[0]);
+        close(p.out[1]);
+        return rc;
+    }
+    char *argv[9], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40], a7[] = "--device=cuda";
+    snprintf(a6, sizeof a6, "--ranks=%lld", (long long)ranks);
+    argv[0] = lf_strdup(exe, err);
+    argv[1] = a1;
+    argv[2] = lf_strdup(config, err);
+    argv[3] = a3;
+    argv[4] = lf_strdup(dir, err);
+    argv[5] = a5;
+    argv[6] = a6;
+    argv[7] = gpu ? a7 : NULL;
+    argv[8] = NULL;
+    int rc = argv[0] != NULL && argv[2] != NULL && argv[4] != NULL ? 0 : LF_ENOMEM;
+    pid_t pid = rc == 0 ? fork() : -1;
+    if (pid == 0)
+        plan_child(argv, &p);
+    close(p.out[1]);
+    close(p.err[1]);
+    if (rc == 0 && pid < 0)
+        rc = lf_fail_errno(err, "cannot fork");
+    if (rc == 0) {
+        bool whole = drain(&p, out, errtext);
+        if (!whole)
+            kill(pid, SIGKILL);
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
+        }
+        if (!whole)
+            rc = lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds", exe, PLAN_TIMEOUT_S);
+    }
+    close(p.out[0]);
+    close(p.err[0]);
+    free(argv[0]);
+    free(argv[2]);
+    free(argv[4]);
+    return rc;
+}
+
+/* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a complaint about an input that
+ * only is not made yet is none. Other failures leave the cost unknown. */
+static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_buf *out, const lf_buf *errtext, int status,
+                        lf_err *err)
+{
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        *refused = WIFEXITED(status) && WEXITSTATUS(status) == LF_FLOW_USAGE && strstr(errtext->data, LF_NOT_MADE) == NULL;
+        size_t n = errtext->len;
+        while (n > 0 && errtext->data[n - 1] == '\n')
+            n--;
+        size_t from = n;
+        while (from > 0 && errtext->data[from - 1] != '\n')
+            from--;
+        const char *last = errtext->data + from;
+        int len = (int)(n - from < 700 ? n - from : 700);
+        return lf_fail(err, LF_EINVAL, "%.*s", n > from ? len : 40,
+                       n > from ? last : "its executable failed without a word");
+    }
+    json_t *j = lf_json_load_text(out->data, out->len, exe, err);
+    if (j == NULL)
+        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
+    if (!json_is_object(j)) {
+        json_decref(j);
+        return lf_fail(err, LF_EFORMAT, "%s --plan: not an object", exe);
+    }
+    *plan = j;
+    return 0;
+}
+
+/* The config of a stage that has not been claimed: inputs that are not made yet get a path below `dir`, where nothing is;
+ * the stage plans without them or says that it cannot. */
+static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, lf_err *err)
+{
+    lf_exec x;
+    memset(&x, 0, sizeof x);
+    x.args.project = p->has_project ? p->project.root : p->pipeline.project;
+    x.args.run_dir = p->view.run.dir;
+    x.run = p->view.run; /* borrowed */
+    x.view = &p->view;
+    x.stage = stage;
+    x.dir = lf_strdup(dir, err);
+    int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
+    free(x.dir);
+    json_decref(x.inputs);
+    return rc;
+}
+
+/* A stage that asks for GPUs and leaves the device to what it finds will find one, if not here. */
+static bool will_use_gpus(const lf_prep *p, const json_t *stage)
+{
+    const json_t *gpus = json_object_get(json_object_get(stage, "resources"), "gpus");
+    const lf_opt_table *t =
+        p->tables != NULL ? lf_table_find(p->tables, json_string_value(json_object_get(stage, "kind"))) : NULL;
+    return json_integer_value(json_object_get(gpus, "n")) > 0 && t != NULL && lf_opt_find(t, "device") != NULL &&
+           json_object_get(json_object_get(stage, "numeric"), "device") == NULL;
+}
+
+/* What is asked: the program, its ranks, its device and its settings, without the names of inputs that are not made yet. */
+static int question(lf_buf *key, const char *name, const char *config, int64_t ranks, bool gpu, lf_err *err)
+{
+    lf_buf text;
+    lf_buf_init(&text);
+    int rc = lf_io_read_file(config, PLAN_MAX_BYTES, &text, err);
+    lf_buf_addf(key, "%s %lld %d\n", name, (long long)ranks, (int)gpu);
+    const char *p = rc == 0 ? text.data : "";
+    for (const char *q = strstr(p, LF_NOT_MADE "/"); q != NULL; q = strstr(p, LF_NOT_MADE "/")) {
+        q += strlen(LF_NOT_MADE);
+        lf_buf_add(key, p, (size_t)(q - p));
+        p = q + 1 + strspn(q + 1, NAME_BYTES);
+    }
+    lf_buf_adds(key, p);
+    lf_buf_fini(&text);
+    return rc == 0 ? lf_buf_check(key, err) : rc;
+}
+
+static int make_dir(char dir[PATH_MAX], lf_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char path[PATH_MAX];
+    int rc = lf_path_set(path, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
+    if (rc == 0)
+        rc = lf_path_plain(path, "TMPDIR", err);
+    if (rc == 0 && mkdtemp(path) == NULL)
+        rc = lf_fail_errno(err, "cannot make the directory %s (see TMPDIR)", path);
+    return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
+}
+
+/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan}, so that
+ * stages that ask the same are asked once; refusals and complaints name their inputs and are not kept. */
+static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, char dir[PATH_MAX], json_t *known,
+                   lf_err *err)
+{
+    char name[160], config[PATH_MAX];
+    char *exe = NULL;
+    snprintf(name, sizeof name, "lf-%s", json_string_value(json_object_get(stage, "kind")));
+    int rc = lf_exe_find(&exe, name, err);
+    if (rc == 0 && dir[0] == '\0')
+        rc = make_dir(dir, err);
+    if (rc < 0) {
+        free(exe);
+        return rc;
+    }
+    lf_buf out, errtext, key;
+    lf_buf_init(&out);
+    lf_buf_init(&errtext);
+    lf_buf_init(&key);
+    int status = 0;
+    int64_t ranks, per_node;
+    ranks_of(stage, &ranks, &per_node);
+    rc = lf_path_set(config, err, "%s/config.ini", dir);
+    if (rc == 0)
+        rc = write_plan_config(p, stage, dir, err);
+    if (rc == 0)
+        rc = question(&key, name, config, ranks, will_use_gpus(p, stage), err);
+    *plan = rc == 0 ? json_incref(json_object_get(known, key.data)) : NULL;
+    if (rc == 0 && *plan == NULL) {
+        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, will_use_gpus(p, stage), err);
+        if (rc == 0)
+            rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
+        if (rc == 0)
+            rc = lf_json_set_new(known, key.data, json_incref(*plan), err);
+    }
+    lf_buf_fini(&out);
+    lf_buf_fini(&errtext);
+    lf_buf_fini(&key);
+    free(exe);
+    return rc;
+}
+
+static int ask_all(json_t *list, const lf_prep *p, char dir[PATH_MAX], json_t *known, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
+        const lf_stage_view *s = &p->view.stages[i];
+        if (s->state == LF_STATE_DONE)
+            continue;
+        json_t *plan = NULL, *row = json_pack("{s:O}", "name", json_object_get(s->stage, "name"));
+        lf_err e = LF_ERR_INIT;
+        bool refused = false;
+        if (ask_one(&plan, &refused, p, s->stage, dir, known, &e) == 0)
+            rc = lf_json_set_new(row, "plan", plan, err);
+        else
+            rc = lf_json_set_new(row, "error", json_string(lf_text_clean(e.text)), err);
+        if (rc == 0)
+            rc = lf_json_push_new(list, row, err);
+        if (rc == 0 && refused)
+            rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s",
+                         json_string_value(json_object_get(s->stage, "name")), e.text);
+    }
+    return rc;
+}
+
+int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
+{
+    char dir[PATH_MAX] = "";
+    json_t *list = json_array(), *known = json_object();
+    int rc = list == NULL || known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : ask_all(list, p, dir, known, err);
+    if (dir[0] != '\0')
+        lf_io_remove_tree(dir, NULL);
+    json_decref(known);
+    if (rc < 0)
+        json_decref(list);
+    else
+        *out = list;
+    return rc;
+}
+
+/* ---- does it fit ---- */
+
+static int64_t meminfo(const char *key)
+{
+    char line[256];
+    int64_t v = -1;
+    FILE *f = fopen("/proc/meminfo", "re");
+    if (f == NULL)
+        return -1;
+    size_t n = strlen(key);
+    while (v < 0 && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, key, n) == 0 && line[n] == ':')
+            v = (int64_t)strtoll(line + n + 1, NULL, 10) * 1024;
+    fclose(f);
+    return v;
+}
+
+/* The nearest directory that exists already carries the filesystem that will be written. */
+static int64_t disk_free(const char *path)
+{
+    char dir[PATH_MAX];
+    if (lf_path_set(dir, NULL, "%s", path) < 0)
+        return -1;
+    struct statvfs v;
+    while (statvfs(dir, &v) != 0) {
+        char *slash = strrchr(dir, '/');
+        if (errno != ENOENT || slash == NULL || slash == dir)
+            return -1;
+        *slash = '\0';
+    }
+    return (int64_t)(v.f_bavail * v.f_frsize);
+}
+
+void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage)
+{
+    const json_t *limit = json_object_get(stage, "memory_bytes");
+    /* This machine is the login node of a batch system, which says nothing about its nodes. */
+    const char *scheduler = json_string_value(json_object_get(p->doc, "scheduler"));
+    out->memory_bytes = scheduler == NULL || strcmp(scheduler, "local") == 0 ? meminfo("MemTotal") : -1;
+    if (limit != NULL && (out->memory_bytes < 0 || json_integer_value(limit) < out->memory_bytes))
+        out->memory_bytes = json_integer_value(limit);
+    char path[PATH_MAX];
+    const char *dir = json_string_value(json_object_get(p->doc, "data_dir"));
+    const char *root = p->has_project ? p->project.root : p->pipeline.project;
+    int rc = dir[0] == '/' ? lf_path_set(path, NULL, "%s", dir) : lf_path_set(path, NULL, "%s/%s", root, dir);
+    out->disk_free = rc == 0 ? disk_free(path) : -1;
+}
+
+/* Ranks that share a GPU add up. */
+static int check_gpu(const json_t *stage, const json_t *plan, const char *name, int64_t ranks_per_node, lf_err *err)
+{
+    const json_t *r = json_object_get(stage, "resources"), *has = json_object_get(r, "gpu_memory");
+    const int64_t gpus = json_integer_value(json_object_get(json_object_get(r, "gpus"), "n"));
+    const int64_t share = gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
+    const double need = json_number_value(json_object_get(json_object_get(plan, "bytes"), "device")) * (double)share;
+    char a[32], b[32];
+    if (has == NULL || need <= json_number_value(has))
+        return 0;
+    return lf_fail(err, LF_ENOMEM,
+                   "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a smaller micro_batch, recompute, "
+                   "or more GPUs would help", name, share > 1 ? "the ranks that share one need" : "a rank needs",
+                   lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+}
+
+int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
+{
+    double disk = 0;
+    lf_cost_fit fit = {-1, -1};
+    char a[32], b[32];
+    for (size_t i = 0; i < json_array_size(costs); i++) {
+        const json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
+        const char *name = json_string_value(json_object_get(row, "name"));
+        const json_t *stage = lf_view_stage(&p->view, name)->stage;
+        int64_t ranks, per_node;
+        lf_cost_limits(&fit, p, stage);
+        ranks_of(stage, &ranks, &per_node);
+        double total = json_number_value(json_object_get(json_object_get(plan, "bytes"), "total")) * (double)per_node;
+        if (fit.memory_bytes >= 0 && total > (double)fit.memory_bytes)
+            return lf_fail(err, LF_ENOMEM, "stage %s does not fit in memory: it needs %s%s, and there is %s (its `memory`, or "
+                           "this machine)", name, lf_fmt_bytes(a, sizeof a, total),
+                           per_node > 1 ? " for the ranks of a node" : "",
+                           lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
+        int rc = check_gpu(stage, plan, name, per_node, err);
+        if (rc < 0)
+            return rc;
+        disk += json_number_value(json_object_get(plan, "disk_bytes"));
+    }
+    if (fit.disk_free >= 0 && disk > (double)fit.disk_free)
+        return lf_fail(err, LF_EIO, "the outputs do not fit on the disk of data_dir = %s: they need %s, and %s is free",
+                       json_string_value(json_object_get(p->doc, "data_dir")), lf_fmt_bytes(a, sizeof a, disk),
+                       lf_fmt_bytes(b, sizeof b, (double)fit.disk_free));
+    return 0;
+}
+
+/* ---- rates ---- */
+
+static double rate_of(const lf_stage_view *s)
+{
+    const json_t *plan = json_object_get(s->stage, "plan");
+    double work = json_number_value(json_object_get(plan, "flops_per_step")) * json_number_value(json_object_get(plan, "steps"));
+    if (work <= 0 || s->result == NULL || s->n_incs != 1) /* a stage that was interrupted would look slow */
+        return 0;
+    double t = json_number_value(json_object_get(s->result->done, "t_end")) -
+               json_number_value(json_object_get(s->result->done, "t_start"));
+    return t > 0.5 ? work / t : 0;
+}
+
+static double look_up_rate(const lf_prep *p, const char *kind)
+{
+    lf_run_list runs;
+    double rate = 0;
+    if (!p->has_project || lf_run_list_load(&runs, &p->project, NULL) < 0)
+        return 0;
+    for (size_t r = 0; r < runs.n && r < 20 && rate <= 0; r++) {
+        if (lf_run_load(&runs.runs[r], NULL) < 0)
+            continue;
+        json_t *stages = json_object_get(runs.runs[r].doc, "stages");
+        for (size_t i = 0; i < json_array_size(stages) && rate <= 0; i++) {
+            lf_stage_view s;
+            json_t *st = json_array_get(stages, i);
+            if (strcmp(json_string_value(json_object_get(st, "kind")), kind) != 0 ||
+                lf_stage_scan(&s, runs.runs[r].dir, st, NULL) < 0)
+                continue;
+            if (lf_stage_result(&s, &runs.runs[r], NULL) > 0)
+                rate = rate_of(&s);
+            lf_stage_scan_fini(&s);
+        }
+    }
+    lf_run_list_fini(&runs);
+    return rate;
+}
+
+double lf_cost_stored_rate(lf_prep *p, const char *kind)
+{
+    const json_t *known = json_object_get(p->rates, kind);
+    if (known != NULL)
+        return json_number_value(known);
+    double rate = look_up_rate(p, kind);
+    if (p->rates == NULL)
+        p->rates = json_object();
+    json_object_set_new(p->rates, kind, json_real(rate)); /* when that fails it is looked up again */
+    return rate;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the frozen stage document to the INI file its executable reads: references become directories of artifacts whose
+ * commit markers were checked just now, relative paths become absolute against the project.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/artifact.h"
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/job/exec.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+
+/* The result a stage of this run stands for: its directory and marker, checked file by file. */
+static int find_upstream(lf_stage_view *out, lf_exec *x, const char *name, lf_err *err)
+{
+    const lf_stage_view *known = x->view != NULL ? lf_view_stage(x->view, name) : NULL;
+    json_t *st = known != NULL ? known->stage : lf_run_stage(&x->run, name);
+    if (st == NULL)
+        return lf_fail(err, LF_EFORMAT, "the plan has no stage %s", name);
+    int rc = lf_stage_scan(out, x->run.dir, st, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_stage_result(out, &x->run, err);
+    if (rc == 0) {
+        rc = out->state == LF_STATE_PURGED && out->result_dir != NULL
+                 ? lf_fail(err, LF_ENOENT, "stage %s was done, but %s", name, out->reason)
+                 : lf_fail(err, LF_ENOENT, "stage %s is not done", name);
+    }
+    if (rc < 0)
+        lf_stage_scan_fini(out);
+    return rc < 0 ? rc : 0;
+}
+
+static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json_t *ref, lf_err *err)
+{
+    const char *name = json_string_value(json_object_get(ref, "stage"));
+    const char *output = json_string_value(json_object_get(ref, "output"));
+    lf_stage_view up;
+    memset(&up, 0, sizeof up);
+    lf_err e = LF_ERR_INIT;
+    int rc = find_upstream(&up, x, name, &e);
+    if (rc == LF_ENOENT && x->planning) {
+        lf_buf_addf(value, "%s/" LF_NOT_MADE "/%s.%s", x->dir, name, output);
+        return 0;
+    }
+    if (rc < 0)
+        return lf_fail(err, rc, "%s", e.text);
+    json_t *o = json_object_get(json_object_get(up.result_done, "outputs"), output);
+    const char *rel = json_string_value(json_object_get(o, "path"));
+    if (rel == NULL) {
+        rc = lf_fail(err, LF_ENOENT, "stage %s is done but made no output \"%s\"", name, output);
+    } else {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", up.result_dir, rel);
+        lf_buf_adds(value, path);
+        json_t *in = json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:O, s:s, s:O}", "name", option, "path", path, "stage", name,
+                               "run", json_object_get(up.result_done, "run"), "attempt",
+                               json_object_get(up.result_done, "attempt"), "epoch",
+                               json_object_get(up.result_done, "epoch"), "spec_id",
+                               json_object_get(up.result_done, "spec_id"), "output", output, "sha256",
+                               json_object_get(o, "manifest_sha256"));
+        rc = lf_json_push_new(x->inputs, in, err);
+    }
+    lf_stage_scan_fini(&up);
+    return rc;
+}
+
+/* Replace "${stage:...}" pieces in order; the refs array was made from the same text. */
+static int resolve_text(lf_buf *value, lf_exec *x, const json_t *input, lf_err *err)
+{
+    const char *p = json_string_value(json_object_get(input, "text"));
+    json_t *refs = json_object_get(input, "refs");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(refs); i++) {
+        const char *d = strstr(p, "${stage:"), *close = d != NULL ? strchr(d, '}') : NULL;
+        if (close == NULL)
+            return lf_fail(err, LF_EFORMAT, "plan: a reference and its text disagree");
+        lf_buf_add(value, p, (size_t)(d - p));
+        rc = resolve_ref(value, x, json_string_value(json_object_get(input, "option")), json_array_get(refs, i), err);
+        p = close + 1;
+    }
+    lf_buf_adds(value, p);
+    return rc;
+}
+
+/* Where the inputs of an option begin; they lie side by side, in the order of its values. */
+static size_t first_input(const lf_exec *x, const char *option)
+{
+    json_t *inputs = json_object_get(x->stage, "inputs");
+    size_t i = 0;
+    while (i < json_array_size(inputs) &&
+           strcmp(json_string_value(json_object_get(json_array_get(inputs, i), "option")), option) != 0)
+        i++;
+    return i;
+}
+
+/* The hash that entered the spec id for an outside input, without its "sha256:"; NULL for words. */
+static const char *outside_hash(const lf_exec *x, const char *option, size_t index)
+{
+    json_t *list = json_object_get(json_object_get(json_object_get(x->stage, "spec"), "inputs"), option);
+    const char *s = json_string_value(json_array_get(list, index));
+    return s != NULL && lf_str_has_prefix(s, "sha256:") ? s + 7 : NULL;
+}
+
+/* in: the input that the value is, NULL: it is none. */
+static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index, const json_t *in, const char *text,
+                     lf_err *err)
+{
+    bool path = json_object_get(json_object_get(x->stage, "types"), option) != NULL;
+    if (in != NULL && json_array_size(json_object_get(in, "refs")) > 0)
+        return resolve_text(value, x, in, err);
+    if (path && text[0] != '/' && text[0] != '\0' && !json_is_true(json_object_get(in, "word")))
+        lf_buf_addf(value, "%s/", x->args.project);
+    lf_buf_adds(value, text);
+    const char *hash = in != NULL ? outside_hash(x, option, index) : NULL;
+    if (hash == NULL)
+        return 0;
+    return lf_json_push_new(x->inputs, json_pack("{s:s, s:s, s:s}", "name", option, "path", value->data, "sha256", hash),
+                            err);
+}
+
+/* A value of several lines is written as continuation lines. */
+static void add_key(lf_buf *ini, const char *key, const char *value)
+{
+    lf_buf_addf(ini, "%s = ", key);
+    for (const char *p = value; *p != '\0'; p++) {
+        lf_buf_addc(ini, *p);
+        if (*p == '\n')
+            lf_buf_adds(ini, "    ");
+    }
+    lf_buf_addc(ini, '\n');
+}
+
+static int write_config(lf_exec *x, lf_err *err)
+{
+    lf_buf ini;
+    lf_buf_init(&ini);
+    lf_buf_adds(&ini, "[stage]\n");
+    json_t *options = json_object_get(x->stage, "options"), *values, *model = json_object_get(x->stage, "model"), *v;
+    const char *key;
+    int rc = 0;
+    json_object_foreach(options, key, values)
+    {
+        lf_buf all;
+        lf_buf_init(&all);
+        size_t first = first_input(x, key);
+        for (size_t i = 0; rc == 0 && i < json_array_size(values); i++) {
+            lf_buf one;
+            lf_buf_init(&one);
+            const json_t *in = json_array_get(json_object_get(x->stage, "inputs"), first + i);
+            rc = one_value(&one, x, key, i, in, json_string_value(json_array_get(values, i)), err);
+            lf_buf_addf(&all, "%s%s", i > 0 ? "\n" : "", one.data);
+            lf_buf_fini(&one);
+        }
+        add_key(&ini, key, all.data);
+        lf_buf_fini(&all);
+    }
+    if (model != NULL)
+        lf_buf_adds(&ini, "\n[model]\n");
+    json_object_foreach(model, key, v) add_key(&ini, key, json_string_value(v));
+    char *path = lf_path_join(x->dir, "config.ini", err);
+    if (rc == 0)
+        rc = path == NULL ? LF_ENOMEM : lf_buf_check(&ini, err);
+    if (rc == 0)
+        rc = lf_io_write_file(path, ini.data, ini.len, 0640, err); /* read at once; another incarnation writes its own */
+    free(path);
+    lf_buf_fini(&ini);
+    return rc;
+}
+
+static int resume_from_taken(lf_exec *x, lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = x->taken ? lf_path_set(path, err, "%s/from", x->dir) : 0;
+    return rc == 0 && x->taken ? lf_json_push_new(x->resume, json_string(path), err) : rc;
+}
+
+/* A stage that hands nothing over looks for its pieces in the directories of earlier starts itself, oldest first. Each piece is
+ * checked against its hash, and whoever made it made the same bytes. */
+static int find_resume(lf_exec *x, lf_err *err)
+{
+    lf_stage_view s;
+    if (json_object_get(x->stage, "carry") != NULL)
+        return resume_from_taken(x, err);
+    int rc = lf_stage_scan(&s, x->run.dir, x->stage, err);
+    if (rc < 0)
+        return rc;
+    json_t *accepted = json_object_get(x->attempt, "accepted");
+    bool fresh = json_is_true(json_object_get(x->attempt, "fresh"));
+    for (size_t i = 0; rc == 0 && !fresh && i < s.n_incs; i++) {
+        const lf_incarnation *inc = &s.incs[i];
+        if (inc->epoch >= x->epoch || inc->attempt < 1 || (size_t)inc->attempt > s.n_attempts ||
+            s.attempts[inc->attempt - 1] == NULL ||
+            !lf_spec_continues(s.attempts[inc->attempt - 1], x->stage, accepted))
+            continue;
+        char *out = lf_path_join(inc->dir, "out", err);
+        if (out == NULL)
+            rc = LF_ENOMEM;
+        else if (lf_io_exists(out))
+            rc = lf_json_push_new(x->resume, json_string(out), err);
+        free(out);
+    }
+    lf_stage_scan_fini(&s);
+    return rc;
+}
+
+int lf_exec_plan_config(lf_exec *x, lf_err *err)
+{
+    x->planning = true;
+    x->inputs = json_array();
+    return x->inputs == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : write_config(x, err);
+}
+
+int lf_exec_deps_done(lf_exec *x, lf_err *err)
+{
+    json_t *after = json_object_get(x->stage, "deps");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(after); i++) {
+        lf_stage_view up;
+        memset(&up, 0, sizeof up);
+        rc = find_upstream(&up, x, json_string_value(json_array_get(after, i)), err);
+        if (rc == 0)
+            lf_stage_scan_fini(&up);
+    }
+    return rc;
+}
+
+int lf_exec_prepare(lf_exec *x, lf_err *err)
+{
+    x->inputs = json_array();
+    x->resume = json_array();
+    if (x->inputs == NULL || x->resume == NULL)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    int rc = lf_exec_deps_done(x, err);
+    if (rc == 0)
+        rc = write_config(x, err);
+    if (rc == 0)
+        rc = find_resume(x, err);
+    return rc;
+}

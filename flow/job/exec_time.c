@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How fast a stage goes: read from its metrics while it runs. A record is written at every safe point, so the time between two
+ * is the spacing of safe points, with whatever stood between them (validation, a save). A stage that says "save_s" in a record
+ * tells what its last save took, and "saved" which step that holds.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "flow/job/exec.h"
+#include "flow/record/record.h"
+
+#define FORGET 0.99 /* of the longest spacing, for each record: one hiccup of a file system shall not count for ever */
+
+static double real(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : 0;
+}
+
+static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
+{
+    (void)offset;
+    (void)err;
+    lf_exec_pace *p = ctx;
+    json_t *o = json_loadb(payload, n, 0, NULL);
+    double t = real(o, "t"), save = real(o, "save_s");
+    const json_t *step = json_object_get(o, "step"), *saved = json_object_get(o, "saved");
+    p->spacing_s *= FORGET;
+    if (t > 0 && p->t_last > 0 && t - p->t_last > p->spacing_s)
+        p->spacing_s = t - p->t_last;
+    if (t > 0)
+        p->t_last = t;
+    if (save > 0)
+        p->save_s = save;
+    if (json_is_number(step))
+        p->step = (int64_t)json_number_value(step);
+    if (json_is_number(saved))
+        p->saved = (int64_t)json_number_value(saved);
+    json_decref(o);
+    return 1;
+}
+
+void lf_exec_pace_of(lf_exec_pace *out, const lf_stage_view *s)
+{
+    memset(out, 0, sizeof *out);
+    out->step = out->saved = -1;
+    for (size_t i = s->n_incs; i-- > 0 && out->spacing_s <= 0;) {
+        const json_t *p = json_object_get(s->incs[i].end, "pace");
+        out->spacing_s = real(p, "spacing_s");
+        out->save_s = real(p, "save_s");
+    }
+}
+
+void lf_exec_pace_begin(lf_exec *x)
+{
+    lf_stage_view s;
+    memset(&s, 0, sizeof s);
+    if (lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
+        memset(&s, 0, sizeof s); /* then nothing is known */
+    lf_exec_pace_of(&x->pace, &s);
+    lf_stage_scan_fini(&s);
+}
+
+void lf_exec_pace_read(lf_exec *x)
+{
+    char path[PATH_MAX];
+    if (lf_path_set(path, NULL, "%s/metrics", x->dir) == 0 && lf_io_exists(path))
+        lf_frame_read(path, &x->pace.offset, on_record, &x->pace, NULL); /* what cannot be read is read the next time */
+}
+
+double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s)
+{
+    double lead = 2 * p->save_s + p->spacing_s;
+    if (lead < grace_s)
+        lead = grace_s;
+    return lead < total_s / 2 ? lead : total_s / 2;
+}

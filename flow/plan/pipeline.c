@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From merged configuration to the plan document: sections, stage keys, options by class, unread keys.
+ */
+#include "config.h"
+
+#include "flow/plan/pipeline.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+
+static const char *const section_words[] = {"pipeline", "resources", "model", "vars", "site",
+                                            "user",     "stage",     "template", "kind"};
+static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
+static const char *const pipeline_keys[] = {"name", "description", "data_dir", "scheduler", "jobs", "share", "include"};
+#define MAX_RESOURCE_KEYS 64
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err)
+{
+    if (v == NULL || json_object_set_new(o, key, v) < 0)
+        return lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", key);
+    return 0;
+}
+
+int lf_json_push_new(json_t *a, json_t *v, lf_err *err)
+{
+    if (v == NULL || json_array_append_new(a, v) < 0)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return 0;
+}
+
+const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind)
+{
+    for (; *tables != NULL; tables++)
+        if (strcmp((*tables)->stage, kind) == 0)
+            return *tables;
+    return NULL;
+}
+
+static bool name_ok(const char *s)
+{
+    size_t n = strlen(s);
+    if (n == 0 || n > 64 || s[0] == '-' || strcmp(s, "spool") == 0)
+        return false;
+    return strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == n;
+}
+
+static int check_sections(const lf_conf *c, lf_err *err)
+{
+    static const char *const named[] = {"stage ", "template ", "kind ", "model "};
+    for (size_t i = 0; i < c->n_sections; i++) {
+        const lf_conf_section *s = &c->sections[i];
+        bool ok = false;
+        for (size_t k = 0; k < 6; k++)
+            ok = ok || strcmp(s->name, section_words[k]) == 0;
+        for (size_t k = 0; k < COUNT(named) && !ok; k++) {
+            if (!lf_str_has_prefix(s->name, named[k]))
+                continue;
+            const char *name = s->name + strlen(named[k]);
+            if (k < 2 && !name_ok(name))
+                return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: a name is 1 to 64 letters, digits, '_' or '-'", s->path,
+                               s->line, s->name);
+            ok = true;
+        }
+        if (!ok) {
+            char first[64];
+            snprintf(first, sizeof first, "%.*s", (int)strcspn(s->name, " "), s->name);
+            const char *near = lf_nearest(first, section_words, COUNT(section_words));
+            bool takes_name = near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
+            char where[32] = "";
+            if (s->line > 0)
+                snprintf(where, sizeof where, ":%d:1", s->line);
+            return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where, s->name,
+                           near != NULL ? "; did you mean [" : "", near != NULL ? near : "", takes_name ? " NAME" : "",
+                           near != NULL ? "]?" : "");
+        }
+        if (strcmp(s->layer, "pipeline") != 0 && lf_str_has_prefix(s->name, "stage ") && strcmp(s->layer, "--set") != 0)
+            return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: stages belong in a pipeline file", s->path, s->line, s->name);
+    }
+    return 0;
+}
+
+static int unknown_key(const lf_conf_item *it, const char *const *names, size_t n, lf_err *err)
+{
+    const char *near = lf_nearest(it->key, names, n);
+    if (near != NULL)
+        return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?", it->key, it->section, near);
+    return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
+}
+
+static int check_keys(const lf_conf *c, const char *section, const char *const *names, size_t n, lf_err *err)
+{
+    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
+        const lf_conf_item *it = &c->items[i];
+        bool known = false;
+        for (size_t k = 0; k < n; k++)
+            known = known || strcmp(it->key, names[k]) == 0;
+        if (!known)
+            return unknown_key(it, names, n, err);
+    }
+    return 0;
+}
+
+/* ---- options ---- */
+
+static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err *err)
+{
+    const char **names = lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
+    if (names == NULL)
+        return LF_ENOMEM;
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_opts; i++)
+        if ((t->opts[i].flags & LF_OPT_CLI_ONLY) == 0)
+            names[n++] = t->opts[i].name;
+    for (size_t i = 0; i < COUNT(stage_keys); i++)
+        names[n++] = stage_keys[i];
+    n += lf_resource_keys(names + n, MAX_RESOURCE_KEYS);
+    int rc = unknown_key(it, names, n, err);
+    free(names);
+    return rc;
+}
+
+static bool is_flow_key(const char *key, const lf_opt_table *t)
+{
+    for (size_t i = 0; i < COUNT(stage_keys); i++)
+        if (strcmp(key, stage_keys[i]) == 0) {
+            const lf_opt *o = strcmp(key, "model") == 0 ? lf_opt_find(t, "model") : NULL;
+            return o == NULL || (o->flags & LF_OPT_INPUT) == 0;
+        }
+    return lf_resource_key(key);
+}
+
+/* One INI value into the option set and into stage.options; a repeated option has one value per line. */
+static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf_conf_item *it, lf_err *err)
+{
+    char where[PATH_MAX + 64];
+    snprintf(where, sizeof where, "%s:%d:%d", it->path, it->line, it->column);
+    json_t *list = json_array();
+    char *copy = lf_strdup(it->value, err), *save = NULL;
+    int rc = list != NULL && copy != NULL ? 0 : LF_ENOMEM;
+    if (rc == 0 && (o->flags & LF_OPT_REPEAT) == 0) {
+        rc = lf_optset_set(set, o->name, it->value, where, err);
+        if (rc == 0)
+            rc = lf_json_push_new(list, json_string(it->value), err);
+    } else if (rc == 0) {
+        for (char *v = strtok_r(copy, "\n", &save); v != NULL && rc == 0; v = strtok_r(NULL, "\n", &save)) {
+            rc = lf_optset_set(set, o->name, v, where, err);
+            if (rc == 0)
+                rc = lf_json_push_new(list, json_string(v), err);
+        }
+    }
+    if (rc == 0)
+        rc = lf_json_set_new(options, o->name, json_incref(list), err);
+    free(copy);
+    json_decref(list);
+    return rc;
+}
+
+static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table *t, lf_conf *c, const char *section,
+                            bool stage, lf_err *err)
+{
+    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
+        lf_conf_item *it = &c->items[i];
+        if (stage ? is_flow_key(it->key, t) : lf_resource_key(it->key))
+            continue;
+        it->read = true;
+        const lf_opt *o = lf_opt_find(t, it->key);
+        if (o == NULL)
+            return option_unknown(it, t, err);
+        if ((o->flags & LF_OPT_CLI_ONLY) != 0)
+            return lf_conf_fail(it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
+        if (json_object_get(options, o->name) != NULL)
+            continue; /* the stage's own value was set first and wins over [kind] */
+        int rc = set_option(options, set, o, it, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int canonical(json_t **out, const lf_optset *set, const lf_opt *o, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    int rc = lf_optset_canonical(set, o->name, &b, err);
+    json_t *v = rc == 0 ? json_stringn(b.data, b.len) : NULL;
+    if (rc == 0 && v == NULL)
+        rc = lf_fail(err, LF_EFORMAT, "%s: the value is not UTF-8", o->name);
+    lf_buf_fini(&b);
+    if (rc == 0)
+        *out = v;
+    return rc;
+}
+
+/* Options by class, canonical text, only those that differ from the default. Inputs enter the spec id by what they
+ * hold, not by how they are called, so they are left out here. */
+static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *set, lf_err *err)
+{
+    static const char *const classes[] = {"identity", "numeric", "operational"};
+    lf_optset *defaults = lf_optset_create(t, err);
+    int rc = defaults == NULL ? LF_ENOMEM : 0;
+    json_t *types = json_object();
+    for (size_t i = 0; rc == 0 && i < COUNT(classes); i++)
+        rc = lf_json_set_new(stage, classes[i], json_object(), err);
+    for (size_t i = 0; rc == 0 && i < t->n_opts; i++) {
+        const lf_opt *o = &t->opts[i];
+        if (!lf_optset_is_set(set, o->name))
+            continue;
+        if (o->type == LF_OPT_PATH)
+            rc = lf_json_set_new(types, o->name, json_string("path"), err);
+        if (rc < 0 || (o->flags & LF_OPT_INPUT) != 0)
+            continue;
+        json_t *mine = NULL, *def = NULL;
+        rc = canonical(&mine, set, o, err);
+        if (rc == 0 && o->def != NULL)
+            rc = canonical(&def, defaults, o, err);
+        if (rc == 0 && !json_equal(mine, def))
+            rc = lf_json_set_new(json_object_get(stage, classes[o->cls]), o->name, json_incref(mine), err);
+        json_decref(mine);
+        json_decref(def);
+    }
+    if (rc == 0)
+        rc = lf_json_set_new(stage, "types", json_incref(types), err);
+    json_decref(types);
+    lf_optset_destroy(defaults);
+    return rc;
+}
+
+/* ---- one stage ---- */
+
+static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_section *s, const lf_pipeline_args *args,
+                      lf_err *err)
+{
+    lf_conf_item *it = lf_conf_find(c, s->name, "kind");
+    const char *names[64];
+    size_t n = 0;
+    for (const lf_opt_table *const *t = args->tables; *t != NULL && n < COUNT(names); t++)
+        names[n++] = (*t)->stage;
+    if (it == NULL)
+        return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s] has no kind; give kind = %s ...", s->path, s->line, s->name,
+                       n > 0 ? names[0] : "");
+    it->read = true;
+    *out = lf_table_find(args->tables, it->value);
+    if (*out != NULL)
+        return 0;
+    const char *near = lf_nearest(it->value, names, n);
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < n; i++)
+        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", names[i]);
+    int rc = near != NULL ? lf_conf_fail(it, err, "unknown stage kind \"%s\"; did you mean \"%s\"?", it->value, near)
+                          : lf_conf_fail(it, err, "unknown stage kind \"%s\"; there are %s", it->value, b.data);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static int set_outputs(json_t *stage, const lf_opt_table *t, lf_err *err)
+{
+    json_t *outs = json_array();
+    int rc = lf_json_set_new(stage, "outputs", outs, err);
+    for (const char *const *o = t->outputs; rc == 0 && o != NULL && *o != NULL; o++)
+        rc = lf_json_push_new(outs, json_string(*o), err);
+    if (rc == 0 && t->any_output)
+        rc = lf_json_set_new(stage, "any_output", json_true(), err);
+    return rc;
+}
+
+/* What a start hands over to the next one (handover.h). */
+static int set_carry(json_t *stage, const lf_opt_table *t, lf_err *err)
+{
+    json_t *carry = t->carry != NULL ? json_array() : NULL;
+    int rc = t->carry != NULL ? lf_json_set_new(stage, "carry", carry, err) : 0;
+    for (const lf_opt_carry *c = t->carry; rc == 0 && c != NULL && c->pattern != NULL; c++)
+        rc = lf_json_push_new(carry, json_pack("[s, b]", c->pattern, c->grows), err);
+    return rc;
+}
+
+static int set_after(json_t *stage, lf_conf *c, const char *section, lf_err *err)
+{
+    json_t *list = json_array();
+    int rc = lf_json_set_new(stage, "after", list, err);
+    lf_conf_item *it = lf_conf_find(c, section, "after");
+    if (rc < 0 || it == NULL)
+        return rc;
+    it->read = true;
+    char *copy = lf_strdup(it->value, err), *save = NULL;
+    if (copy == NULL)
+        return LF_ENOMEM;
+    for (char *p = strtok_r(copy, ", \t\n", &save); p != NULL && rc == 0; p = strtok_r(NULL, ", \t\n", &save)) {
+        char full[128];
+        snprintf(full, sizeof full, "stage %s", p);
+        if (lf_conf_find_section(c, full) == NULL)
+            rc = lf_conf_fail(it, err, "after = %s: there is no [stage %s]", p, p);
+        else
+            rc = lf_json_push_new(list, json_string(p), err);
+    }
+    free(copy);
+    return rc;
+}
+
+static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *args, const lf_conf_section *s, lf_err *err)
+{
+    const lf_opt_table *t = NULL;
+    int rc = find_table(&t, &p->conf, s, args, err);
+    if (rc < 0)
+        return rc;
+    char kind_section[128];
+    snprintf(kind_section, sizeof kind_section, "kind %s", t->stage);
+    const char *name = s->name + strlen("stage ");
+    json_t *st = json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:{}}", "name", name, "kind", t->stage, "spec_version",
+                           t->spec_version, "path", s->path, "line", s->line, "column", 1, "options");
+    lf_optset *set = lf_optset_create(t, err);
+    if (st == NULL || set == NULL)
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    json_t *options = json_object_get(st, "options");
+    if (rc == 0)
+        rc = set_options_from(options, set, t, &p->conf, s->name, true, err);
+    if (rc == 0)
+        rc = set_options_from(options, set, t, &p->conf, kind_section, false, err);
+    if (rc == 0 && (rc = lf_optset_check(set, err)) < 0)
+        lf_err_prefix(err, "%s:%d:1: [%s]", s->path, s->line, s->name);
+    if (rc == 0)
+        rc = set_classes(st, t, set, err);
+    if (rc == 0)
+        rc = set_outputs(st, t, err);
+    if (rc == 0)
+        rc = set_carry(st, t, err);
+    if (rc == 0)
+        rc = set_after(st, &p->conf, s->name, err);
+    if (rc == 0)
+        rc = lf_pipeline_resources(st, &p->conf, s->name, kind_section,
+                                   json_string_value(json_object_get(p->doc, "scheduler")), err);
+    if (rc == 0)
+        rc = lf_pipeline_inputs(st, p, args, t, err);
+    json_t *model = NULL;
+    if (rc == 0)
+        rc = lf_pipeline_model(&model, p, args, s->name, t, err);
+    if (rc == 0 && model != NULL)
+        rc = lf_json_set_new(st, "model", model, err);
+    lf_optset_destroy(set);
+    if (rc < 0)
+        json_decref(st);
+    else
+        *out = st;
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
+{
+    lf_conf *c = &p->conf;
+    const char *base = strrchr(p->path, '/') + 1;
+    char def[128];
+    snprintf(def, sizeof def, "%.*s", (int)(strlen(base) > 4 && lf_str_has_suffix(base, ".ini") ? strlen(base) - 4
+                                                                                              : strlen(base)), base);
+    const char *site_sched = lf_conf_get(c, "site", "scheduler", "local");
+    const char *jobs_text = lf_conf_get(c, "pipeline", "jobs", "1");
+    int64_t jobs = 0;
+    lf_err e = LF_ERR_INIT;
+    if (lf_parse_i64(&jobs, jobs_text, &e) < 0 || jobs < 1 || jobs > 1000)
+        return lf_conf_fail(lf_conf_find(c, "pipeline", "jobs"), err, "jobs = %s: a number of stages at once, 1 to 1000",
+                            jobs_text);
+    const char *site_dir = lf_conf_get(c, "site", "data_dir", "loong-data");
+    const char *dir = lf_conf_get(c, "pipeline", "data_dir", site_dir);
+    if (dir[0] == '\0')
+        return lf_conf_fail(lf_conf_find(c, "pipeline", "data_dir"), err, "data_dir is empty");
+    int rc = lf_path_plain(dir, "data_dir", err);
+    if (rc < 0)
+        return rc;
+    const char *desc = lf_conf_get(c, "pipeline", "description", NULL);
+    json_t *d = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:[]}", "name", lf_conf_get(c, "pipeline", "name", def),
+                          "data_dir", dir, "scheduler", lf_conf_get(c, "pipeline", "scheduler", site_sched), "jobs",
+                          (json_int_t)jobs, "share", lf_conf_get(c, "pipeline", "share", "none"), "pipeline", base,
+                          "stages");
+    if (d == NULL)
+        return lf_fail(err, LF_ENOMEM, "%s: out of memory, or text that is not UTF-8", p->path);
+    p->doc = d;
+    rc = lf_pipeline_site(d, c, err);
+    if (rc < 0)
+        return rc;
+    return desc != NULL ? lf_json_set_new(d, "description", json_string(desc), err) : 0;
+}
+
+/* A setting that nobody read does nothing, and a setting that does nothing is a mistake. */
+static int check_unread(const lf_conf *c, lf_err *err)
+{
+    bool set = false; /* --set may have replaced the only value that used a variable */
+    for (size_t i = 0; i < c->n_items; i++)
+        set = set || strcmp(c->items[i].layer, "--set") == 0;
+    for (size_t i = 0; i < c->n_items; i++) {
+        const lf_conf_item *it = &c->items[i];
+        if (set && strcmp(it->section, "vars") == 0)
+            continue;
+        if (it->read || it->via != NULL || strcmp(it->layer, "site") == 0 || strcmp(it->layer, "user") == 0)
+            continue;
+        if (lf_str_has_prefix(it->section, "model"))
+            return lf_conf_fail(it, err, "[%s] is used by no stage; name it with model = NAME, or remove it",
+                                it->section);
+        return lf_conf_fail(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key, it->section);
+    }
+    return 0;
+}
+
+/* Texts of these go into job scripts and command lines as they are. */
+static bool goes_into_scripts(const char *key)
+{
+    static const char *const keys[] = {"prologue", "extra", "rank_prefix"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Secrets are known to files by the name of their environment variable only, so there is no place for one in [vars], nor in what
+ * is copied into job scripts. */
+static int check_secrets(const lf_conf *c, lf_err *err)
+{
+    for (size_t i = 0; i < c->n_items; i++)
+        if (goes_into_scripts(c->items[i].key) && lf_text_has_secret(c->items[i].raw))
+            return lf_conf_fail(&c->items[i], err, "%s: the value looks like a secret; scripts are kept, so let the job read it from a "
+                                "file: NAME=$(cat FILE)", c->items[i].key);
+        else if (strcmp(c->items[i].section, "vars") == 0 && lf_name_is_secret(c->items[i].key))
+            return lf_conf_fail(&c->items[i], err, "\"%s\" looks like a secret; a pipeline is copied and kept, so it may not "
+                                "hold one: stages read secrets from their environment", c->items[i].key);
+    return 0;
+}
+
+static int check_all_keys(const lf_pipeline *p, const lf_pipeline_args *args, lf_err *err)
+{
+    const lf_conf *c = &p->conf;
+    static const char *const user_keys[] = {"trust"};
+    const char *resources[MAX_RESOURCE_KEYS];
+    size_t n_site = 0;
+    const char *const *site_keys = lf_site_keys(&n_site);
+    int rc = check_sections(c, err);
+    if (rc == 0)
+        rc = check_secrets(c, err);
+    if (rc == 0)
+        rc = check_keys(c, "pipeline", pipeline_keys, COUNT(pipeline_keys), err);
+    if (rc == 0)
+        rc = check_keys(c, "resources", resources, lf_resource_keys(resources, MAX_RESOURCE_KEYS), err);
+    if (rc == 0)
+        rc = check_keys(c, "site", site_keys, n_site, err);
+    if (rc == 0)
+        rc = check_keys(c, "user", user_keys, COUNT(user_keys), err);
+    for (size_t i = 0; rc == 0 && i < c->n_sections; i++) {
+        const lf_conf_section *s = &c->sections[i];
+        if (lf_str_has_prefix(s->name, "kind ") && lf_table_find(args->tables, s->name + 5) == NULL)
+            rc = lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: there is no such stage kind", s->path, s->line, s->name);
+    }
+    return rc;
+}
+
+static int build_all(lf_pipeline *p, const lf_pipeline_args *args, lf_err *err)
+{
+    json_t *stages = json_object_get(p->doc, "stages");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->conf.n_sections; i++) {
+        lf_conf_section s = p->conf.sections[i];
+        if (!lf_str_has_prefix(s.name, "stage "))
+            continue;
+        json_t *st = NULL;
+        rc = build_stage(&st, p, args, &s, err);
+        if (rc == 0)
+            rc = lf_json_push_new(stages, st, err);
+    }
+    if (rc == 0 && json_array_size(stages) == 0)
+        rc = lf_fail(err, LF_EINVAL, "%s: there is no [stage NAME] in it", p->path);
+    return rc;
+}
+
+int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err)
+{
+    lf_pipeline p;
+    memset(&p, 0, sizeof p);
+    p.path = realpath(args->path, NULL);
+    if (p.path == NULL)
+        return lf_fail_errno(err, "pipeline file %s", args->path);
+    p.project = lf_strndup(p.path, (size_t)(strrchr(p.path, '/') - p.path), err);
+    int rc = p.project == NULL ? LF_ENOMEM : lf_path_plain(p.path, "the pipeline file", err);
+    lf_conf_args ca = {.pipeline_path = args->path, .sets = args->sets, .n_sets = args->n_sets};
+    if (rc == 0)
+        rc = lf_conf_load(&p.conf, &ca, err);
+    if (rc == 0)
+        rc = check_all_keys(&p, args, err);
+    if (rc == 0)
+        rc = lf_conf_resolve(&p.conf, err);
+    if (rc == 0)
+        rc = set_pipeline_keys(&p, err);
+    if (rc == 0)
+        rc = build_all(&p, args, err);
+    if (rc == 0)
+        rc = lf_pipeline_order(p.doc, err);
+    if (rc == 0)
+        rc = check_unread(&p.conf, err);
+    if (rc < 0)
+        lf_pipeline_fini(&p);
+    else
+        *out = p;
+    return rc;
+}
+
+void lf_pipeline_fini(lf_pipeline *p)
+{
+    if (p->conf.arena != NULL)
+        lf_conf_fini(&p->conf);
+    json_decref(p->doc);
+    free(p->path);
+    free(p->project);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of the report that are tables: what went wrong, curves and last values, resources, lineage, settings.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/sys.h"
+#include "flow/run/classify.h"
+#include "flow/run/policy.h"
+#include "flow/record/record.h"
+#include "flow/report/report.h"
+
+static const char *str(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s != NULL ? s : "";
+}
+
+static void text_in(lf_buf *b, const char *tag, const char *cls, const char *text)
+{
+    lf_buf_addf(b, "<%s%s%s%s>", tag, cls[0] != '\0' ? " class=\"" : "", cls, cls[0] != '\0' ? "\"" : "");
+    lf_html_text(b, text);
+    lf_buf_addf(b, "</%s>", tag);
+}
+
+/* ---- what went wrong ---- */
+
+void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        const json_t *o = json_array_get(stages, i), *log = json_object_get(o, "log");
+        if (s->state != LF_STATE_FAILED && s->state != LF_STATE_UNKNOWN && s->state != LF_STATE_CANCELLED)
+            continue;
+        const char *cls = str(o, "class"), *advice = lf_class_advice(cls);
+        lf_buf_addf(b, "<section class=\"card s-%s\"><h3>%s ", lf_state_name(s->state), lf_state_sign(lf_state_name(s->state)));
+        lf_html_text(b, str(s->stage, "name"));
+        lf_buf_addf(b, ": %s%s", lf_state_name(s->state), cls[0] != '\0' ? ", " : "");
+        lf_html_text(b, cls);
+        lf_buf_adds(b, "</h3>");
+        text_in(b, "p", "", s->reason);
+        if (advice[0] != '\0')
+            text_in(b, "p", "", advice);
+        if (json_array_size(log) > 0) {
+            lf_buf_adds(b, "<pre>");
+            for (size_t k = 0; k < json_array_size(log); k++) {
+                lf_html_text(b, json_string_value(json_array_get(log, k)));
+                lf_buf_addc(b, '\n');
+            }
+            lf_buf_adds(b, "</pre>");
+        }
+        lf_buf_adds(b, "<p class=\"dim\">whole log: <code>loong-flow logs ");
+        lf_html_text(b, str(s->stage, "name"));
+        lf_buf_addf(b, " --run %s</code>; after a change: <code>loong-flow resume %s</code></p></section>\n", v->run.id, v->run.id);
+    }
+}
+
+/* ---- curves ---- */
+
+/* What people look at first, in this order; other keys follow folded away. over: drawn into the same axes. */
+static const struct {
+    const char *key, *title, *unit, *over, *key_name, *over_name;
+    bool log_y, low;
+} known[] = {
+    {"loss", "Loss", "nats per token", "valid_loss", "training", "validation", false, true},
+    {"tokens_per_s", "Throughput", "tokens per second", NULL, NULL, NULL, false, false},
+    {"grad_norm", "Gradient norm", "before clipping", NULL, NULL, NULL, true, false},
+    {"lr", "Learning rate", "", NULL, NULL, NULL, false, false},
+    {"model_flops_causal", "Model FLOP/s", "causal attention counted", NULL, NULL, NULL, false, false},
+    {"rss", "Resident memory", "bytes", NULL, NULL, NULL, false, false},
+};
+#define N_KNOWN (sizeof known / sizeof known[0])
+
+static bool is_known(const char *key)
+{
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (strcmp(key, known[i].key) == 0 || (known[i].over != NULL && strcmp(key, known[i].over) == 0))
+            return true;
+    return strcmp(key, "samples") == 0 || strcmp(key, "tokens") == 0 || strcmp(key, "time") == 0 || strcmp(key, "batch") == 0;
+}
+
+static int known_curve(lf_buf *b, size_t i, const json_t *records, bool *any, lf_err *err)
+{
+    lf_points p = {0}, q = {0};
+    int rc = lf_metrics_points(&p, records, known[i].key, err);
+    if (rc == 0 && known[i].over != NULL)
+        rc = lf_metrics_points(&q, records, known[i].over, err);
+    if (rc == 0 && (p.n > 1 || q.n > 1)) {
+        lf_svg_plot(b, &(lf_plot){.title = known[i].title, .unit = known[i].unit, .log_y = known[i].log_y, .mark_low = known[i].low,
+                                  .a = &p, .b = q.n > 0 ? &q : NULL, .a_name = known[i].key_name, .b_name = known[i].over_name});
+        *any = true;
+    }
+    lf_points_fini(&p);
+    lf_points_fini(&q);
+    return rc;
+}
+
+/* The keys that `known` does not list: curves folded away, and one table of those that were written once. */
+static int other_keys(lf_buf *b, const json_t *records, const json_t *keys, lf_err *err)
+{
+    char text[32];
+    lf_buf curves, single;
+    lf_buf_init(&curves);
+    lf_buf_init(&single);
+    int rc = 0;
+    for (size_t k = 0; rc == 0 && k < json_array_size(keys) && k < 200; k++) {
+        const char *key = json_string_value(json_array_get(keys, k));
+        lf_points p = {0};
+        rc = lf_metrics_points(&p, records, key, err);
+        if (rc == 0 && p.n == 1) {
+            lf_buf_adds(&single, "<tr>");
+            text_in(&single, "td", "dim", key);
+            text_in(&single, "td", "n", lf_fmt_value(text, sizeof text, p.y[0]));
+            lf_buf_adds(&single, "</tr>\n");
+        } else if (rc == 0 && p.n > 1 && !is_known(key)) {
+            lf_svg_plot(&curves, &(lf_plot){.title = key, .unit = "", .a = &p});
+        }
+        lf_points_fini(&p);
+    }
+    if (single.len > 0)
+        lf_buf_addf(b, "<table class=\"narrow\">\n%s</table>\n", single.data);
+    if (curves.len > 0)
+        lf_buf_addf(b, "<details><summary>More curves</summary><div class=\"curves\">%s</div></details>\n", curves.data);
+    if (rc == 0)
+        rc = lf_buf_check(&curves, err);
+    if (rc == 0)
+        rc = lf_buf_check(&single, err);
+    lf_buf_fini(&curves);
+    lf_buf_fini(&single);
+    return rc;
+}
+
+int lf_report_curves(lf_buf *b, const lf_stage_view *s, lf_err *err)
+{
+    json_t *records = lf_metrics_records(s, err);
+    if (records == NULL)
+        return err->rc;
+    json_t *keys = lf_metrics_keys(records);
+    lf_buf body;
+    lf_buf_init(&body);
+    bool any = false;
+    int rc = 0;
+    lf_buf_adds(&body, "<div class=\"curves\">");
+    for (size_t i = 0; rc == 0 && i < N_KNOWN; i++)
+        rc = known_curve(&body, i, records, &any, err);
+    if (!any)
+        lf_buf_clear(&body);
+    else
+        lf_buf_adds(&body, "</div>\n");
+    if (rc == 0)
+        rc = other_keys(&body, records, keys, err);
+    if (rc == 0 && body.len > 0) {
+        text_in(b, "h3", "", str(s->stage, "name"));
+        lf_buf_add(b, body.data, body.len);
+    }
+    lf_buf_fini(&body);
+    json_decref(keys);
+    json_decref(records);
+    return rc;
+}
+
+/* ---- resources ---- */
+
+static double peak_of(const lf_stage_view *s, const char *key)
+{
+    double most = NAN;
+    lf_points p = {0};
+    json_t *records = lf_metrics_records(s, NULL);
+    if (records != NULL && lf_metrics_points(&p, records, key, NULL) == 0)
+        for (size_t i = 0; i < p.n; i++)
+            if (!(p.y[i] <= most))
+                most = p.y[i];
+    lf_points_fini(&p);
+    json_decref(records);
+    return most;
+}
+
+static void time_used(const lf_stage_view *s, double *all, double *longest)
+{
+    *all = *longest = 0;
+    for (size_t k = 0; k < s->n_incs; k++) {
+        const json_t *a = json_object_get(s->incs[k].claim, "t"), *e = json_object_get(s->incs[k].end, "t_end");
+        double t = e != NULL ? json_number_value(e) - json_number_value(a)
+                   : s->state == LF_STATE_RUNNING && k + 1 == s->n_incs ? lf_wall_s() - json_number_value(a) : 0;
+        *all += t;
+        *longest = t > *longest ? t : *longest;
+    }
+}
+
+static void pair(lf_buf *b, const char *used, const char *asked)
+{
+    lf_buf_adds(b, "<td class=\"n\">");
+    lf_html_text(b, used[0] != '\0' ? used : "-");
+    lf_buf_adds(b, "<span class=\"dim\"> / ");
+    lf_html_text(b, asked[0] != '\0' ? asked : "no limit");
+    lf_buf_adds(b, "</span></td>");
+}
+
+static int64_t num(const json_t *o, const char *key, int64_t missing)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? (int64_t)json_number_value(v) : missing;
+}
+
+static void resource_row(lf_buf *b, const lf_stage_view *s)
+{
+    const json_t *asked = s->n_attempts > 0 ? json_object_get(s->attempts[s->n_attempts - 1], "resources") : NULL;
+    const json_t *r = asked != NULL ? asked : json_object_get(s->stage, "resources"), *from = asked != NULL ? asked : s->stage;
+    const json_t *gpus = json_object_get(r, "gpus"), *bytes = json_object_get(json_object_get(s->stage, "plan"), "bytes");
+    int64_t nodes = num(r, "nodes", 1), ranks = num(r, "ranks", 1), cpus = num(r, "cpus", 0);
+    int64_t limit = num(from, "time_limit_s", 0), memory = num(from, "memory_bytes", 0), planned = num(bytes, "total", 0);
+    double all, longest, rss = peak_of(s, "rss");
+    char u[32], a[32], p[32];
+    time_used(s, &all, &longest);
+    lf_buf_adds(b, "<tr>");
+    text_in(b, "td", "", str(s->stage, "name"));
+    lf_buf_addf(b, "<td>%lld x %lld", (long long)nodes, (long long)ranks);
+    if (cpus > 0)
+        lf_buf_addf(b, " x %lld cores", (long long)cpus);
+    if (num(gpus, "n", 0) > 0) {
+        lf_buf_addf(b, ", %lld GPUs a node ", (long long)num(gpus, "n", 0));
+        lf_html_text(b, str(gpus, "type"));
+    }
+    lf_buf_adds(b, "</td>");
+    pair(b, longest > 0 ? lf_fmt_duration(u, sizeof u, longest) : "", limit > 0 ? lf_fmt_duration(a, sizeof a, (double)limit) : "");
+    text_in(b, "td", "n", all > 0 ? lf_fmt_duration(u, sizeof u, all) : "-");
+    pair(b, isfinite(rss) ? lf_fmt_bytes(u, sizeof u, rss) : "", memory > 0 ? lf_fmt_bytes(a, sizeof a, (double)memory) : "");
+    text_in(b, "td", "n", planned > 0 ? lf_fmt_bytes(p, sizeof p, (double)planned) : "-");
+    text_in(b, "td", "n dim", all > 0 ? lf_fmt_duration(u, sizeof u, all * (double)(nodes * ranks * (cpus > 0 ? cpus : 1))) : "-");
+    lf_buf_adds(b, "</tr>\n");
+}
+
+void lf_report_resources(lf_buf *b, const lf_run_view *v)
+{
+    lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage<th>nodes x ranks<th class=\"n\">longest job / asked<th class=\"n\">all jobs"
+                "<th class=\"n\">peak memory / asked<th class=\"n\">planned<th class=\"n\">core time</tr>\n");
+    for (size_t i = 0; i < v->n; i++)
+        resource_row(b, &v->stages[i]);
+    lf_buf_adds(b, "</table></div>\n");
+}
+
+/* ---- lineage ---- */
+
+static void input_row(lf_buf *b, const lf_run_view *v, const json_t *in)
+{
+    lf_buf_adds(b, "<tr><td class=\"dim\">read as ");
+    lf_html_text(b, str(in, "name"));
+    lf_buf_adds(b, "</td><td>");
+    if (json_object_get(in, "stage") != NULL) {
+        text_in(b, "b", "", str(in, "output"));
+        lf_buf_adds(b, " of ");
+        lf_html_text(b, str(in, "stage"));
+        lf_buf_addf(b, " (attempt %d.%d", (int)num(in, "attempt", 0), (int)num(in, "epoch", 0));
+        if (strcmp(str(in, "run"), v->run.id) != 0) {
+            lf_buf_adds(b, ", run <code>");
+            lf_html_text(b, str(in, "run"));
+            lf_buf_adds(b, "</code>");
+        }
+        lf_buf_adds(b, ")");
+    } else {
+        text_in(b, "code", "", str(in, "path"));
+    }
+    lf_buf_adds(b, "</td><td><code class=\"dim\">");
+    lf_html_text(b, str(in, "sha256"));
+    lf_buf_adds(b, "</code></td></tr>\n");
+}
+
+void lf_report_lineage(lf_buf *b, const lf_run_view *v)
+{
+    char bytes[32];
+    for (size_t i = 0; i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        const json_t *inputs = json_object_get(s->result_done, "inputs");
+        json_t *outs = json_object_get(s->result_done, "outputs"), *o;
+        const char *name;
+        lf_buf_adds(b, "<details><summary>");
+        lf_html_text(b, str(s->stage, "name"));
+        lf_buf_adds(b, "</summary><div class=\"wide\"><table>\n");
+        for (size_t k = 0; k < json_array_size(inputs); k++)
+            input_row(b, v, json_array_get(inputs, k));
+        json_object_foreach(outs, name, o)
+        {
+            lf_buf_adds(b, "<tr><td class=\"dim\">made ");
+            lf_html_text(b, name);
+            lf_buf_addf(b, "</td><td>%s in %lld file%s, <code>", lf_fmt_bytes(bytes, sizeof bytes, json_number_value(json_object_get(o, "bytes"))),
+                        (long long)num(o, "files", 0), num(o, "files", 0) == 1 ? "" : "s");
+            lf_html_text(b, str(o, "path"));
+            lf_buf_adds(b, "</code></td><td><code class=\"dim\">");
+            lf_html_text(b, str(o, "manifest_sha256"));
+            lf_buf_adds(b, "</code></td></tr>\n");
+        }
+        lf_buf_addf(b, "<tr><td class=\"dim\">spec id</td><td></td><td><code class=\"dim\">%s</code></td></tr>\n", str(s->stage, "spec_id"));
+        lf_buf_addf(b, "<tr><td class=\"dim\">executable</td><td></td><td><code class=\"dim\">%s</code></td></tr></table></div>",
+                    str(json_object_get(s->stage, "exe"), "sha256"));
+        if (s->result_dir != NULL) {
+            lf_buf_adds(b, "<p class=\"dim\">in <code>");
+            lf_html_text(b, s->result_dir);
+            lf_buf_adds(b, "</code></p>");
+        }
+        lf_buf_adds(b, "</details>\n");
+    }
+}
+
+/* ---- settings ---- */
+
+/* "section.key" -> value of a resolved pipeline file. */
+static json_t *settings_of(char *text)
+{
+    json_t *o = json_object();
+    char section[512] = "", name[1024], *save = NULL;
+    for (char *l = strtok_r(text, "\n", &save); l != NULL; l = strtok_r(NULL, "\n", &save)) {
+        char *eq = strstr(l, " = ");
+        if (l[0] == '[')
+            snprintf(section, sizeof section, "%.*s", (int)strcspn(l + 1, "]"), l + 1);
+        else if (l[0] != '#' && eq != NULL) {
+            snprintf(name, sizeof name, "[%s] %.*s", section, (int)(eq - l), l);
+            json_object_set_new(o, lf_text_clean(name), json_string(lf_text_clean(eq + 3)));
+        }
+    }
+    return o;
+}
+
+static int load_settings(lf_buf *text, const lf_run_view *v, int rev, lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = lf_path_set(path, err, "%s/rev.%d/pipeline.ini", v->run.dir, rev);
+    return rc == 0 ? lf_io_read_file(path, (size_t)8 << 20, text, err) : rc;
+}
+
+static void change_row(lf_buf *b, const char *name, const json_t *was, const json_t *is)
+{
+    lf_buf_adds(b, "<tr>");
+    text_in(b, "td", "", name);
+    text_in(b, "td", "dim", was != NULL ? json_string_value(was) : "(default)");
+    text_in(b, "td", "", is != NULL ? json_string_value(is) : "(default)");
+    lf_buf_adds(b, "</tr>\n");
+}
+
+/* What the newest revision of the run changed. */
+static int changes(lf_buf *b, const lf_run_view *v, lf_buf *now, lf_err *err)
+{
+    lf_buf before;
+    lf_buf_init(&before);
+    int rc = load_settings(&before, v, v->run.rev - 1, err);
+    if (rc == LF_ENOENT) {
+        lf_buf_fini(&before);
+        return 0;
+    }
+    char *copy = rc == 0 ? strdup(now->data) : NULL;
+    json_t *old = rc == 0 ? settings_of(before.data) : NULL, *new = copy != NULL ? settings_of(copy) : NULL, *val;
+    const char *name;
+    if (rc == 0 && (old == NULL || new == NULL))
+        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    if (rc == 0 && !json_equal(old, new)) {
+        lf_buf_addf(b, "<p>Changed by revision %d:</p><table><tr><th>setting<th>before<th>now</tr>\n", v->run.rev);
+        json_object_foreach(new, name, val) if (!json_equal(val, json_object_get(old, name)))
+            change_row(b, name, json_object_get(old, name), val);
+        json_object_foreach(old, name, val) if (json_object_get(new, name) == NULL) change_row(b, name, val, NULL);
+        lf_buf_adds(b, "</table>\n");
+    }
+    json_decref(old);
+    json_decref(new);
+    free(copy);
+    lf_buf_fini(&before);
+    return rc;
+}
+
+int lf_report_settings(lf_buf *b, const lf_run_view *v, lf_err *err)
+{
+    lf_buf now;
+    lf_buf_init(&now);
+    int rc = load_settings(&now, v, v->run.rev, err);
+    if (rc == 0 && v->run.rev > 1)
+        rc = changes(b, v, &now, err);
+    if (rc == 0) {
+        lf_buf_addf(b, "<details><summary>pipeline.ini as resolved for revision %d, with the origin of every value</summary><pre>", v->run.rev);
+        lf_html_text(b, now.data);
+        lf_buf_adds(b, "</pre></details>\n");
+    }
+    lf_buf_fini(&now);
+    return rc;
+}

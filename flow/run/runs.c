@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs below the data roots: listing, finding by a short name, reading the newest frozen revision.
+ */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/plan/conf.h"
+#include "flow/run/gone.h"
+#include "flow/run/project.h"
+
+#define PLAN_MAX_BYTES ((size_t)16 << 20)
+#define ROOT_MAX_BYTES ((size_t)8192)
+
+static int add_run(lf_run_list *l, const char *data, const char *id, lf_err *err)
+{
+    int rc = lf_grow(&l->runs, &l->cap, l->n, sizeof *l->runs, err);
+    if (rc < 0)
+        return rc;
+    lf_run *r = &l->runs[l->n];
+    memset(r, 0, sizeof *r);
+    memcpy(r->id, id, LF_ULID_SIZE);
+    r->data = lf_strdup(data, err);
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s/runs/%s", data, id);
+    r->dir = lf_buf_steal(&b, err);
+    lf_buf_fini(&b);
+    l->n++;
+    return r->data != NULL && r->dir != NULL ? 0 : LF_ENOMEM;
+}
+
+static int list_root(lf_run_list *l, const char *data, lf_err *err)
+{
+    char *runs = lf_path_join(data, "runs", err);
+    int rc = runs == NULL ? LF_ENOMEM : 0;
+    DIR *d = rc == 0 ? opendir(runs) : NULL;
+    if (rc == 0 && d == NULL && errno != ENOENT)
+        rc = lf_fail_errno(err, "the runs below data_dir cannot be listed, mount or restore it: %s", runs);
+    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
+        if (lf_ulid_valid(e->d_name))
+            rc = add_run(l, data, e->d_name, err);
+    if (d != NULL)
+        closedir(d);
+    free(runs);
+    return rc;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    return strcmp(((const lf_run *)b)->id, ((const lf_run *)a)->id);
+}
+
+int lf_project_roots(json_t **out, const lf_project *p, lf_err *err)
+{
+    json_t *list = json_array();
+    char *roots = lf_path_join(p->dot, "roots", err);
+    int rc = roots == NULL || list == NULL ? LF_ENOMEM : 0;
+    DIR *d = rc == 0 ? opendir(roots) : NULL;
+    if (rc == 0 && d == NULL && errno != ENOENT)
+        rc = lf_fail_errno(err, "cannot list %s", roots);
+    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d)) {
+        if (strlen(e->d_name) != 16 || e->d_name[0] == '.')
+            continue;
+        lf_buf b;
+        lf_buf_init(&b);
+        char *path = lf_path_join(roots, e->d_name, err);
+        rc = path == NULL ? LF_ENOMEM : lf_io_read_file(path, ROOT_MAX_BYTES, &b, err);
+        char *data = rc == 0 ? lf_project_data(p, b.data, err) : NULL;
+        if (rc == 0)
+            rc = data == NULL ? LF_ENOMEM : json_array_append_new(list, json_string(data)) < 0 ? LF_ENOMEM : 0;
+        free(data);
+        free(path);
+        lf_buf_fini(&b);
+    }
+    if (d != NULL)
+        closedir(d);
+    free(roots);
+    if (rc < 0)
+        json_decref(list);
+    else
+        *out = list;
+    return rc;
+}
+
+int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err)
+{
+    lf_run_list l = {NULL, 0, 0};
+    json_t *roots = NULL;
+    int rc = lf_project_roots(&roots, p, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++)
+        rc = list_root(&l, json_string_value(json_array_get(roots, i)), err);
+    json_decref(roots);
+    if (rc < 0) {
+        lf_run_list_fini(&l);
+        return rc;
+    }
+    if (l.n > 1)
+        qsort(l.runs, l.n, sizeof *l.runs, newest_first);
+    *out = l;
+    return 0;
+}
+
+void lf_run_list_fini(lf_run_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        lf_run_fini(&l->runs[i]);
+    free(l->runs);
+    memset(l, 0, sizeof *l);
+}
+
+void lf_run_fini(lf_run *r)
+{
+    free(r->dir);
+    free(r->data);
+    json_decref(r->doc);
+    memset(r, 0, sizeof *r);
+}
+
+/* Everything that other files take for granted in a plan document. */
+static int check_plan(json_t *doc, const char *path, lf_err *err)
+{
+    static const char *const strings[] = {"name", "kind", "spec_id"};
+    static const char *const arrays[] = {"deps", "inputs", "outputs"};
+    static const char *const objects[] = {"options", "types", "spec", "identity", "numeric", "operational"};
+    const char *text = NULL;
+    json_t *stages = NULL, *v = NULL;
+    int rc = lf_json_get_str(&text, doc, "name", true, path, err);
+    if (rc == 0)
+        rc = lf_json_get_str(&text, doc, "data_dir", true, path, err);
+    if (rc == 0)
+        rc = lf_json_get_array(&stages, doc, "stages", true, path, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
+        json_t *st = json_array_get(stages, i);
+        for (size_t k = 0; rc == 0 && k < 3; k++)
+            rc = lf_json_get_str(&text, st, strings[k], true, path, err);
+        for (size_t k = 0; rc == 0 && k < 3; k++)
+            rc = lf_json_get_array(&v, st, arrays[k], true, path, err);
+        for (size_t k = 0; rc == 0 && k < 6; k++)
+            rc = lf_json_get_object(&v, st, objects[k], true, path, err);
+        json_t *deps = json_object_get(st, "deps"), *inputs = json_object_get(st, "inputs");
+        for (size_t k = 0; rc == 0 && k < json_array_size(deps); k++)
+            if (!json_is_string(json_array_get(deps, k)))
+                rc = lf_fail(err, LF_EFORMAT, "%s: deps must be names", path);
+        for (size_t k = 0; rc == 0 && k < json_array_size(inputs); k++) {
+            rc = lf_json_get_str(&text, json_array_get(inputs, k), "option", true, path, err);
+            if (rc == 0)
+                rc = lf_json_get_str(&text, json_array_get(inputs, k), "text", true, path, err);
+            if (rc == 0)
+                rc = lf_json_get_array(&v, json_array_get(inputs, k), "refs", true, path, err);
+        }
+    }
+    return rc;
+}
+
+int lf_run_load(lf_run *r, lf_err *err)
+{
+    int newest = 0;
+    DIR *d = opendir(r->dir);
+    if (d == NULL)
+        return lf_fail_errno(err, "run %s", r->dir);
+    char path[PATH_MAX];
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        int64_t k = 0;
+        if (!lf_str_has_prefix(e->d_name, "rev.") || lf_parse_i64(&k, e->d_name + 4, NULL) < 0 || k <= newest ||
+            k > INT_MAX)
+            continue;
+        snprintf(path, sizeof path, "%s/%s/plan.json", r->dir, e->d_name);
+        if (lf_io_exists(path))
+            newest = (int)k;
+    }
+    closedir(d);
+    if (newest == 0)
+        return lf_fail(err, LF_ENOENT, "run %s has no complete revision (its submit died early, or its rev.* was removed); "
+                       "`loong-flow gc` shows what is left", r->id);
+    return lf_run_load_rev(r, newest, err);
+}
+
+int lf_run_load_rev(lf_run *r, int rev, lf_err *err)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/rev.%d/plan.json", r->dir, rev);
+    json_t *doc = lf_json_load_file(path, PLAN_MAX_BYTES, err);
+    if (doc == NULL)
+        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
+    int rc = check_plan(doc, path, err);
+    if (rc < 0) {
+        json_decref(doc);
+        return rc;
+    }
+    json_decref(r->doc);
+    r->doc = doc;
+    r->rev = rev;
+    return 0;
+}
+
+static bool matches(const char *id, const char *name)
+{
+    size_t n = strlen(name);
+    if (n < 4 || n > (LF_ULID_SIZE - 1))
+        return false;
+    return strncasecmp(id, name, n) == 0 || strcasecmp(id + (LF_ULID_SIZE - 1) - n, name) == 0;
+}
+
+static int pick(lf_run **out, lf_run_list *l, const char *name, lf_err *err)
+{
+    if (l->n == 0)
+        return lf_fail(err, LF_ENOENT, "this project has no runs yet");
+    if (name == NULL || strcmp(name, "last") == 0) {
+        for (size_t i = 0; i < l->n; i++)
+            if (lf_run_load(&l->runs[i], NULL) == 0) {
+                *out = &l->runs[i];
+                return 0;
+            }
+        return lf_run_load(&l->runs[0], err);
+    }
+    lf_run *hit = NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!matches(l->runs[i].id, name))
+            continue;
+        if (hit != NULL)
+            return lf_fail(err, LF_EINVAL, "\"%s\" fits several runs (%s, %s); give more characters", name, hit->id,
+                           l->runs[i].id);
+        hit = &l->runs[i];
+    }
+    if (hit == NULL)
+        return lf_fail(err, LF_ENOENT, "there is no run \"%s\" in this project", name);
+    *out = hit;
+    return lf_run_load(hit, err);
+}
+
+int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
+{
+    lf_run_list l;
+    int rc = lf_run_list_load(&l, p, err);
+    if (rc < 0)
+        return rc;
+    lf_run *hit = NULL;
+    lf_err e = LF_ERR_INIT;
+    rc = pick(&hit, &l, name, &e);
+    if (rc < 0 && (rc != LF_ENOENT || hit != NULL || lf_gone_run(p, name, err) == 0)) /* it may have been there */
+        lf_fail(err, rc, "%s", e.text);
+    if (rc == 0) {
+        *out = *hit;
+        memset(hit, 0, sizeof *hit);
+    }
+    lf_run_list_fini(&l);
+    return rc;
+}
+
+static int check_dir_owner(const char *dir, lf_err *err)
+{
+    struct stat st;
+    const char *why = NULL;
+    if (lstat(dir, &st) < 0)
+        return lf_fail_errno(err, "run %s", dir);
+    if (!S_ISDIR(st.st_mode))
+        return lf_fail(err, LF_EINVAL, "%s is not a directory (symbolic links are refused)", dir);
+    if (!lf_owner_allowed(st.st_uid, st.st_mode, geteuid(), NULL, 0, &why))
+        return lf_fail(err, LF_EINVAL, "%s: nothing is started from it: %s", dir, why);
+    return 0;
+}
+
+int lf_data_check_owner(const char *data, lf_err *err)
+{
+    char runs[PATH_MAX];
+    if (!lf_io_exists(data))
+        return 0; /* it is about to be made */
+    if (snprintf(runs, sizeof runs, "%s/runs", data) >= (int)sizeof runs)
+        return lf_fail(err, LF_EINVAL, "%s: the path is too long", data);
+    int rc = check_dir_owner(data, err);
+    return rc < 0 || !lf_io_exists(runs) ? rc : check_dir_owner(runs, err);
+}
+
+int lf_run_check_owner(const lf_run *r, lf_err *err)
+{
+    int rc = lf_data_check_owner(r->data, err);
+    return rc < 0 ? rc : check_dir_owner(r->dir, err);
+}
+
+json_t *lf_run_stage(const lf_run *r, const char *name)
+{
+    json_t *stages = json_object_get(r->doc, "stages");
+    for (size_t i = 0; i < json_array_size(stages); i++) {
+        json_t *s = json_array_get(stages, i);
+        const char *n = json_string_value(json_object_get(s, "name"));
+        if (n != NULL && strcmp(n, name) == 0)
+            return s;
+    }
+    return NULL;
+}

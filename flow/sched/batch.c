@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The steps of a batch command, in the order that batch.h gives.
+ */
+#include "config.h"
+
+#include "flow/sched/batch.h"
+#include "flow/run/sync.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/lock.h"
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "flow/sched/batch_priv.h"
+#include "flow/sched/drive.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+
+void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...)
+{
+    if (w->b->say == NULL)
+        return;
+    char text[1400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    w->b->say(w->b->user, text);
+}
+
+const char *lf_batch_name(const lf_batch_work *w, size_t i)
+{
+    return json_string_value(json_object_get(w->view.stages[i].stage, "name"));
+}
+
+void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text)
+{
+    if (w->res.why[0] == '\0' && text[0] != '\0')
+        snprintf(w->res.why, sizeof w->res.why, "stage %s: %.500s", lf_batch_name(w, i), text);
+}
+
+/* ---- 1: look ---- */
+
+static int load(lf_batch_work *w, lf_err *err)
+{
+    lf_run copy;
+    memset(&copy, 0, sizeof copy);
+    memcpy(copy.id, w->run->id, sizeof copy.id);
+    copy.dir = lf_strdup(w->run->dir, err);
+    copy.data = lf_strdup(w->run->data, err);
+    copy.rev = w->run->rev;
+    copy.doc = json_incref(w->run->doc);
+    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(&w->view, &copy, err);
+    if (rc < 0)
+        lf_run_fini(&copy);
+    return rc;
+}
+
+static bool has_attempts(const lf_batch_work *w)
+{
+    for (size_t i = 0; i < w->view.n; i++)
+        if (w->view.stages[i].n_attempts > 0)
+            return true;
+    return false;
+}
+
+/* A request that was sent just before the last command was killed may still be on its way. */
+static double youngest_open(const lf_batch_work *w)
+{
+    double t = 0;
+    for (size_t i = 0; i < w->view.n; i++) {
+        const lf_stage_view *s = &w->view.stages[i];
+        json_t *job = s->n_attempts > 0 ? lf_sched_job_record(s, (int)s->n_attempts) : NULL;
+        double at = s->n_attempts > 0 ? json_number_value(json_object_get(s->attempts[s->n_attempts - 1], "t")) : 0;
+        if (s->n_attempts > 0 && job == NULL && at > t)
+            t = at;
+        json_decref(job);
+    }
+    return t;
+}
+
+static int look(lf_batch_work *w, bool now, lf_err *err)
+{
+    if (!has_attempts(w))
+        return 0;
+    double settle = json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s"));
+    double age = lf_wall_s() - youngest_open(w);
+    if (age >= 0 && age < settle)
+        lf_batch_pause(settle - age);
+    int rc = lf_sched_look(&w->queue, &w->view, w->b->submitter, w->self, now, err);
+    if (rc < 0)
+        return rc;
+    w->looked = true;
+    if (!w->queue.reached)
+        return lf_fail(err, LF_ECOMM, "the scheduler does not answer: %s",
+                       w->queue.said[0] != '\0' ? w->queue.said : "it was not asked yet");
+    return lf_sched_apply(&w->view, w->b->submitter, &w->queue, err);
+}
+
+bool lf_batch_untidy(const lf_run_view *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        int n = (int)s->n_attempts;
+        char path[PATH_MAX];
+        json_t *job = n > 0 ? lf_sched_job_record(s, n) : NULL;
+        bool sent = n > 0 && lf_path_set(path, NULL, "%s/script.%d", s->dir, n) == 0 && lf_io_exists(path);
+        bool untidy = sent && job == NULL;
+        json_decref(job);
+        if (untidy)
+            return true;
+    }
+    return false;
+}
+
+/* Ends that nobody else can write down any more. */
+static int repair(lf_batch_work *w, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < w->view.n; i++) {
+        lf_stage_view *s = &w->view.stages[i];
+        size_t open = 0;
+        for (size_t k = 0; k < s->n_incs; k++)
+            open += s->incs[k].end == NULL;
+        if (open == 0 || s->live)
+            continue;
+        rc = lf_stage_repair(w->run, s, err);
+        if (rc == 0)
+            rc = lf_view_reload(&w->view, i, err);
+    }
+    return rc;
+}
+
+/* ---- the course ---- */
+
+/* The attempt may be used again only when it asks for the same thing. */
+static void check_reuse(lf_batch_work *w, size_t i)
+{
+    lf_lane *l = &w->lanes[i];
+    const lf_stage_view *s = &w->view.stages[i];
+    const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+    const char *sha = json_string_value(json_object_get(att, "script_sha256"));
+    const json_t *accepted = json_object_get(att, "accepted");
+    bool same = sha != NULL && strcmp(sha, l->sha) == 0 && json_equal(json_object_get(att, "resources"), l->resources) &&
+                json_is_true(json_object_get(att, "fresh")) == w->b->fresh &&
+                ((accepted == NULL && w->b->accepted == NULL) || json_equal(accepted, w->b->accepted));
+    l->reuse = l->reuse && same;
+}
+
+static int prepare(lf_batch_work *w, lf_err *err)
+{
+    int rc = lf_batch_plan(w, err);
+    for (size_t i = 0; rc == 0 && i < w->view.n; i++) {
+        lf_lane *l = &w->lanes[i];
+        if (l->act == LF_LANE_ADOPT) {
+            const lf_stage_view *s = &w->view.stages[i];
+            const json_t *att = s->attempts[s->n_attempts - 1];
+            l->attempt = (int)s->n_attempts;
+            l->resources = json_incref(json_object_get(att, "resources"));
+            snprintf(l->token, sizeof l->token, "%s", json_string_value(json_object_get(att, "token")));
+        }
+        if (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT)
+            rc = lf_batch_render(w, i, err);
+        if (rc == 0)
+            check_reuse(w, i);
+    }
+    return rc;
+}
+
+static void tell_blocked(lf_batch_work *w)
+{
+    for (size_t i = 0; i < w->view.n; i++)
+        if (w->selected[i] && w->lanes[i].act == LF_LANE_BLOCKED && w->lanes[i].why[0] != '\0') {
+            lf_batch_tell(w, "%s: not submitted: %s", lf_batch_name(w, i), w->lanes[i].why);
+            if (!w->b->automatic)
+                lf_batch_note_failure(w, i, w->lanes[i].why);
+        }
+    for (size_t i = 0; i < w->view.n && !w->b->automatic; i++)
+        w->res.failed += w->selected[i] && w->lanes[i].act == LF_LANE_BLOCKED;
+}
+
+void lf_batch_clear(lf_batch_work *w)
+{
+    for (size_t i = 0; w->lanes != NULL && i < w->view.n; i++) {
+        lf_lane *l = &w->lanes[i];
+        json_decref(l->resources);
+        json_decref(l->job);
+        json_decref(l->found);
+        lf_buf_fini(&l->script);
+        memset(l, 0, sizeof *l);
+        lf_buf_init(&l->script);
+    }
+}
+
+/* What is there and what is to be done. now: the queue is asked, however fresh what is known of it. */
+static int look_and_plan(lf_batch_work *w, bool now, lf_err *err)
+{
+    int rc = look(w, now, err);
+    if (rc == 0)
+        rc = repair(w, err);
+    return rc == 0 ? prepare(w, err) : rc;
+}
+
+static bool plans_to_act(const lf_batch_work *w)
+{
+    for (size_t i = 0; i < w->view.n; i++)
+        if (w->lanes[i].act == LF_LANE_SUBMIT || w->lanes[i].act == LF_LANE_ADOPT || w->lanes[i].unnamed)
+            return true;
+    return json_array_size(w->orphans) > 0;
+}
+
+/* tick goes by what any process saw within the last minute; only before it acts it looks itself. */
+static int look_again(lf_batch_work *w, lf_err *err)
+{
+    lf_batch_clear(w);
+    json_array_clear(w->orphans);
+    if (w->looked)
+        lf_queue_fini(&w->queue);
+    w->looked = false;
+    lf_view_fini(&w->view);
+    int rc = load(w, err);
+    return rc == 0 ? look_and_plan(w, true, err) : rc;
+}
+
+static int run_locked(lf_batch_work *w, lf_err *err)
+{
+    int rc = load(w, err);
+    if (rc == 0) {
+        w->lanes = lf_calloc(w->view.n + 1, sizeof *w->lanes, err);
+        w->selected = lf_calloc(w->view.n + 1, sizeof *w->selected, err);
+        w->orphans = json_array();
+        w->held = json_array();
+        rc = w->lanes == NULL || w->selected == NULL ? LF_ENOMEM : 0;
+    }
+    lf_batch_clear(w);
+    if (rc == 0)
+        rc = lf_select_stages(w->selected, &w->view, &w->b->select, err);
+    if (rc == 0)
+        rc = look_and_plan(w, !w->b->automatic, err);
+    if (rc == 0 && w->b->automatic && plans_to_act(w))
+        rc = look_again(w, err);
+    if (rc == 0) {
+        tell_blocked(w);
+        rc = lf_batch_act(w, err);
+    }
+    return rc;
+}
+
+void lf_batch_fini(lf_batch_work *w)
+{
+    lf_batch_clear(w);
+    free(w->lanes);
+    free(w->selected);
+    json_decref(w->orphans);
+    json_decref(w->held);
+    if (w->looked)
+        lf_queue_fini(&w->queue);
+}
+
+int lf_batch_run(const lf_batch *b, const lf_run *run, lf_batch_result *res, lf_err *err)
+{
+    lf_batch_work w;
+    char path[PATH_MAX];
+    memset(&w, 0, sizeof w);
+    w.b = b;
+    w.run = run;
+    int rc = lf_run_check_owner(run, err);
+    if (rc == 0)
+        rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
+    if (rc < 0)
+        return rc;
+    lf_lock_opts lo = {.purpose = b->automatic ? "loong-flow tick" : "loong-flow submit", .wait_s = b->automatic ? 0 : 30, .ttl_s = 0};
+    lf_lock *lock = lf_lock_acquire(path, &lo, err);
+    if (lock == NULL)
+        return lf_err_prefix(err, "run %s is in another loong-flow's hands", run->id);
+    char cancel[PATH_MAX];
+    if (!b->automatic && lf_path_set(cancel, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0)
+        unlink(cancel); /* it was for those before us */
+    lf_sched_patience(json_object_get(run->doc, "site"));
+    rc = b->submitter->open(&w.self, json_object_get(run->doc, "site"), err);
+    if (rc == 0) {
+        rc = run_locked(&w, err);
+        b->submitter->close(w.self);
+    }
+    lf_sched_patience(NULL);
+    *res = w.res;
+    lf_batch_fini(&w);
+    lf_view_fini(&w.view);
+    lf_lock_release(lock);
+    lf_err e = LF_ERR_INIT;
+    if (lf_sync(b->project, run->data, run->id, &e) < 0)
+        lf_batch_tell(&w, "note: the ledger was not updated: %s", e.text);
+    return rc;
+}

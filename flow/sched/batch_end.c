@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ending the jobs of a run, and waiting for their end. Both look at the queue until they see it.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "flow/sched/batch_priv.h"
+#include "flow/sched/drive.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+
+static int load(lf_run_view *v, const lf_run *run, lf_err *err)
+{
+    lf_run copy;
+    memset(&copy, 0, sizeof copy);
+    memcpy(copy.id, run->id, sizeof copy.id);
+    copy.dir = lf_strdup(run->dir, err);
+    copy.data = lf_strdup(run->data, err);
+    copy.rev = run->rev;
+    copy.doc = json_incref(run->doc);
+    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(v, &copy, err);
+    if (rc < 0)
+        lf_run_fini(&copy);
+    return rc;
+}
+
+/* ---- ending ---- */
+
+struct ending {
+    const lf_batch_cancel *c;
+    const lf_run *run;
+    void *self;
+    json_t *waiting, *running; /* ids, later stages first */
+    double grace_s;            /* the longest of those that run */
+    bool unreachable;
+};
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *t = json_string_value(json_object_get(o, key));
+    return t != NULL ? t : "";
+}
+
+/* Every job of every attempt of a selected stage, also of attempts that were given up. */
+static int sort_jobs(struct ending *e, const lf_stage_view *s, const lf_queue *q, lf_err *err)
+{
+    int rc = 0;
+    for (size_t n = s->n_attempts; rc == 0 && n-- > 0;) {
+        json_t *found = lf_queue_by_token(q, text_of(s->attempts[n], "token"));
+        for (size_t k = json_array_size(found); rc == 0 && k-- > 0;) {
+            const json_t *job = json_array_get(found, k);
+            const char *what = text_of(job, "what");
+            if (strcmp(what, "ended") == 0 || json_number_value(json_object_get(job, "listed")) < q->t - 0.001)
+                continue;
+            bool runs = strcmp(what, "running") == 0;
+            rc = lf_json_push_new(runs ? e->running : e->waiting, json_string(text_of(job, "id")), err);
+            double grace = json_number_value(json_object_get(s->stage, "grace_s"));
+            if (runs && grace > e->grace_s)
+                e->grace_s = grace;
+        }
+        json_decref(found);
+    }
+    return rc;
+}
+
+static int look(struct ending *e, lf_err *err)
+{
+    lf_run_view v;
+    lf_queue q;
+    int rc = load(&v, e->run, err);
+    if (rc < 0)
+        return rc;
+    json_array_clear(e->waiting);
+    json_array_clear(e->running);
+    rc = lf_sched_look(&q, &v, e->c->submitter, e->self, true, err);
+    if (rc == 0) {
+        e->unreachable = !q.reached;
+        if (!q.reached)
+            rc = lf_fail(err, LF_ECOMM, "the scheduler does not answer: %s", q.said);
+        for (size_t i = v.n; rc == 0 && i-- > 0;)
+            if (e->c->selected[i])
+                rc = sort_jobs(e, &v.stages[i], &q, err);
+        lf_queue_fini(&q);
+    }
+    lf_view_fini(&v);
+    return rc;
+}
+
+static void tell(const struct ending *e, const char *fmt, const json_t *ids)
+{
+    char text[400];
+    if (e->c->say == NULL || json_array_size(ids) == 0)
+        return;
+    snprintf(text, sizeof text, "%zu job%s %s", json_array_size(ids), json_array_size(ids) == 1 ? "" : "s", fmt);
+    e->c->say(e->c->user, text);
+}
+
+static int end_them(struct ending *e, lf_err *err)
+{
+    const lf_submitter *s = e->c->submitter;
+    double start = lf_now_s(), pause = 0.5, asked = 0, forced = 0;
+    int rc = look(e, err);
+    while (rc == 0 && json_array_size(e->waiting) + json_array_size(e->running) > 0) {
+        lf_sched_patience(json_object_get(e->run->doc, "site")); /* for this round; between rounds jobs take their time */
+        double now = lf_now_s(), grace = e->c->wait_s > 0 ? e->c->wait_s : e->grace_s;
+        if (json_array_size(e->waiting) > 0 && (rc = s->cancel(e->self, e->waiting, true, err)) < 0)
+            break;
+        bool force = e->c->now || (asked > 0 && now - asked > grace);
+        if (json_array_size(e->running) > 0 && force && now - forced > 20) {
+            tell(e, "ended by the scheduler", e->running);
+            rc = s->cancel(e->self, e->running, true, err);
+            forced = now;
+        } else if (json_array_size(e->running) > 0 && asked <= 0 && !force) {
+            tell(e, "asked to save and end", e->running);
+            rc = s->cancel(e->self, e->running, false, err);
+            asked = now;
+        }
+        if (rc == 0 && now - start > grace + 120)
+            rc = lf_fail(err, LF_EBUSY, "%zu jobs are still there; they were cancelled",
+                         json_array_size(e->waiting) + json_array_size(e->running));
+        if (rc == 0) {
+            lf_batch_pause(pause);
+            pause = pause * 1.5 < 10 ? pause * 1.5 : 10;
+            rc = look(e, err);
+        }
+    }
+    return rc;
+}
+
+int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *err)
+{
+    struct ending e = {.c = c, .run = run, .waiting = json_array(), .running = json_array()};
+    int rc = e.waiting == NULL || e.running == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    if (rc == 0)
+        rc = c->submitter->open(&e.self, json_object_get(run->doc, "site"), err);
+    if (rc == 0) {
+        lf_sched_patience(json_object_get(run->doc, "site"));
+        rc = end_them(&e, err);
+        lf_sched_patience(NULL);
+        c->submitter->close(e.self);
+    }
+    json_decref(e.waiting);
+    json_decref(e.running);
+    return rc;
+}
+
+/* ---- waiting ---- */
+
+static int code_of(lf_run_view *v, const bool *selected)
+{
+    int code = 0;
+    lf_view_mark_needed(v, selected);
+    for (size_t i = 0; i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        if (!selected[i] || s->state == LF_STATE_DONE ||
+            (s->state == LF_STATE_PURGED && !s->needed))
+            continue;
+        if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
+            return 1;
+        code = 75;
+    }
+    return code;
+}
+
+static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
+{
+    for (size_t i = 0; i < v->n && b->say != NULL; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        char text[1200];
+        if (before[i] == (int)s->state + 1)
+            continue;
+        snprintf(text, sizeof text, "%s: %s%s%s", json_string_value(json_object_get(s->stage, "name")), lf_state_name(s->state),
+                 s->reason[0] != '\0' ? ": " : "", s->reason);
+        if (before[i] != 0 || s->state != LF_STATE_WAITING)
+            b->say(b->user, text);
+        before[i] = (int)s->state + 1;
+    }
+}
+
+/* One look; *left: jobs are still to come. */
+static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *left, int *code, lf_err *err)
+{
+    lf_run_view v;
+    int rc = load(&v, run, err);
+    if (rc < 0)
+        return rc;
+    bool *selected = lf_calloc(v.n + 1, sizeof *selected, err);
+    rc = selected == NULL ? LF_ENOMEM : lf_select_stages(selected, &v, &b->select, err);
+    if (rc == 0)
+        rc = lf_sched_overlay(&v, false, err);
+    *left = false;
+    for (size_t i = 0; rc == 0 && i < v.n; i++)
+        *left = *left || (selected[i] && (v.stages[i].live || v.stages[i].state == LF_STATE_RUNNING));
+    if (rc == 0) {
+        tell_changes(b, &v, before);
+        *code = code_of(&v, selected);
+    }
+    free(selected);
+    lf_view_fini(&v);
+    return rc;
+}
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int sig) { (void)sig, interrupted = 1; }
+
+int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err)
+{
+    struct sigaction sa = {.sa_handler = on_interrupt}, old;
+    int *before = lf_calloc(json_array_size(json_object_get(run->doc, "stages")) + 1, sizeof *before, err);
+    if (before == NULL)
+        return LF_ENOMEM;
+    double poll = json_number_value(json_object_get(json_object_get(run->doc, "site"), "poll_s"));
+    double pause = poll < 1 ? 0.2 : poll > 10 ? 10 : poll; /* records of the run are seen sooner than the queue */
+    bool left = true;
+    interrupted = 0;
+    sigaction(SIGINT, &sa, &old);
+    int rc = 0;
+    while (rc == 0 && left && !interrupted) {
+        rc = look_once(b, run, before, &left, code, err);
+        if (rc == 0 && left && !interrupted) {
+            struct timespec ts = {(time_t)pause, (long)((pause - (double)(time_t)pause) * 1e9)};
+            nanosleep(&ts, NULL);
+        }
+    }
+    sigaction(SIGINT, &old, NULL);
+    free(before);
+    if (rc == 0 && interrupted)
+        *code = 75;
+    return rc;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a batch command does with each stage, decided from the run's directory and the queue, without changing either.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/hash.h"
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/sched/attempt.h"
+#include "flow/sched/batch_priv.h"
+#include "flow/sched/chain.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/run/policy.h"
+#include "flow/record/record.h"
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *t = json_string_value(json_object_get(o, key));
+    return t != NULL ? t : "";
+}
+
+static const json_t *newest(const lf_stage_view *s) { return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL; }
+
+static bool is_current(const lf_stage_view *s)
+{
+    return strcmp(text_of(newest(s), "spec_id"), text_of(s->stage, "spec_id")) == 0;
+}
+
+static bool of_this(const lf_batch_work *w, const json_t *attempt)
+{
+    return strcmp(text_of(attempt, "backend"), w->b->submitter->name) == 0;
+}
+
+static bool file_of(const lf_stage_view *s, const char *kind, int n)
+{
+    char path[PATH_MAX];
+    return lf_path_set(path, NULL, "%s/%s.%d", s->dir, kind, n) == 0 && lf_io_exists(path);
+}
+
+static bool ended(const json_t *entry) { return strcmp(text_of(entry, "what"), "ended") == 0; }
+
+/* ---- jobs ---- */
+
+static int names_of(lf_names *out, const json_t *ids, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
+        rc = lf_names_put(out, json_string_value(json_array_get(ids, i)), "", i, err);
+    return rc;
+}
+
+static bool in_list(const json_t *ids, const char *id)
+{
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        if (strcmp(json_string_value(json_array_get(ids, i)), id) == 0)
+            return true;
+    return false;
+}
+
+static const json_t *last_id(const json_t *job)
+{
+    const json_t *ids = json_object_get(job, "ids");
+    return json_array_get(ids, json_array_size(ids) - 1);
+}
+
+json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    json_t *after = json_array();
+    int rc = after == NULL ? LF_ENOMEM : 0;
+    for (size_t k = 0; rc == 0 && k < s->n_deps; k++) {
+        size_t d = s->deps[k];
+        if (w->view.stages[d].state == LF_STATE_DONE)
+            continue;
+        json_t *ids = json_object_get(w->lanes[d].job, "ids");
+        rc = json_array_size(ids) == 0
+                 ? lf_fail(err, LF_EINVAL, "stage %s needs %s, which has no job", lf_batch_name(w, i), lf_batch_name(w, d))
+                 : lf_json_push_new(after, json_incref(json_array_get(ids, json_array_size(ids) - 1)), err);
+    }
+    if (rc == 0)
+        return after;
+    json_decref(after);
+    return NULL;
+}
+
+/* A job that waits must wait for the jobs that its upstream stages have now. */
+static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i, const json_t *job, lf_err *err)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    json_t *after = json_object_get(job, "after");
+    lf_names waits = {NULL, 0, 0};
+    int rc = names_of(&waits, after, err);
+    *yes = true;
+    for (size_t k = 0; rc == 0 && *yes && k < s->n_deps; k++) {
+        size_t d = s->deps[k];
+        if (w->view.stages[d].state == LF_STATE_DONE)
+            continue;
+        const lf_lane *l = &w->lanes[d];
+        const char *last = l->act == LF_LANE_KEEP ? json_string_value(last_id(l->job)) : NULL;
+        *yes = l->act == LF_LANE_ADOPT ||
+               (l->act == LF_LANE_KEEP && (last == NULL || after == NULL || lf_names_find(&waits, last, "") != LF_NAMES_NONE));
+    }
+    lf_names_fini(&waits);
+    return rc;
+}
+
+/* Everything of earlier attempts, and a second job of the newest one's token, runs for nobody. */
+static int find_orphans(lf_batch_work *w, size_t i, lf_err *err)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    int rc = 0;
+    for (size_t n = 1; rc == 0 && n <= s->n_attempts; n++) {
+        const json_t *att = s->attempts[n - 1];
+        if (att == NULL || !of_this(w, att))
+            continue;
+        bool last = n == s->n_attempts;
+        json_t *job = last ? lf_sched_job_record(s, (int)n) : NULL, *ids = json_object_get(job, "ids");
+        json_t *found = lf_queue_by_token(&w->queue, text_of(att, "token"));
+        for (size_t k = 0; rc == 0 && k < json_array_size(found); k++) {
+            const json_t *e = json_array_get(found, k);
+            bool extra = last && job != NULL && !in_list(ids, text_of(e, "id")) &&
+                         json_integer_value(json_object_get(e, "link")) <= (json_int_t)json_array_size(ids);
+            if (!ended(e) && (!last || extra))
+                rc = lf_json_push_new(w->orphans, json_string(text_of(e, "id")), err);
+        }
+        json_decref(found);
+        json_decref(job);
+    }
+    return rc;
+}
+
+/* ---- the decision ---- */
+
+static void decide(lf_lane *l, enum lf_lane_act act, const char *why)
+{
+    l->act = act;
+    snprintf(l->why, sizeof l->why, "%s", why);
+}
+
+/* The newest attempt was written, and perhaps sent, but there is no job record. */
+static void cut_short(lf_batch_work *w, size_t i)
+{
+    lf_stage_view *s = &w->view.stages[i];
+    lf_lane *l = &w->lanes[i];
+    int n = (int)s->n_attempts;
+    if (l->found == NULL)
+        l->found = lf_queue_by_token(&w->queue, text_of(newest(s), "token"));
+    bool waits = is_current(s) && !file_of(s, "cancel", n);
+    if (json_array_size(l->found) > 0 && waits) {
+        decide(l, LF_LANE_ADOPT, "its submission was cut short");
+        return;
+    }
+    bool sent = file_of(s, "script", n);
+    l->reuse = !sent && waits && s->n_incs == 0 &&
+               json_integer_value(json_object_get(newest(s), "rev")) == (json_int_t)w->run->rev;
+    decide(l, LF_LANE_SUBMIT, "");
+    l->old_jobs = json_array_size(l->found) > 0;
+}
+
+static int decide_live(lf_batch_work *w, size_t i, lf_err *err)
+{
+    lf_stage_view *s = &w->view.stages[i];
+    lf_lane *l = &w->lanes[i];
+    l->job = lf_sched_job_record(s, (int)s->n_attempts);
+    bool began = s->state == LF_STATE_RUNNING || (s->n_incs > 0 && s->incs[s->n_incs - 1].attempt == (int)s->n_attempts);
+    bool waits_right = true;
+    int rc = l->job != NULL && !began ? waits_for_the_right_ones(&waits_right, w, i, l->job, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (l->job == NULL) {
+        cut_short(w, i);
+    } else if (!is_current(s)) {
+        decide(l, LF_LANE_SUBMIT, "its settings or inputs changed");
+        l->old_jobs = true;
+    } else if (!began && file_of(s, "cancel", (int)s->n_attempts)) {
+        decide(l, LF_LANE_SUBMIT, "it was cancelled");
+        l->old_jobs = true;
+    } else if (!waits_right) {
+        decide(l, LF_LANE_SUBMIT, "its job waits for one that is gone");
+        l->old_jobs = true;
+    } else if (json_is_true(json_object_get(s->job, "never")) && !w->b->automatic) {
+        decide(l, LF_LANE_SUBMIT, "its job could never start");
+        l->old_jobs = true;
+    } else {
+        decide(l, LF_LANE_KEEP, s->reason);
+    }
+    return 0;
+}
+
+/* tick goes on only where the policy says that no person need look. */
+static int may_retry(lf_batch_work *w, size_t i, bool *yes, lf_err *err)
+{
+    lf_stage_view *s = &w->view.stages[i];
+    lf_next next;
+    int rc = lf_policy_next(&next, s, err);
+    if (rc < 0)
+        return rc;
+    bool nothing_yet = next.act == LF_POLICY_NONE;
+    bool goes_on = nothing_yet ? s->state != LF_STATE_FAILED : next.automatic;
+    *yes = !w->b->automatic || (goes_on && s->state != LF_STATE_CANCELLED);
+    if (!*yes)
+        snprintf(w->lanes[i].why, sizeof w->lanes[i].why, "%s%s%.200s", lf_state_name(s->state),
+                 next.why[0] != '\0' ? ": " : "", next.why);
+    lf_next_fini(&next);
+    return 0;
+}
+
+/* Something that it needs and that is neither done nor on its way. */
+static bool is_blocked(lf_batch_work *w, size_t i)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    for (size_t k = 0; k < s->n_deps; k++) {
+        size_t d = s->deps[k];
+        if (w->view.stages[d].state == LF_STATE_DONE)
+            continue;
+        enum lf_lane_act act = w->lanes[d].act;
+        if (act == LF_LANE_KEEP || act == LF_LANE_ADOPT || act == LF_LANE_SUBMIT)
+            continue;
+        snprintf(w->lanes[i].why, sizeof w->lanes[i].why, "needs %s, which is %s and %s", lf_batch_name(w, d),
+                 lf_state_name(w->view.stages[d].state), w->selected[d] ? "will not run" : "not selected");
+        return true;
+    }
+    return false;
+}
+
+/* The command that made its job was killed before it could say so, and the job has ended since: it is written down all the same, so
+ * that every job has its record. */
+static void find_unnamed(lf_batch_work *w, size_t i)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    int n = (int)s->n_attempts;
+    json_t *job = lf_sched_job_record(s, n);
+    json_t *found = job == NULL && file_of(s, "script", n) ? lf_queue_by_token(&w->queue, text_of(newest(s), "token")) : NULL;
+    if (json_array_size(found) > 0) {
+        w->lanes[i].found = json_incref(found);
+        w->lanes[i].unnamed = true;
+    }
+    json_decref(job);
+    json_decref(found);
+}
+
+static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
+{
+    lf_stage_view *s = &w->view.stages[i];
+    lf_lane *l = &w->lanes[i];
+    bool mine = newest(s) != NULL && of_this(w, newest(s));
+    if (w->looked) {
+        int rc = find_orphans(w, i, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (w->looked && mine && !s->live)
+        find_unnamed(w, i);
+    if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
+        return 0;
+    if (!w->selected[i]) { /* but it may be on its way for those that are */
+        if (mine && s->live && is_current(s) && (l->job = lf_sched_job_record(s, (int)s->n_attempts)) != NULL)
+            decide(l, LF_LANE_KEEP, s->reason);
+        return 0;
+    }
+    if (mine && s->live)
+        return decide_live(w, i, err);
+    if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live) {
+        decide(l, LF_LANE_BLOCKED, s->reason); /* a process of `run`, a job of another scheduler, or nobody knows */
+        return 0;
+    }
+    bool yes = false, never_sent = mine && !file_of(s, "script", (int)s->n_attempts);
+    int rc = may_retry(w, i, &yes, err);
+    if (rc < 0)
+        return rc;
+    if (!yes && !never_sent) {
+        l->act = LF_LANE_BLOCKED;
+        return 0;
+    }
+    decide(l, LF_LANE_SUBMIT, "");
+    if (never_sent && s->n_incs == 0)
+        cut_short(w, i);
+    return 0;
+}
+
+int lf_batch_plan(lf_batch_work *w, lf_err *err)
+{
+    int rc = 0;
+    lf_view_mark_needed(&w->view, w->selected);
+    for (size_t i = 0; rc == 0 && i < w->view.n; i++) {
+        rc = plan_stage(w, i, err);
+        if (rc == 0 && w->lanes[i].act == LF_LANE_SUBMIT && is_blocked(w, i))
+            w->lanes[i].act = LF_LANE_BLOCKED;
+    }
+    return rc;
+}
+
+/* ---- the script ---- */
+
+static json_t *changes_of(const lf_next *n, lf_err *err)
+{
+    json_t *o = json_object();
+    int rc = o == NULL ? LF_ENOMEM : 0;
+    if (rc == 0 && n->memory_bytes > 0)
+        rc = lf_json_set_new(o, "memory_bytes", json_integer(n->memory_bytes), err);
+    if (rc == 0 && n->time_limit_s > 0)
+        rc = lf_json_set_new(o, "time_limit_s", json_integer(n->time_limit_s), err);
+    if (rc == 0 && json_array_size(n->exclude) > 0)
+        rc = lf_json_set_new(o, "exclude", json_deep_copy(n->exclude), err);
+    if (rc == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* Hosts that the site excludes are excluded for everybody. */
+static int add_site_exclude(json_t *res, const json_t *site, lf_err *err)
+{
+    json_t *list = json_object_get(site, "exclude"), *have = json_object_get(res, "exclude");
+    if (json_array_size(list) == 0)
+        return 0;
+    if (have == NULL)
+        return lf_json_set_new(res, "exclude", json_deep_copy(list), err);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!in_list(have, json_string_value(json_array_get(list, i))) && json_array_append(have, json_array_get(list, i)) < 0)
+            return lf_fail(err, LF_ENOMEM, "out of memory");
+    return 0;
+}
+
+static int ask_for(lf_batch_work *w, size_t i, lf_err *err)
+{
+    lf_stage_view *s = &w->view.stages[i];
+    lf_lane *l = &w->lanes[i];
+    lf_next next;
+    int rc = lf_policy_next(&next, s, err);
+    if (rc < 0)
+        return rc;
+    json_t *changes = changes_of(&next, err);
+    l->resources = changes != NULL ? lf_attempt_resources(s->stage, changes, err) : NULL;
+    if (l->why[0] == '\0' && next.act != LF_POLICY_NONE)
+        snprintf(l->why, sizeof l->why, "%s", next.why);
+    json_decref(changes);
+    lf_next_fini(&next);
+    return l->resources == NULL ? LF_ENOMEM : add_site_exclude(l->resources, json_object_get(w->run->doc, "site"), err);
+}
+
+int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
+{
+    lf_stage_view *s = &w->view.stages[i];
+    lf_lane *l = &w->lanes[i];
+    uint8_t digest[LF_HASH_BYTES];
+    int rc = l->resources == NULL ? ask_for(w, i, err) : 0;
+    if (rc < 0)
+        return rc;
+    l->n_links = lf_chain_count(s->stage, l->resources, json_object_get(w->run->doc, "site"), w->b->submitter->can);
+    lf_submit_req req = {.run = w->run, .stage = s->stage, .resources = l->resources, .attempt = (int)s->n_attempts + 1,
+                         .token = "", .project = w->b->project->root, .stage_dir = s->dir, .link = 1, .n_links = l->n_links};
+    lf_buf_clear(&l->script);
+    rc = w->b->submitter->render(w->self, &req, &l->script, err);
+    if (rc < 0)
+        return lf_err_prefix(err, "stage %s", lf_batch_name(w, i));
+    rc = lf_hash_buf(digest, l->script.data, l->script.len, err);
+    if (rc == 0)
+        lf_hash_hex(l->sha, digest);
+    return rc;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One job, exactly once. Three answers of a scheduler need care: "not now" is asked again after a pause; no answer may have made a
+ * job all the same, so its token is looked for, more than once, because the request may still lie in the controller's socket; a
+ * refusal is final. While there is no answer at all, it is waited for twice the time of one command, not longer: the next command
+ * finds what was made. A job that shows up later than all looks is found as a second one of its token by the next command, and does
+ * nothing meanwhile, because job.N.json does not name it.
+ */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/base/sys.h"
+#include "flow/sched/batch_priv.h"
+#include "flow/plan/pipeline_priv.h"
+
+#define PAUSE_FIRST_S 1.0
+#define PAUSE_MOST_S 16.0
+
+void lf_batch_pause(double s)
+{
+    struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    while (nanosleep(&ts, &ts) != 0)
+        ;
+}
+
+/* 1 found, 0 there is none, LF_ECOMM no answer. */
+static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf_err *err)
+{
+    json_t *list = NULL;
+    int rc = w->b->submitter->list(w->self, &list, err);
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
+        const json_t *e = json_array_get(list, i);
+        const char *token = json_string_value(json_object_get(e, "token"));
+        if (token == NULL || strcmp(token, req->token) != 0 || json_integer_value(json_object_get(e, "link")) != req->link)
+            continue;
+        *job = json_pack("{s:O}", "id", json_object_get(e, "id"));
+        rc = *job != NULL ? 1 : lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    json_decref(list);
+    return rc;
+}
+
+/* After no answer: look until the scheduler has answered twice, `settle` apart, without knowing the token. */
+static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t **job, lf_err *err)
+{
+    double gap = json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s")), pause = PAUSE_FIRST_S;
+    int answers = 0;
+    for (;;) {
+        lf_err e = LF_ERR_INIT;
+        int rc = look_for(w, req, job, &e);
+        answers += rc == 0;
+        if (rc == 1 || answers == 2)
+            return rc;
+        if (rc < 0 && rc != LF_ECOMM)
+            return lf_fail(err, rc, "%s", e.text);
+        if (rc == LF_ECOMM && lf_now_s() + pause > end)
+            return lf_fail(err, rc, "%s", e.text);
+        lf_batch_pause(rc == 0 ? gap : pause);
+        pause = pause * 2 < PAUSE_MOST_S ? pause * 2 : PAUSE_MOST_S;
+    }
+}
+
+int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job, bool *adopted, lf_err *err)
+{
+    const json_t *site = json_object_get(w->run->doc, "site");
+    double wait_s = json_number_value(json_object_get(site, "submit_wait_s")), silent_s = 2 * lf_sched_timeout_s(site);
+    double begun = lf_now_s(), pause = PAUSE_FIRST_S;
+    *adopted = false;
+    for (;;) {
+        lf_err e = LF_ERR_INIT;
+        int rc = w->b->submitter->submit(w->self, req, script, job, &e);
+        if (rc == 0)
+            return 0;
+        if (rc != LF_ECOMM && rc != LF_EBUSY)
+            return lf_fail(err, rc, "%s", e.text);
+        lf_batch_tell(w, "  %s; %s", e.text, rc == LF_ECOMM ? "looking whether the job was made" : "trying again");
+        double end = begun + (rc == LF_ECOMM && silent_s < wait_s ? silent_s : wait_s);
+        if (rc == LF_ECOMM) {
+            int found = settle(w, req, end, job, err);
+            *adopted = found == 1;
+            if (found != 0)
+                return found < 0 ? found : 0;
+        }
+        if (lf_now_s() + pause > end)
+            return lf_fail(err, rc, "%s", e.text);
+        lf_batch_pause(pause);
+        pause = pause * 2 < PAUSE_MOST_S ? pause * 2 : PAUSE_MOST_S;
+        if (rc == LF_ECOMM && look_for(w, req, job, NULL) == 1) { /* it was made in the meantime */
+            *adopted = true;
+            return 0;
+        }
+    }
+}

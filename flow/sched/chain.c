@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chains of links: how many, and what becomes of those that are not needed.
+ */
+#include "config.h"
+
+#include "flow/sched/chain.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "flow/sched/pbs.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/sched/sched.h"
+#include "flow/sched/submit.h"
+
+static const char *word(const json_t *o, const char *key)
+{
+    const char *v = json_string_value(json_object_get(o, key));
+    return v != NULL ? v : "auto";
+}
+
+bool lf_chain_by_links(const json_t *resources, const json_t *site, unsigned can)
+{
+    const char *way = word(resources, "chain");
+    if (strcmp(way, "auto") == 0)
+        way = word(site, "chain");
+    if ((can & LF_CAN_DEPEND) == 0)
+        return false;
+    return strcmp(way, "links") == 0 || (can & LF_CAN_REQUEUE) == 0;
+}
+
+double lf_chain_estimate_s(const json_t *plan, double rate)
+{
+    double flops = json_number_value(json_object_get(plan, "flops_per_step"));
+    double steps = json_number_value(json_object_get(plan, "steps"));
+    return rate > 0 && flops > 0 && steps > 0 ? flops * steps / rate : 0;
+}
+
+/* What is left of a limit for work: the stage is asked to stop `grace` before it. */
+static double usable_s(const json_t *resources)
+{
+    double limit = json_number_value(json_object_get(resources, "time_limit_s"));
+    double grace = json_number_value(json_object_get(resources, "grace_s"));
+    return grace < limit / 2 ? limit - grace : limit / 2;
+}
+
+static int wanted(const json_t *resources, double estimate_s)
+{
+    double limit = json_number_value(json_object_get(resources, "time_limit_s"));
+    if (limit <= 0)
+        return 1;
+    if (estimate_s <= 0)
+        return 2;
+    double n = ceil(1.25 * estimate_s / usable_s(resources));
+    return n > LF_CHAIN_MOST ? LF_CHAIN_MOST : n > 1 ? (int)n + 1 : 1;
+}
+
+int lf_chain_count(const json_t *stage, const json_t *resources, const json_t *site, unsigned can)
+{
+    double estimate_s = json_number_value(json_object_get(stage, "estimate_s"));
+    if (!lf_chain_by_links(resources, site, can))
+        return 1;
+    const json_t *given = json_object_get(resources, "links");
+    int n = given != NULL ? (int)json_integer_value(given) : wanted(resources, estimate_s);
+    if (given == NULL && n > LF_CHAIN_MOST)
+        n = LF_CHAIN_MOST;
+    json_int_t most = json_integer_value(json_object_get(resources, "max_segments"));
+    if (most > 0 && n > most)
+        n = (int)most;
+    double total = json_number_value(json_object_get(resources, "max_walltime"));
+    double limit = json_number_value(json_object_get(resources, "time_limit_s"));
+    if (total > 0 && limit > 0 && n > ceil(total / limit))
+        n = (int)ceil(total / limit);
+    return n > 1 ? n : 1;
+}
+
+/* ---- links that are left over ---- */
+
+static int shrink_slurm(const json_t *ids, const json_t *site, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
+        char job[96], said[300];
+        lf_sched_out o;
+        snprintf(job, sizeof job, "JobId=%.80s", json_string_value(json_array_get(ids, i)));
+        rc = lf_sched_runv(&o, site, 0, err, "scontrol", "update", job, "TimeLimit=1", "NumNodes=1-1", (char *)NULL);
+        if (rc < 0)
+            return rc;
+        if (o.missing || o.timed_out || o.exit != 0)
+            rc = lf_fail(err, LF_ECOMM, "scontrol update: %s", lf_sched_said(said, sizeof said, &o));
+        lf_sched_out_fini(&o);
+    }
+    return rc;
+}
+
+/* "123.server" and "123" are one job of PBS; SLURM's ids have no dot. */
+static bool same_job(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ".");
+    return n > 0 && n == strcspn(b, ".") && memcmp(a, b, n) == 0;
+}
+
+int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *resources, const json_t *site, lf_err *err)
+{
+    const json_t *ids = json_object_get(job, "ids");
+    const char *backend = json_string_value(json_object_get(job, "backend"));
+    json_t *rest = json_array();
+    bool behind = false;
+    int rc = rest == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
+        if (behind)
+            rc = lf_json_push_new(rest, json_incref(json_array_get(ids, i)), err);
+        const char *id = json_string_value(json_array_get(ids, i));
+        behind |= id != NULL && same_job(id, my_id);
+    }
+    if (rc == 0 && backend != NULL && strcmp(backend, "slurm") == 0)
+        rc = shrink_slurm(rest, site, err);
+    else if (rc == 0 && backend != NULL && strcmp(backend, "local") != 0)
+        rc = lf_pbs_shrink(rest, json_integer_value(json_object_get(resources, "time_limit_s")), site, err);
+    json_decref(rest);
+    return rc;
+}

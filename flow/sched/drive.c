@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver's loop. Each round reads the run's directory afresh; what it decides depends on that and on which stages it
+ * has submitted itself (each at most once per drive).
+ */
+#include "config.h"
+
+#include "flow/sched/drive.h"
+#include "flow/run/sync.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/lock.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/run/classify.h"
+#include "flow/record/record.h"
+#include "flow/run/select.h"
+#include "flow/run/who.h"
+
+struct lane {
+    int tries; /* submissions of ours, or one adopted */
+    json_t *job;      /* while it is ours or adopted; NULL otherwise */
+    bool ended;       /* in this round */
+    double t_submit, t_takeover;
+    char last_line[200];
+};
+
+struct driver {
+    const lf_drive *d;
+    const lf_run *run;
+    lf_run_view view;
+    struct lane *lanes;
+    bool *selected;
+    void *self; /* the submitter's */
+    int stops;  /* stop requests so far */
+    double next_talk, next_sync;
+};
+
+static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
+
+static void tell(const struct driver *dr, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void tell(const struct driver *dr, const char *fmt, ...)
+{
+    if (dr->d->say == NULL)
+        return;
+    char text[1400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    dr->d->say(dr->d->user, text);
+}
+
+#define LOST_TRIES 3
+
+/* ---- looking ---- */
+
+static int reload(struct driver *dr, lf_err *err)
+{
+    lf_run copy;
+    memset(&copy, 0, sizeof copy);
+    memcpy(copy.id, dr->run->id, sizeof copy.id);
+    copy.dir = lf_strdup(dr->run->dir, err);
+    copy.data = lf_strdup(dr->run->data, err);
+    copy.rev = dr->run->rev;
+    copy.doc = json_incref(dr->run->doc);
+    if (copy.dir == NULL || copy.data == NULL) {
+        lf_run_fini(&copy);
+        return LF_ENOMEM;
+    }
+    lf_run_view fresh;
+    int rc = lf_view_load(&fresh, &copy, err);
+    if (rc < 0) {
+        lf_run_fini(&copy);
+        return rc;
+    }
+    lf_view_fini(&dr->view);
+    dr->view = fresh;
+    lf_select_force(&dr->view, &dr->d->select);
+    return 0;
+}
+
+static bool deps_done(const struct driver *dr, size_t i)
+{
+    json_t *deps = json_object_get(dr->view.stages[i].stage, "deps");
+    for (size_t j = 0; j < json_array_size(deps); j++)
+        for (size_t k = 0; k < dr->view.n; k++)
+            if (json_equal(json_array_get(deps, j), json_object_get(dr->view.stages[k].stage, "name")) &&
+                dr->view.stages[k].state != LF_STATE_DONE)
+                return false;
+    return true;
+}
+
+/* Its processes were killed and left no word: worth another try, unlike a failure that would only repeat. */
+static bool was_lost(const lf_stage_view *s)
+{
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const char *cls = last != NULL ? json_string_value(json_object_get(last->end, "class")) : NULL;
+    char skip[PATH_MAX];
+    if (s->state == LF_STATE_PENDING && s->n_attempts > 0 && (last == NULL || last->attempt < (int)s->n_attempts))
+        /* Killed before it had claimed an epoch. A wrapper that refused says so in a record. */
+        return lf_path_set(skip, NULL, "%s/skip.%zu.json", s->dir, s->n_attempts) == 0 && !lf_io_exists(skip);
+    return s->state == LF_STATE_PENDING && last != NULL && (last->end == NULL || (cls != NULL && strcmp(cls, "lost") == 0));
+}
+
+static bool can_submit(const struct driver *dr, size_t i)
+{
+    const lf_stage_view *s = &dr->view.stages[i];
+    if (!dr->selected[i] || dr->lanes[i].tries >= (was_lost(s) ? LOST_TRIES : 1) || dr->lanes[i].job != NULL || dr->stops > 0)
+        return false;
+    if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live)
+        return false;
+    if (s->state == LF_STATE_PURGED && !s->needed)
+        return false;
+    return deps_done(dr, i);
+}
+
+/* ---- acting ---- */
+
+static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
+{
+    lf_stage_view *s = &dr->view.stages[i];
+    struct lane *l = &dr->lanes[i];
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    if (l->job != NULL || s->state != LF_STATE_RUNNING || last == NULL)
+        return 0;
+    const json_t *wrapper = json_object_get(last->claim, "process");
+    if (lf_who_look(wrapper) == LF_PROC_ALIVE) {
+        l->job = json_pack("{s:O}", "process", wrapper);
+        if (l->tries == 0)
+            tell(dr, "%s: adopted, it is running already (attempt %d)", name_of(s), last->attempt);
+        const json_t *att = (size_t)last->attempt <= s->n_attempts ? s->attempts[last->attempt - 1] : NULL;
+        if (json_equal(json_object_get(att, "spec_id"), json_object_get(s->stage, "spec_id")))
+            l->tries++; /* under other settings it is not the stage that is wanted: that one has its try yet */
+        l->t_submit = lf_now_s();
+        return l->job != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    /* The wrapper was killed and the stage lives on: nobody would publish its result. It is asked to save and end, and
+     * the next incarnation continues from there. */
+    if (last->started == NULL)
+        return 0;
+    double now = lf_now_s();
+    if (l->t_takeover <= 0) {
+        l->t_takeover = now;
+        tell(dr, "%s: its wrapper is gone; asking the stage to save and end", name_of(s));
+        lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0, NULL);
+    } else if (now - l->t_takeover > (double)json_integer_value(json_object_get(s->stage, "grace_s"))) {
+        lf_who_kill(json_object_get(last->started, "process"), SIGKILL, 1, NULL);
+    }
+    return 0;
+}
+
+static int submit_stage(struct driver *dr, size_t i, lf_err *err)
+{
+    lf_stage_view *s = &dr->view.stages[i];
+    struct lane *l = &dr->lanes[i];
+    int rc = lf_stage_repair(dr->run, s, err);
+    if (rc < 0)
+        return rc;
+    l->tries++;
+    l->t_takeover = 0;
+    l->t_submit = lf_now_s();
+    rc = lf_attempt_submit(&l->job, dr->d->submitter, dr->self, dr->run, s, dr->d->project->root, dr->d->accepted,
+                           dr->d->fresh, err);
+    if (rc == 0)
+        tell(dr, "%s: started (attempt %zu%s)", name_of(s), s->n_attempts + 1,
+             s->resumable && !dr->d->fresh ? ", continues from what is there" : "");
+    return rc;
+}
+
+static void tell_end(struct driver *dr, size_t i)
+{
+    lf_stage_view *s = &dr->view.stages[i];
+    char took[64];
+    lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
+    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    if (s->state == LF_STATE_DONE) {
+        tell(dr, "%s: done in %s", name_of(s), took);
+        return;
+    }
+    tell(dr, "%s: %s after %s%s%s", name_of(s), lf_state_name(s->state), took, s->reason[0] != '\0' ? ": " : "", s->reason);
+    if (s->state != LF_STATE_FAILED || last == NULL || last->end == NULL)
+        return;
+    json_t *lines = json_object_get(last->end, "log");
+    for (size_t k = 0; k < json_array_size(lines); k++)
+        tell(dr, "    | %s", json_string_value(json_array_get(lines, k)));
+    const char *cls = json_string_value(json_object_get(last->end, "class"));
+    if (cls != NULL && lf_class_advice(cls)[0] != '\0')
+        tell(dr, "    %s: %s", cls, lf_class_advice(cls));
+    tell(dr, "    log: %s/log", last->dir);
+}
+
+/* Jobs that ended: forget them and say what became of the stage. */
+static int collect(struct driver *dr, int *running, lf_err *err)
+{
+    *running = 0;
+    bool any = false;
+    for (size_t i = 0; i < dr->view.n; i++) {
+        enum lf_job_state st = LF_JOB_ENDED;
+        dr->lanes[i].ended = false;
+        if (dr->lanes[i].job == NULL)
+            continue;
+        int rc = dr->d->submitter->poll(dr->self, dr->lanes[i].job, &st, err);
+        if (rc < 0)
+            return rc;
+        if (st != LF_JOB_ENDED) {
+            (*running)++;
+            continue;
+        }
+        json_decref(dr->lanes[i].job);
+        dr->lanes[i].job = NULL;
+        dr->lanes[i].ended = any = true;
+    }
+    int rc = reload(dr, err);
+    if (rc < 0 || !any)
+        return rc;
+    for (size_t i = 0; i < dr->view.n && rc == 0; i++)
+        if (dr->lanes[i].ended) {
+            rc = lf_stage_repair(dr->run, &dr->view.stages[i], err);
+            tell_end(dr, i);
+        }
+    lf_err e = LF_ERR_INIT;
+    if (rc == 0 && lf_sync(dr->d->project, dr->run->data, dr->run->id, &e) < 0)
+        tell(dr, "note: the ledger was not updated: %s", e.text);
+    return rc;
+}
+
+/* What a running stage says about itself, now and then. */
+static void talk(struct driver *dr)
+{
+    if (lf_now_s() < dr->next_talk)
+        return;
+    dr->next_talk = lf_now_s() + 10.0;
+    for (size_t i = 0; i < dr->view.n; i++) {
+        const lf_stage_view *s = &dr->view.stages[i];
+        if (s->state != LF_STATE_RUNNING || s->n_incs == 0)
+            continue;
+        char path[PATH_MAX];
+        if (lf_path_set(path, NULL, "%s/log", s->incs[s->n_incs - 1].dir) < 0)
+            continue;
+        char *tail = lf_log_tail(path, 4096, NULL);
+        size_t n = tail != NULL ? strlen(tail) : 0;
+        while (n > 0 && tail[n - 1] == '\n')
+            tail[--n] = '\0';
+        const char *line = n > 0 && strrchr(tail, '\n') != NULL ? strrchr(tail, '\n') + 1 : tail;
+        if (n > 0 && strncmp(line, dr->lanes[i].last_line, sizeof dr->lanes[i].last_line - 1) != 0) {
+            snprintf(dr->lanes[i].last_line, sizeof dr->lanes[i].last_line, "%s", line);
+            tell(dr, "  %s", line);
+        }
+        free(tail);
+    }
+}
+
+static void stop_all(struct driver *dr)
+{
+    json_t *jobs = json_array();
+    tell(dr, "stopping: running stages save and end (once more to leave them to it)");
+    for (size_t i = 0; i < dr->view.n; i++)
+        if (dr->lanes[i].job != NULL)
+            json_array_append(jobs, dr->lanes[i].job);
+    dr->d->submitter->cancel(dr->self, jobs, false, NULL);
+    json_decref(jobs);
+}
+
+static void wait_a_little(struct driver *dr)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR2);
+    const struct timespec ts = {0, 250 * 1000 * 1000};
+    int sig = sigtimedwait(&set, NULL, &ts);
+    if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGUSR2)
+        if (dr->stops++ == 0)
+            stop_all(dr);
+}
+
+/* ---- the loop ---- */
+
+/* `loong-flow cancel` of the whole run asks every driver to start nothing more; it stops the stages itself. */
+static void look_for_cancel(struct driver *dr)
+{
+    char path[PATH_MAX];
+    if (dr->stops == 0 && lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, dr->run->dir) == 0 && lf_io_exists(path)) {
+        dr->stops = 1;
+        tell(dr, "cancelled: nothing more is started");
+    }
+}
+
+static int round_of(struct driver *dr, int *running, lf_err *err)
+{
+    int rc = collect(dr, running, err);
+    look_for_cancel(dr);
+    for (size_t i = 0; rc == 0 && i < dr->view.n; i++) {
+        bool had_job = dr->lanes[i].job != NULL;
+        rc = adopt_or_take_over(dr, i, err);
+        if (dr->view.stages[i].state == LF_STATE_RUNNING && !had_job)
+            (*running)++; /* just adopted, or an orphan on its way out */
+    }
+    lf_view_mark_needed(&dr->view, dr->selected);
+    for (size_t i = 0; rc == 0 && i < dr->view.n && *running < dr->d->jobs; i++)
+        if (can_submit(dr, i)) {
+            rc = submit_stage(dr, i, err);
+            (*running)++;
+        }
+    return rc;
+}
+
+static int final_code(struct driver *dr)
+{
+    int code = 0;
+    lf_view_mark_needed(&dr->view, dr->selected);
+    for (size_t i = 0; i < dr->view.n; i++) {
+        const lf_stage_view *s = &dr->view.stages[i];
+        if (!dr->selected[i] || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
+            continue;
+        if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
+            return 1;
+        /* A stage behind one that stopped at a checkpoint only waits. */
+        code = 75;
+    }
+    return code;
+}
+
+static int loop(struct driver *dr, lf_err *err)
+{
+    int rc = 0, running = 0;
+    do {
+        rc = round_of(dr, &running, err);
+        if (rc < 0 || running == 0)
+            break;
+        talk(dr);
+        wait_a_little(dr);
+    } while (dr->stops < 2);
+    return rc;
+}
+
+int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
+{
+    struct driver dr;
+    memset(&dr, 0, sizeof dr);
+    dr.d = d;
+    dr.run = run;
+    dr.next_talk = lf_now_s() + 10.0;
+    sigset_t set, old;
+    sigemptyset(&set);
+    const int all[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR2};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        sigaddset(&set, all[i]);
+    char path[PATH_MAX];
+    int rc = lf_run_check_owner(run, err);
+    if (rc == 0 && d->submitter->start == NULL)
+        rc = lf_fail(err, LF_EINVAL, "scheduler = %s has no driver on this machine", d->submitter->name);
+    if (rc == 0)
+        rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
+    if (rc < 0)
+        return rc;
+    lf_lock_opts lo = {.purpose = "loong-flow run", .wait_s = 0, .ttl_s = 0};
+    sigprocmask(SIG_BLOCK, &set, &old); /* before the lock starts its thread, which inherits the mask */
+    lf_lock *lock = lf_lock_acquire(path, &lo, err);
+    if (lock == NULL) {
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        return lf_err_prefix(err, "run %s is being driven by another loong-flow (use watch or status)", run->id);
+    }
+    if (lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0)
+        unlink(path); /* it was for those before us */
+    rc = reload(&dr, err);
+    dr.lanes = rc == 0 ? lf_calloc(dr.view.n + 1, sizeof *dr.lanes, err) : NULL;
+    dr.selected = rc == 0 ? lf_calloc(dr.view.n + 1, sizeof *dr.selected, err) : NULL;
+    if (rc == 0 && (dr.lanes == NULL || dr.selected == NULL))
+        rc = LF_ENOMEM;
+    if (rc == 0)
+        rc = lf_select_stages(dr.selected, &dr.view, &d->select, err);
+    if (rc == 0)
+        rc = d->submitter->open(&dr.self, json_object_get(run->doc, "site"), err);
+    if (rc == 0) {
+        rc = loop(&dr, err);
+        d->submitter->close(dr.self);
+    }
+    if (rc == 0)
+        *code = final_code(&dr);
+    for (size_t i = 0; dr.lanes != NULL && i < dr.view.n; i++)
+        json_decref(dr.lanes[i].job);
+    free(dr.lanes);
+    free(dr.selected);
+    lf_view_fini(&dr.view);
+    lf_lock_release(lock);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return rc;
+}

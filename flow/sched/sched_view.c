@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a scheduler knows, laid over the states that the directories of a run give. Evidence of the directory is stronger: a
+ * commit or an end record stands whatever the scheduler says; without one, the end of a job is not success.
+ */
+#include "config.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "engine/base/json.h"
+#include "engine/base/str.h"
+#include "engine/base/sys.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+#include "flow/sched/sched.h"
+
+#define RECORD_MAX_BYTES ((size_t)1 << 20)
+#define BEGUN_S 300.0     /* so long a claim that no look has confirmed counts for a living stage */
+#define RECORD_LAG_S 30.0 /* a record may reach this node so much later than the scheduler's word (NFS attribute caches) */
+
+enum fate { NOTHING, QUEUED, RUNNING, ENDED, NOT_KNOWN };
+
+/* The jobs of one attempt, as the scheduler tells. */
+struct jobs {
+    enum fate fate;
+    const json_t *entry; /* the one that says most: running, else first queued, else last that ended; borrowed */
+    json_t *ids;         /* all that are known, in order of links */
+    double sent, seen;   /* when it was handed over; when it was known last */
+};
+
+static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
+static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *t = json_string_value(json_object_get(o, key));
+    return t != NULL ? t : "";
+}
+
+static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    s->state = state;
+    vsnprintf(s->reason, sizeof s->reason, fmt, ap);
+    va_end(ap);
+    lf_text_clean(s->reason);
+}
+
+/* ---- the jobs of a stage ---- */
+
+static const json_t *last_attempt(const lf_stage_view *s)
+{
+    return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+}
+
+static bool is_batch(const lf_stage_view *s)
+{
+    const char *b = json_string_value(json_object_get(last_attempt(s), "backend"));
+    return b != NULL && strcmp(b, "local") != 0;
+}
+
+static const lf_incarnation *last_inc(const lf_stage_view *s)
+{
+    const lf_incarnation *i = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    return i != NULL && i->attempt == (int)s->n_attempts ? i : NULL;
+}
+
+/* Is there anything that the scheduler could tell? */
+static bool is_open(const lf_stage_view *s)
+{
+    if (!is_batch(s) || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
+        return false;
+    const json_t *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;
+    const char *end = json_string_value(json_object_get(rec, "state"));
+    /* One that stopped may go on in the same job or the next link, and so may one that failed when its wrapper put the job back. */
+    return end == NULL || strcmp(end, "stopped") == 0 || json_object_get(rec, "next") != NULL;
+}
+
+json_t *lf_sched_job_record(const lf_stage_view *s, int attempt)
+{
+    char path[PATH_MAX];
+    if (lf_path_set(path, NULL, "%s/job.%d.json", s->dir, attempt) < 0)
+        return NULL;
+    return lf_json_load_file(path, RECORD_MAX_BYTES, NULL);
+}
+
+static int want(json_t *wanted, const lf_stage_view *s, lf_err *err)
+{
+    json_t *job = lf_sched_job_record(s, (int)s->n_attempts);
+    const json_t *ids = json_object_get(job, "ids"), *att = last_attempt(s);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
+        rc = lf_json_push_new(wanted, json_pack("{s:O, s:O, s:f}", "id", json_array_get(ids, i), "token",
+                                                json_object_get(att, "token"), "t", number_of(att, "t")), err);
+    json_decref(job);
+    return rc;
+}
+
+/* The entry of an id, when it is that of this attempt and not of an earlier owner of the number. */
+static const json_t *own_entry(const lf_queue *q, const char *id, const json_t *att)
+{
+    const json_t *e = lf_queue_find(q, id);
+    const char *token = json_string_value(json_object_get(e, "token"));
+    if (token != NULL)
+        return strcmp(token, text_of(att, "token")) == 0 ? e : NULL;
+    if (json_is_true(json_object_get(e, "foreign")))
+        return NULL;
+    return number_of(e, "seen") >= number_of(att, "t") ? e : NULL;
+}
+
+static enum fate fate_of(const json_t *e)
+{
+    const char *what = text_of(e, "what");
+    if (strcmp(what, "running") == 0)
+        return RUNNING;
+    if (strcmp(what, "queued") == 0 || strcmp(what, "held") == 0)
+        return QUEUED;
+    return strcmp(what, "ended") == 0 ? ENDED : NOT_KNOWN;
+}
+
+/* Was it in the queue at the last look, as far as it says so at all? */
+static bool still_there(const lf_queue *q, const json_t *e)
+{
+    return fate_of(e) == ENDED || number_of(e, "listed") >= q->t - 0.001;
+}
+
+static void weigh(struct jobs *j, const lf_queue *q, const json_t *e)
+{
+    enum fate f = e == NULL || !still_there(q, e) ? NOT_KNOWN : fate_of(e);
+    if (e != NULL && number_of(e, "seen") > j->seen)
+        j->seen = number_of(e, "seen");
+    /* running > queued > not known > ended: while one link waits the attempt goes on */
+    static const int weight[] = {[NOTHING] = 0, [ENDED] = 1, [NOT_KNOWN] = 2, [QUEUED] = 3, [RUNNING] = 4};
+    if (weight[f] > weight[j->fate] || (f == ENDED && j->fate == ENDED)) {
+        j->fate = f;
+        j->entry = e;
+    }
+}
+
+static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, lf_err *err)
+{
+    const json_t *att = last_attempt(s);
+    json_t *job = lf_sched_job_record(s, (int)s->n_attempts), *ids = json_object_get(job, "ids");
+    json_t *found = lf_queue_by_token(q, text_of(att, "token"));
+    memset(j, 0, sizeof *j);
+    j->ids = json_array();
+    int rc = j->ids == NULL ? LF_ENOMEM : 0;
+    double links = (double)json_array_size(ids);
+    j->sent = job != NULL ? number_of(job, "t") : number_of(att, "t");
+    j->seen = j->sent;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
+        weigh(j, q, own_entry(q, json_string_value(json_array_get(ids, i)), att));
+        rc = lf_json_push_new(j->ids, json_incref(json_array_get(ids, i)), err);
+    }
+    /* Links that are not in the record: a successor that the wrapper made, or a submission that was cut short. */
+    for (size_t i = 0; rc == 0 && i < json_array_size(found); i++) {
+        const json_t *e = json_array_get(found, i);
+        if (number_of(e, "link") <= links)
+            continue;
+        weigh(j, q, e);
+        rc = lf_json_push_new(j->ids, json_incref(json_object_get(e, "id")), err);
+    }
+    json_decref(found);
+    json_decref(job);
+    return rc;
+}
+
+/* ---- records that come late ---- */
+
+/* Before anything is called missing the directories themselves are read, so that a network filesystem asks its server. */
+static int look_again(lf_run_view *v, size_t i, lf_err *err)
+{
+    const lf_incarnation *inc = last_inc(&v->stages[i]);
+    DIR *d = inc != NULL ? opendir(inc->dir) : NULL;
+    while (d != NULL && readdir(d) != NULL)
+        ;
+    if (d != NULL)
+        closedir(d);
+    return lf_view_reload(v, i, err);
+}
+
+/* ---- judging ---- */
+
+static const char *class_of_cause(const char *cause)
+{
+    static const char *const map[][2] = {{"timeout", "timeout"}, {"oom", "oom"},             {"node", "node"},
+                                         {"preempted", "preempted"}, {"cancelled", "cancelled"}, {"failed", "lost"},
+                                         {"done", "lost"},       {"vanished", "lost"},       {"dependency", "cancelled"}};
+    for (size_t i = 0; i < sizeof map / sizeof map[0]; i++)
+        if (strcmp(map[i][0], cause) == 0)
+            return map[i][1];
+    return "lost";
+}
+
+static void set_ended(lf_stage_view *s, const char *cls) { snprintf(s->ended_class, sizeof s->ended_class, "%s", cls); }
+
+/* "job 12 ended: TIMEOUT, exit 1" */
+static const char *end_words(char *buf, size_t cap, const json_t *e)
+{
+    char code[48] = "";
+    if (json_object_get(e, "signal") != NULL)
+        snprintf(code, sizeof code, ", signal %d", (int)number_of(e, "signal"));
+    else if (number_of(e, "exit") != 0)
+        snprintf(code, sizeof code, ", exit %d", (int)number_of(e, "exit"));
+    snprintf(buf, cap, "job %.60s ended: %.40s%s%s%.80s%s", text_of(e, "id"), text_of(e, "word"), code,
+             text_of(e, "reason")[0] != '\0' ? " (" : "", text_of(e, "reason"), text_of(e, "reason")[0] != '\0' ? ")" : "");
+    return buf;
+}
+
+static void judge_queued(lf_stage_view *s, const struct jobs *j)
+{
+    const json_t *e = j->entry;
+    char at[64] = "";
+    double t = number_of(e, "t_start");
+    if (t > lf_wall_s()) {
+        char iso[21];
+        snprintf(at, sizeof at, "; expected to start %s", lf_time_iso(iso, t));
+    }
+    bool again = last_inc(s) != NULL;
+    say(s, LF_STATE_PENDING, "%s as job %.60s%s%.100s%s%s%s", again ? "queued again" : "queued", text_of(e, "id"),
+        text_of(e, "reason")[0] != '\0' ? ": " : "", text_of(e, "reason"), at,
+        strcmp(text_of(e, "what"), "held") != 0 || strcmp(text_of(e, "hold"), "depend") == 0 ? "" : "; held: release it",
+        json_is_true(json_object_get(e, "never")) ? "; it can never start as it is: cancel it, change what it asks for, resume" : "");
+    s->live = true;
+}
+
+static void judge_running(lf_stage_view *s, const struct jobs *j)
+{
+    const lf_incarnation *inc = last_inc(s);
+    const char *nodes = text_of(j->entry, "nodes");
+    s->live = true;
+    if (inc != NULL && inc->end != NULL)
+        say(s, LF_STATE_RUNNING, "job %.60s is ending its segment", text_of(j->entry, "id"));
+    else if (s->state != LF_STATE_RUNNING)
+        say(s, LF_STATE_RUNNING, "%sjob %.60s%s%.100s", inc == NULL ? "starting, " : "", text_of(j->entry, "id"),
+            nodes[0] != '\0' ? " on " : "", nodes);
+}
+
+/* A job that was removed because what it waited for failed: the stage is as if it had not been submitted. */
+static void judge_removed(lf_stage_view *s, const lf_run_view *v, const json_t *e)
+{
+    const lf_stage_view *d = lf_view_undone(v, s);
+    if (d != NULL) {
+        say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d), text_of(e, "id"));
+        return;
+    }
+    say(s, LF_STATE_PENDING, "job %.60s was removed because of what it waited for; resume submits it again", text_of(e, "id"));
+}
+
+static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct jobs *j)
+{
+    const json_t *e = j->entry;
+    const char *cause = text_of(e, "cause");
+    lf_incarnation *inc = s->n_incs > 0 && last_inc(s) != NULL ? &s->incs[s->n_incs - 1] : NULL;
+    char words[300];
+    double end = number_of(e, "t_end") > 0 ? number_of(e, "t_end") : number_of(e, "seen");
+    s->live = false;
+    if (inc != NULL && inc->end != NULL) { /* stopped at a good checkpoint: the directory has said so, but not why */
+        if (strcmp(cause, "cancelled") == 0)
+            say(s, LF_STATE_CANCELLED, "%s; stopped at a good checkpoint", end_words(words, sizeof words, e));
+        return;
+    }
+    if (inc == NULL && lf_stage_skipped(s))
+        return; /* it began nothing, and says why */
+    if (strcmp(cause, "dependency") == 0 && inc == NULL) {
+        judge_removed(s, v, e);
+        return;
+    }
+    end_words(words, sizeof words, e);
+    bool vague = strcmp(cause, "done") == 0 || strcmp(cause, "failed") == 0;
+    if (vague && lf_wall_s() - end < RECORD_LAG_S && lf_wall_s() >= end) {
+        say(s, LF_STATE_UNKNOWN, "%s; its own record has not come yet", words);
+        s->live = true; /* the record may still say that it is done */
+        return;
+    }
+    set_ended(s, class_of_cause(cause));
+    if (strcmp(cause, "cancelled") == 0)
+        say(s, LF_STATE_CANCELLED, "%s", words);
+    else if (inc == NULL)
+        say(s, LF_STATE_FAILED, "%s, before the stage began; %.200s/boot.%d.log may say why", words, s->dir, (int)s->n_attempts);
+    else
+        say(s, LF_STATE_FAILED, "%s, without an end record", words);
+}
+
+static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j)
+{
+    double grace = number_of(json_object_get(v->run.doc, "site"), "grace_lost_s");
+    char age[64];
+    double seen = j->seen, now = lf_wall_s();
+    lf_fmt_duration(age, sizeof age, now > seen ? now - seen : 0);
+    const lf_incarnation *inc = last_inc(s);
+    s->live = true;
+    if (inc != NULL && inc->end != NULL && !q->reached)
+        return;
+    if (q->reached && q->t <= j->sent) /* nobody has looked since it was submitted */
+        return;
+    if (!q->reached) {
+        say(s, LF_STATE_UNKNOWN, "the scheduler does not answer%s%.120s; last known %s ago", q->said[0] != '\0' ? ": " : "",
+            q->said, age);
+        return;
+    }
+    if (q->t - seen < grace) { /* by the time of the look: one that is old proves nothing */
+        say(s, LF_STATE_UNKNOWN, "no scheduler command knows its job; last seen %s ago", age);
+        return;
+    }
+    s->live = false;
+    if (inc != NULL && inc->end != NULL)
+        return;
+    const lf_stage_view *d = inc == NULL ? lf_view_undone(v, s) : NULL;
+    if (d != NULL) { /* it began nothing and could not have: schedulers remove such jobs with what they wait for */
+        say(s, LF_STATE_WAITING, "waits for %.64s; its job is gone", name_of(d));
+        return;
+    }
+    set_ended(s, "lost");
+    say(s, LF_STATE_FAILED, "lost: its job is in no list and left no end record; last seen %s ago", age);
+}
+
+/* Submitted to nobody, as far as anybody knows: attempt.N.json without job.N.json, and no job with its token. */
+static void judge_nothing(lf_stage_view *s, const lf_queue *q)
+{
+    char path[PATH_MAX];
+    if (lf_stage_skipped(s)) { /* there was a job, and it said why it did not begin */
+        s->live = false;
+        return;
+    }
+    if (lf_stage_refused(s)) {
+        s->live = false;
+        return;
+    }
+    bool looked_since = q->reached && q->t > number_of(last_attempt(s), "t");
+    if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 && !lf_io_exists(path)) {
+        say(s, LF_STATE_PENDING, "%s", "its submission was cut short before the scheduler was asked; resume submits it");
+        s->live = false;
+    } else if (looked_since) {
+        say(s, LF_STATE_PENDING, "%s", "its submission was cut short; the scheduler has no job of it; resume submits it");
+        s->live = false;
+    } else if (q->reached) {
+        say(s, LF_STATE_PENDING, "%s", "being submitted, or its submission was cut short");
+    } else {
+        say(s, LF_STATE_UNKNOWN, "%s", "its submission was cut short, and the scheduler does not answer");
+    }
+}
+
+static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf_err *err)
+{
+    static const char *const copied[] = {"id", "word", "reason", "t_submit", "t_start", "t_end", "nodes", "partition", "exit",
+                                         "signal", "cause", "never"};
+    double now = lf_wall_s(), seen = j->entry != NULL || !q->reached ? j->seen : q->t;
+    json_t *o = json_pack("{s:O, s:O, s:f}", "backend", json_object_get(last_attempt(s), "backend"), "ids", j->ids, "age_s",
+                          now > seen ? now - seen : 0.0);
+    int rc = o == NULL ? LF_ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < sizeof copied / sizeof copied[0]; i++) {
+        json_t *v = json_object_get(j->entry, copied[i]);
+        if (v != NULL)
+            rc = lf_json_set_new(o, strcmp(copied[i], "word") == 0 ? "state" : copied[i], json_incref(v), err);
+    }
+    if (rc == 0 && j->entry == NULL && json_array_size(j->ids) > 0)
+        rc = lf_json_set_new(o, "id", json_incref(json_array_get(j->ids, json_array_size(j->ids) - 1)), err);
+    if (rc == 0 && !q->reached)
+        rc = lf_json_set_new(o, "unreachable", json_string(q->said), err);
+    if (rc < 0) {
+        json_decref(o);
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    json_decref(s->job);
+    s->job = o;
+    return 0;
+}
+
+/* Its processes live on this machine, or it began after the queue was looked at: it runs, whatever was said before. */
+static bool has_begun(const lf_stage_view *s, const lf_queue *q)
+{
+    const lf_incarnation *inc = last_inc(s);
+    if (inc == NULL || inc->end != NULL || inc->done != NULL)
+        return false;
+    double t = number_of(inc->claim, "t");
+    return s->state == LF_STATE_RUNNING || (t > q->t && lf_wall_s() - t < BEGUN_S);
+}
+
+static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j)
+{
+    if (j->fate != RUNNING && has_begun(s, q)) {
+        s->live = true;
+        if (s->state != LF_STATE_RUNNING)
+            say(s, LF_STATE_RUNNING, "%s", "it has just begun");
+        return;
+    }
+    switch (j->fate) {
+    case NOTHING:
+        if (last_inc(s) == NULL)
+            judge_nothing(s, q);
+        else
+            judge_unknown(s, v, q, j);
+        break;
+    case QUEUED:
+        judge_queued(s, j);
+        break;
+    case RUNNING:
+        judge_running(s, j);
+        break;
+    case ENDED:
+        judge_ended(s, v, j);
+        break;
+    case NOT_KNOWN:
+        judge_unknown(s, v, q, j);
+        break;
+    }
+}
+
+/* Nothing of a cancelled attempt comes back; while its job is there it has not ended either. */
+static void judge_cancelled(lf_stage_view *s)
+{
+    char path[PATH_MAX], why[sizeof s->reason];
+    if (lf_path_set(path, NULL, "%s/cancel.%d", s->dir, (int)s->n_attempts) < 0 || !lf_io_exists(path))
+        return;
+    memcpy(why, s->reason, sizeof why);
+    if (!s->live)
+        say(s, LF_STATE_CANCELLED, "%s", "cancelled on request");
+    else if (s->live && s->state == LF_STATE_PENDING)
+        say(s, LF_STATE_PENDING, "being cancelled; %.300s", why);
+}
+
+static int judge(lf_run_view *v, size_t i, const lf_queue *q, lf_err *err)
+{
+    struct jobs j;
+    int rc = find_jobs(&j, q, &v->stages[i], err);
+    const lf_incarnation *inc = last_inc(&v->stages[i]);
+    if (rc == 0 && j.fate != RUNNING && j.fate != QUEUED && (inc == NULL || inc->end == NULL))
+        rc = look_again(v, i, err);
+    lf_stage_view *s = &v->stages[i];
+    if (rc == 0 && is_open(s)) {
+        rc = set_job(s, q, &j, err);
+        judge_fate(s, v, q, &j);
+        judge_cancelled(s);
+    }
+    json_decref(j.ids);
+    return rc;
+}
+
+/* ---- the whole run ---- */
+
+const char *lf_sched_backend(const lf_run_view *v)
+{
+    for (size_t i = v->n; i-- > 0;)
+        if (is_batch(&v->stages[i]))
+            return json_string_value(json_object_get(last_attempt(&v->stages[i]), "backend"));
+    return NULL;
+}
+
+int lf_sched_look(lf_queue *q, const lf_run_view *v, const lf_submitter *sub, void *self, bool now, lf_err *err)
+{
+    json_t *wanted = json_array();
+    int rc = wanted == NULL ? LF_ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++)
+        if (is_open(&v->stages[i]))
+            rc = want(wanted, &v->stages[i], err);
+    if (rc == 0)
+        rc = lf_queue_look(q, sub, self, json_object_get(v->run.doc, "site"), wanted, now, err);
+    json_decref(wanted);
+    return rc;
+}
+
+int lf_sched_apply(lf_run_view *v, const lf_submitter *sub, const lf_queue *q, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++)
+        if (is_open(&v->stages[i]) && strcmp(text_of(last_attempt(&v->stages[i]), "backend"), sub->name) == 0)
+            rc = judge(v, i, q, err);
+    return rc;
+}
+
+int lf_sched_overlay(lf_run_view *v, bool now, lf_err *err)
+{
+    const lf_submitter *sub = NULL;
+    void *self = NULL;
+    lf_queue q;
+    bool open = false;
+    for (size_t i = 0; i < v->n; i++)
+        open = open || is_open(&v->stages[i]);
+    const char *backend = open ? lf_sched_backend(v) : NULL;
+    if (backend == NULL)
+        return 0;
+    int rc = lf_submitter_find(&sub, backend, err);
+    if (rc == 0)
+        rc = sub->open(&self, json_object_get(v->run.doc, "site"), err);
+    if (rc < 0)
+        return rc;
+    lf_sched_patience(json_object_get(v->run.doc, "site"));
+    rc = lf_sched_look(&q, v, sub, self, now, err);
+    lf_sched_patience(NULL);
+    if (rc == 0) {
+        rc = lf_sched_apply(v, sub, &q, err);
+        lf_queue_fini(&q);
+    }
+    sub->close(self);
+    return rc;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * SLURM: sbatch, squeue, sacct, scontrol, scancel. What its commands print is taken apart in slurm_parse.c.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/mem.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+#include "flow/sched/sched.h"
+#include "flow/sched/slurm_parse.h"
+#include "flow/sched/submit.h"
+#include "flow/sched/tmpl.h"
+
+#define IDS_AT_ONCE 200 /* of one sacct or scancel call */
+#define SHOW_AT_ONCE 50 /* scontrol calls of one look, where there is no accounting */
+
+struct slurm {
+    const json_t *site;
+    bool no_sacct; /* it said that there is no accounting */
+};
+
+static int slurm_open(void **self, const json_t *site, lf_err *err)
+{
+    struct slurm *s = lf_calloc(1, sizeof *s, err);
+    if (s == NULL)
+        return LF_ENOMEM;
+    s->site = site;
+    *self = s;
+    return 0;
+}
+
+static void slurm_close(void *self) { free(self); }
+
+/* ---- script ---- */
+
+static const char *slurm_time(char buf[40], int64_t s)
+{
+    snprintf(buf, 40, "%lld-%02d:%02d:%02d", (long long)(s / 86400), (int)(s / 3600 % 24), (int)(s / 60 % 60), (int)(s % 60));
+    return buf;
+}
+
+/* How long before the limit SLURM warns. It may come up to a minute early, and it must not come at the start of a short job. */
+static int64_t lead_s(const json_t *res)
+{
+    int64_t limit = (int64_t)json_integer_value(json_object_get(res, "time_limit_s"));
+    int64_t grace = (int64_t)json_integer_value(json_object_get(res, "grace_s"));
+    int64_t lead = grace > 30 ? grace : 30;
+    if (lead > limit / 2)
+        lead = limit / 2;
+    return lead > 65535 ? 65535 : lead;
+}
+
+static int put_joined(json_t *values, const char *name, const json_t *list, bool upper, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        lf_buf_adds(&b, i > 0 ? "," : "");
+        for (const char *c = json_string_value(json_array_get(list, i)); c != NULL && *c != '\0'; c++)
+            lf_buf_addc(&b, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
+    }
+    int rc = lf_json_set_new(values, name, list != NULL ? json_string(b.data) : json_null(), err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static int slurm_render(void *self, const lf_submit_req *req, lf_buf *script, lf_err *err)
+{
+    const struct slurm *s = self;
+    const json_t *res = req->resources, *gpus = json_object_get(res, "gpus");
+    const json_t *limit = json_object_get(res, "time_limit_s"), *type = json_object_get(gpus, "type");
+    char time_text[40], gpu_text[128];
+    json_t *v = lf_submit_values(req, err);
+    int rc = v == NULL ? LF_ENOMEM : 0;
+    snprintf(gpu_text, sizeof gpu_text, "%s%s%lld", type != NULL ? json_string_value(type) : "", type != NULL ? ":" : "",
+             (long long)json_integer_value(json_object_get(gpus, "n")));
+    if (rc == 0)
+        rc = lf_json_set_new(v, "GPUS", json_integer_value(json_object_get(gpus, "n")) > 0 ? json_string(gpu_text) : json_null(),
+                             err);
+    if (rc == 0)
+        rc = lf_json_set_new(v, "TIME", limit != NULL ? json_string(slurm_time(time_text, json_integer_value(limit)))
+                                                      : json_null(), err);
+    if (rc == 0)
+        rc = lf_json_set_new(v, "LEAD_S", limit != NULL ? json_integer(lead_s(res)) : json_null(), err);
+    if (rc == 0)
+        rc = put_joined(v, "EXCLUDE", json_object_get(res, "exclude"), false, err);
+    if (rc == 0)
+        rc = put_joined(v, "MAIL_TYPE", json_object_get(res, "mail_type"), true, err);
+    if (rc == 0)
+        rc = lf_tmpl_file(script, "slurm/job.sh.in", req->project, s->site, v, err);
+    json_decref(v);
+    return rc;
+}
+
+/* ---- submission ---- */
+
+/* '%' begins a pattern in names of logs, "%%" is one. */
+static int add_log(json_t *argv, const lf_submit_req *req, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_adds(&b, "--output=");
+    for (const char *c = req->stage_dir; *c != '\0'; c++)
+        lf_buf_adds(&b, *c == '%' ? "%%" : (char[]){*c, '\0'});
+    lf_buf_addf(&b, "/boot.%d.log", req->attempt);
+    int rc = lf_json_push_new(argv, json_string(b.data), err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
+{
+    if (req->prev == NULL && json_array_size(req->after) == 0)
+        return 0;
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "--dependency=%s", req->prev != NULL ? "afterany:" : "afterok");
+    if (req->prev != NULL)
+        lf_buf_adds(&b, req->prev);
+    for (size_t i = 0; req->prev == NULL && i < json_array_size(req->after); i++)
+        lf_buf_addf(&b, ":%s", json_string_value(json_array_get(req->after, i)));
+    int rc = lf_json_push_new(argv, json_string(b.data), err);
+    if (rc == 0)
+        rc = lf_json_push_new(argv, json_string("--kill-on-invalid-dep=yes"), err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static int slurm_command(void *self, const lf_submit_req *req, const char *script, json_t **argv, lf_err *err)
+{
+    (void)self;
+    (void)script;
+    char name[256], text[320], comment[128], dir[PATH_MAX + 16];
+    lf_submit_job_name(name, sizeof name, req);
+    snprintf(text, sizeof text, "--job-name=%s", name);
+    snprintf(comment, sizeof comment, "--comment=loong-flow:%s", strrchr(name, '-') + 1);
+    snprintf(dir, sizeof dir, "--chdir=%s", req->stage_dir);
+    const char *const words[] = {"sbatch", "--parsable", "--propagate=NONE", "--export=NONE",
+                                 req->n_links > 1 ? "--no-requeue" : "--requeue", "--open-mode=append", text, comment, dir};
+    json_t *a = json_array();
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof words / sizeof words[0]; i++)
+        rc = lf_json_push_new(a, json_string(words[i]), err);
+    if (rc == 0)
+        rc = add_log(a, req, err);
+    if (rc == 0)
+        rc = add_dependency(a, req, err);
+    if (rc == 0)
+        rc = lf_json_push_new(a, json_string(req->script), err);
+    if (rc == 0)
+        rc = lf_submit_wrapper(a, req, err);
+    if (rc < 0)
+        json_decref(a);
+    else
+        *argv = a;
+    return rc;
+}
+
+static int slurm_submit(void *self, const lf_submit_req *req, const char *script, json_t **job, lf_err *err)
+{
+    const struct slurm *s = self;
+    char id[64], cluster[64], said[400];
+    json_t *argv = NULL;
+    lf_sched_out o;
+    int rc = slurm_command(self, req, script, &argv, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_sched_run(&o, argv, s->site, 0, err);
+    json_decref(argv);
+    if (rc < 0)
+        return rc;
+    lf_sched_said(said, sizeof said, &o);
+    if (o.missing)
+        rc = lf_fail(err, LF_EINVAL, "there is no sbatch on PATH");
+    else if (o.timed_out)
+        rc = lf_fail(err, LF_ECOMM, "sbatch did not answer in time");
+    else if (o.exit == 0 && lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, o.out.data))
+        *job = json_pack("{s:s, s:s*}", "id", id, "cluster", cluster[0] != '\0' ? cluster : NULL);
+    else if (o.exit == 0)
+        rc = lf_fail(err, LF_ECOMM, "sbatch printed no job id: %s", said);
+    else
+        rc = lf_fail(err, lf_slurm_refusal(said), "sbatch: %s", said);
+    lf_sched_out_fini(&o);
+    return rc == 0 && *job == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : rc;
+}
+
+/* ---- looking ---- */
+
+/* Did a query answer? Otherwise the failure, worded. */
+static int answered(const lf_sched_out *o, const char *name, lf_err *err)
+{
+    char said[400];
+    if (o->missing)
+        return lf_fail(err, LF_ECOMM, "there is no %s on PATH", name);
+    if (o->timed_out)
+        return lf_fail(err, LF_ECOMM, "%s did not answer in time", name);
+    if (o->exit != 0)
+        return lf_fail(err, LF_ECOMM, "%s: %s", name, lf_sched_said(said, sizeof said, o));
+    if (o->cut)
+        return lf_fail(err, LF_ECOMM, "%s printed too much", name);
+    return 0;
+}
+
+static int slurm_list(void *self, json_t **jobs, lf_err *err)
+{
+    const struct slurm *s = self;
+    char uid[32];
+    const struct passwd *pw = getpwuid(geteuid());
+    snprintf(uid, sizeof uid, "%u", (unsigned)geteuid());
+    lf_sched_out o;
+    double limit = (double)json_integer_value(json_object_get(s->site, "timeout_s")) / 4;
+    int rc = lf_sched_runv(&o, s->site, limit, err, "squeue", "--noheader", "--states=all", "--user", pw != NULL ? pw->pw_name : uid,
+                           "--format", LF_SQUEUE_FORMAT, (char *)NULL);
+    if (rc < 0)
+        return rc;
+    rc = answered(&o, "squeue", err);
+    if (rc == 0)
+        rc = lf_slurm_parse_squeue(jobs, o.out.data, err);
+    lf_sched_out_fini(&o);
+    return rc;
+}
+
+static int sacct_chunk(struct slurm *s, const char *ids, double since, const json_t *wanted, json_t *jobs, lf_err *err)
+{
+    char day[32];
+    time_t t = (time_t)(since > 86400 ? since - 3600 : 0);
+    struct tm tm;
+    localtime_r(&t, &tm);
+    strftime(day, sizeof day, "%Y-%m-%d", &tm);
+    lf_sched_out o;
+    int rc = lf_sched_runv(&o, s->site, 0, err, "sacct", "--allocations", "--parsable2", "--noheader", "--noconvert", "--starttime",
+                           day, "--jobs", ids, "--format", LF_SACCT_FORMAT, (char *)NULL);
+    if (rc < 0)
+        return rc;
+    if (o.missing || lf_slurm_no_accounting(o.err.data)) {
+        s->no_sacct = true;
+        rc = lf_fail(err, LF_ENOTSUP, "no accounting");
+    } else {
+        rc = answered(&o, "sacct", err);
+    }
+    if (rc == 0)
+        rc = lf_slurm_parse_sacct(jobs, o.out.data, wanted, err);
+    lf_sched_out_fini(&o);
+    return rc;
+}
+
+static int by_sacct(struct slurm *s, const json_t *ids, json_t *jobs, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids);) {
+        lf_buf b;
+        json_t *chunk = json_array();
+        lf_buf_init(&b);
+        double since = 1e18;
+        for (size_t k = 0; k < IDS_AT_ONCE && i < json_array_size(ids); k++, i++) {
+            json_t *one = json_array_get(ids, i);
+            json_array_append(chunk, one);
+            double t = json_number_value(json_object_get(one, "t"));
+            lf_buf_addf(&b, "%s%s", k > 0 ? "," : "", json_string_value(json_object_get(one, "id")));
+            since = t < since ? t : since;
+        }
+        rc = lf_buf_check(&b, err);
+        if (rc == 0)
+            rc = sacct_chunk(s, b.data, since, chunk, jobs, err);
+        json_decref(chunk);
+        lf_buf_fini(&b);
+    }
+    return rc;
+}
+
+/* Without accounting: what slurmctld still remembers, one by one. */
+static int by_scontrol(const struct slurm *s, const json_t *ids, json_t *jobs, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids) && i < SHOW_AT_ONCE; i++) {
+        lf_sched_out o;
+        const char *id = json_string_value(json_object_get(json_array_get(ids, i), "id"));
+        rc = lf_sched_runv(&o, s->site, 0, err, "scontrol", "--oneliner", "show", "job", id, (char *)NULL);
+        if (rc < 0)
+            return rc;
+        if (!o.missing && !o.timed_out && o.exit != 0 && lf_slurm_unknown_id(o.err.data))
+            ; /* forgotten */
+        else if ((rc = answered(&o, "scontrol", err)) == 0)
+            rc = lf_slurm_parse_scontrol(jobs, o.out.data, ids, err);
+        lf_sched_out_fini(&o);
+    }
+    return rc;
+}
+
+static int slurm_history(void *self, const json_t *ids, json_t **jobs, lf_err *err)
+{
+    struct slurm *s = self;
+    json_t *found = json_array();
+    lf_err e = LF_ERR_INIT;
+    int rc = found == NULL ? LF_ENOMEM : s->no_sacct ? LF_ENOTSUP : by_sacct(s, ids, found, &e);
+    if (rc == LF_ENOTSUP || rc == LF_ECOMM) {
+        bool silent = rc == LF_ECOMM;
+        rc = by_scontrol(s, ids, found, err);
+        if (rc == 0 && silent && json_array_size(found) == 0) /* the daemon that knows is away: that is no answer */
+            rc = lf_fail(err, LF_ECOMM, "%s", e.text);
+    } else if (rc < 0) {
+        rc = lf_fail(err, rc, "%s", e.text);
+    }
+    if (rc < 0)
+        json_decref(found);
+    else
+        *jobs = found;
+    return rc;
+}
+
+/* ---- ending ---- */
+
+static int scancel(const struct slurm *s, const json_t *ids, size_t from, bool force, lf_err *err)
+{
+    json_t *argv = json_array();
+    lf_sched_out o;
+    int rc = lf_json_push_new(argv, json_string("scancel"), err);
+    if (rc == 0 && !force)
+        rc = lf_json_push_new(argv, json_string("--batch"), err);
+    if (rc == 0 && !force)
+        rc = lf_json_push_new(argv, json_string("--signal=USR2"), err);
+    for (size_t i = from; rc == 0 && i < from + IDS_AT_ONCE && i < json_array_size(ids); i++)
+        rc = lf_json_push_new(argv, json_incref(json_array_get(ids, i)), err);
+    if (rc == 0)
+        rc = lf_sched_run(&o, argv, s->site, 0, err);
+    json_decref(argv);
+    if (rc < 0)
+        return rc;
+    /* Non-zero also for a job that is gone; the caller looks whether they are. */
+    char said[400];
+    if (o.missing || o.timed_out || (o.exit != 0 && lf_slurm_refusal(lf_sched_said(said, sizeof said, &o)) == LF_ECOMM))
+        rc = lf_fail(err, LF_ECOMM, "scancel: %s", o.timed_out ? "no answer" : lf_sched_said(said, sizeof said, &o));
+    lf_sched_out_fini(&o);
+    return rc;
+}
+
+static int slurm_cancel(void *self, const json_t *ids, bool force, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i += IDS_AT_ONCE)
+        rc = scancel(self, ids, i, force, err);
+    return rc;
+}
+
+const lf_submitter lf_submitter_slurm = {.name = "slurm",
+                                         .can = LF_CAN_BATCH | LF_CAN_DEPEND | LF_CAN_REQUEUE,
+                                         .open = slurm_open,
+                                         .close = slurm_close,
+                                         .render = slurm_render,
+                                         .command = slurm_command,
+                                         .submit = slurm_submit,
+                                         .list = slurm_list,
+                                         .history = slurm_history,
+                                         .cancel = slurm_cancel};

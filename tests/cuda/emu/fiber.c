@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads of a block as fibers: a stack each, switched by hand where the processor is known and by ucontext elsewhere.
+ * The scheduler runs every thread up to its next barrier, in the order that LF_EMU_ORDER asks for.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include "tests/cuda/emu/hopper.h"
+#include "tests/cuda/emu/run.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+enum { STACK = 96 << 10, MAX_THREADS = 1024, SLOT = 64, MAX_COPIES = 64 };
+enum state { READY, AT_BLOCK, AT_WARP, AT_EVENT, DONE };
+
+struct copy {
+    void *dst;
+    const void *src;
+    bool ok;
+    int group; /* number of the commit that closed it, -1: open */
+};
+
+struct fiber {
+#ifdef __x86_64__
+    void *sp;
+#else
+    ucontext_t context;
+#endif
+    char *stack;
+    size_t stack_bytes;
+    enum state state;
+    unsigned index;
+    struct copy copy[MAX_COPIES];
+    int n_copies, groups;
+    bool (*ready)(const void *what); /* AT_EVENT */
+    const void *what;
+    void *fake_stack; /* AddressSanitizer's */
+};
+
+struct lf_emu_view lf_emu;
+
+static struct {
+    struct fiber f[MAX_THREADS];
+    unsigned order[MAX_THREADS], n;
+    struct fiber *now;
+    struct fiber main;
+    unsigned char slot[MAX_THREADS / 32][2]
+                      [32 * SLOT]; /* what lanes gave, double so that a fast lane cannot overwrite */
+    unsigned char turn[MAX_THREADS];
+    const char *name;
+    void (*entry)(const void *);
+    const void *args;
+    uint32_t shuffle;
+} emu;
+
+_Noreturn void lf_emu_fail(const char *what)
+{
+    fprintf(stderr, "cuda emulator: %s: %s (block %u, %u, %u)\n", emu.name, what, lf_emu.block.x, lf_emu.block.y,
+            lf_emu.block.z);
+    abort();
+}
+
+/* ---- switching ---- */
+
+#ifdef __x86_64__
+/* Saves the registers that a call preserves on the stack, stores it in *from, continues on `to`. */
+void lf_emu_switch(void **from, void *to);
+__asm__(".text\n.globl lf_emu_switch\n.type lf_emu_switch, @function\nlf_emu_switch:\n"
+        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+        "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
+        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n"
+        ".size lf_emu_switch, . - lf_emu_switch\n");
+#endif
+
+static void jump(struct fiber *from, struct fiber *to, bool ends)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(ends ? NULL : &from->fake_stack, to->stack, to->stack_bytes);
+#else
+    (void)ends;
+#endif
+    emu.now = to;
+#ifdef __x86_64__
+    lf_emu_switch(&from->sp, to->sp);
+#else
+    swapcontext(&from->context, &to->context);
+#endif
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
+#endif
+}
+
+static void wait_in(enum state s)
+{
+    struct fiber *me = emu.now;
+    me->state = s;
+    jump(me, &emu.main, false);
+}
+
+static void fiber_main(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    const void *bottom;
+    __sanitizer_finish_switch_fiber(NULL, &bottom, &emu.main.stack_bytes); /* of the thread that runs the grid */
+    memcpy(&emu.main.stack, &bottom, sizeof bottom);
+#endif
+    emu.entry(emu.args);
+    emu.now->state = DONE;
+    jump(emu.now, &emu.main, true);
+}
+
+/* Stacks are kept from launch to launch; a library that is unloaded gives them back. */
+__attribute__((destructor)) static void free_stacks(void)
+{
+    for (int i = 0; i < MAX_THREADS; i++)
+        free(emu.f[i].stack);
+}
+
+static void fiber_prepare(struct fiber *f)
+{
+    if (!f->stack && !(f->stack = malloc(STACK)))
+        lf_emu_fail("no memory for stacks");
+    f->stack_bytes = STACK;
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region(f->stack, STACK); /* frames of the thread that had it before */
+#endif
+#ifdef __x86_64__
+    uintptr_t top = ((uintptr_t)f->stack + STACK) & ~(uintptr_t)15;
+    void **sp = (void **)top - 1; /* as after a call: 8 below a multiple of 16 */
+    *--sp = (void *)(uintptr_t)fiber_main;
+    sp -= 6;
+    memset(sp, 0, 6 * sizeof *sp);
+    f->sp = sp;
+#else
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = STACK;
+    f->context.uc_link = NULL;
+    makecontext(&f->context, fiber_main, 0);
+#endif
+    f->state = READY;
+    f->n_copies = f->groups = 0;
+}
+
+/* ---- barriers and exchange ---- */
+
+void lf_emu_block_barrier(void)
+{
+    wait_in(AT_BLOCK);
+}
+void lf_emu_warp_barrier(void)
+{
+    wait_in(AT_WARP);
+}
+
+void lf_emu_wait_until(bool (*ready)(const void *what), const void *what)
+{
+    emu.now->ready = ready;
+    emu.now->what = what;
+    wait_in(AT_EVENT);
+}
+
+const unsigned char *lf_emu_exchange(const void *mine, size_t bytes)
+{
+    const unsigned i = emu.now->index, w = i / 32;
+    unsigned char *all = emu.slot[w][emu.turn[i] ^= 1];
+    memcpy(all + SLOT * (i % 32), mine, bytes);
+    wait_in(AT_WARP);
+    return all;
+}
+
+/* ---- asynchronous copies ---- */
+
+void lf_cp_async16(void *dst, const void *src, bool ok)
+{
+    struct fiber *me = emu.now;
+    if ((uintptr_t)dst % 16 || (ok && (uintptr_t)src % 16))
+        lf_emu_fail("cp.async of an address that is no multiple of 16");
+    if (me->n_copies == MAX_COPIES)
+        lf_emu_fail("more asynchronous copies of a thread than the emulator keeps");
+    me->copy[me->n_copies++] = (struct copy){dst, src, ok, -1};
+}
+
+void lf_cp_commit(void)
+{
+    struct fiber *me = emu.now;
+    for (int i = 0; i < me->n_copies; i++)
+        if (me->copy[i].group < 0)
+            me->copy[i].group = me->groups;
+    me->groups++;
+}
+
+void lf_cp_wait(int n)
+{
+    struct fiber *me = emu.now;
+    int left = 0;
+    for (int i = 0; i < me->n_copies; i++) {
+        const struct copy c = me->copy[i];
+        if (c.group < 0 || c.group >= me->groups - n)
+            me->copy[left++] = c;
+        else if (c.ok)
+            memcpy(c.dst, c.src, 16);
+        else
+            memset(c.dst, 0, 16);
+    }
+    me->n_copies = left;
+}
+
+/* ---- the scheduler ---- */
+
+int lf_emu_order(void)
+{
+    static int kind = -1;
+    if (kind < 0) {
+        const char *s = getenv("LF_EMU_ORDER");
+        kind = s ? (int)strtol(s, NULL, 10) : 0;
+        emu.shuffle = (uint32_t)kind;
+    }
+    return kind;
+}
+
+unsigned lf_emu_any(unsigned n)
+{
+    emu.shuffle = emu.shuffle * 1664525u + 1013904223u;
+    return (emu.shuffle >> 8) % n;
+}
+
+static void order_threads(void)
+{
+    const int kind = lf_emu_order();
+    for (unsigned i = 0; i < emu.n; i++)
+        emu.order[i] = kind == 1 ? emu.n - 1 - i : i;
+    for (unsigned i = emu.n; kind > 1 && i > 1; i--) {
+        const unsigned j = lf_emu_any(i), t = emu.order[i - 1];
+        emu.order[i - 1] = emu.order[j];
+        emu.order[j] = t;
+    }
+}
+
+/* Runs every thread that can run; false: none could. */
+static bool run_ready(const struct lf_emu_uint3 *block)
+{
+    bool ran = false;
+    for (unsigned k = 0; k < emu.n; k++) {
+        struct fiber *f = &emu.f[emu.order[k]];
+        if (f->state == AT_EVENT && f->ready(f->what))
+            f->state = READY;
+        if (f->state != READY)
+            continue;
+        lf_emu.thread = (struct lf_emu_uint3){f->index % block->x, f->index / block->x % block->y,
+                                              f->index / (block->x * block->y)};
+        lf_emu.lane = f->index % 32;
+        jump(&emu.main, f, false);
+        ran = true;
+    }
+    return ran;
+}
+
+/* Opens the warp barriers that all living lanes have reached. */
+static bool open_warps(void)
+{
+    bool opened = false;
+    for (unsigned w = 0; w < emu.n; w += 32) {
+        const unsigned end = w + 32 < emu.n ? w + 32 : emu.n;
+        unsigned at = 0, live = 0;
+        for (unsigned i = w; i < end; i++) {
+            at += emu.f[i].state == AT_WARP;
+            live += emu.f[i].state != DONE;
+        }
+        for (unsigned i = w; at && at == live && i < end; i++)
+            if (emu.f[i].state == AT_WARP)
+                emu.f[i].state = READY;
+        opened = opened || (at && at == live);
+    }
+    return opened;
+}
+
+static unsigned count(enum state s)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < emu.n; i++)
+        n += emu.f[i].state == s;
+    return n;
+}
+
+static void run_block(const struct lf_emu_uint3 *block)
+{
+    for (unsigned i = 0; i < emu.n; i++)
+        fiber_prepare(&emu.f[i]);
+    lf_emu_tma_start();
+    lf_emu_wgmma_start();
+    while (count(DONE) < emu.n) {
+        order_threads();
+        const bool ran = run_ready(block), opened = open_warps();
+        const unsigned at = count(AT_BLOCK);
+        if (at == emu.n) {
+            for (unsigned i = 0; i < emu.n; i++)
+                emu.f[i].state = READY;
+        } else if (!ran && !opened && !lf_emu_tma_land()) {
+            if (count(AT_EVENT))
+                lf_emu_fail("a barrier in shared memory whose phase never ends");
+            lf_emu_fail(at ? "a barrier that not all threads reach" : "a warp operation that not all lanes reach");
+        }
+    }
+    for (unsigned i = 0; i < emu.n; i++)
+        if (emu.f[i].n_copies)
+            lf_emu_fail("asynchronous copies that nobody waited for");
+    lf_emu_tma_end();
+    lf_emu_wgmma_end(emu.n);
+}
+
+void lf_emu_run(const char *name, void (*entry)(const void *args), const void *args, struct lf_emu_uint3 grid,
+                struct lf_emu_uint3 block, size_t smem)
+{
+    emu.name = name;
+    emu.entry = entry;
+    emu.args = args;
+    emu.n = block.x * block.y * block.z;
+    if (!emu.n || emu.n > MAX_THREADS)
+        lf_emu_fail("a block of no or more than 1024 threads");
+    for (unsigned i = 0; i < emu.n; i++)
+        emu.f[i].index = i;
+    memset(emu.slot, 0, sizeof emu.slot);
+    lf_emu.block_dim = block;
+    lf_emu.grid_dim = grid;
+    lf_emu.smem_bytes = smem;
+    if (posix_memalign(&lf_emu.smem, 128, smem ? smem : 1))
+        lf_emu_fail("no memory for shared memory");
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                lf_emu.block = (struct lf_emu_uint3){x, y, z};
+                memset(lf_emu.smem, 0xff, smem);
+                run_block(&block);
+            }
+    free(lf_emu.smem);
+    lf_emu.smem = NULL;
+}
